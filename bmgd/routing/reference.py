@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from operator import index
+from typing import final
 
 from bmgd.errors import GraphError
 from bmgd.routing import header
@@ -39,6 +40,7 @@ _U63 = 2**63
 _U64_MAX = 2**64 - 1
 
 
+@final
 class Snapshot:
     """What a relay needs to know to forward messages; immutable.
 
