@@ -1,0 +1,343 @@
+"""What one daemon is told: a frozen dataclass, filled from flags over environment over a TOML file.
+
+A key has one name everywhere: the flag ``--state-dir``, the variable ``BMGD_STATE_DIR`` and the
+TOML key ``state_dir`` mean the same; the numbers of `Timing` stand in the TOML table ``[timing]``
+and in variables such as ``BMGD_TIMING_TIMEOUT_MS``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from bmgd.errors import ConfigError
+from bmgd.peers import PeerList, split_address
+from bmgd.types import NODE_ID_MAX, NodeId
+
+CONTROL_PATH_BYTES_MAX: Final = 107
+"""The longest path of a Unix socket that Linux can bind, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The numbers of detection and dialling, in milliseconds.
+
+    Args:
+        heartbeat_ms: how often a link carries a heartbeat.
+        timeout_ms: silence after which a neighbor is suspected.
+        ask_ms: how long a suspecting node waits for a veto.
+        dial_ms: how long a dial may take until the hello is answered.
+        join_ms: after this, a wanted link is dialled by either end.
+        start_ms: after this, a node is ready without the founders that never came.
+        backoff_min_ms: the first pause between two dials, before jitter.
+        backoff_max_ms: the longest pause between two dials, before jitter.
+        redial_ms: how often one of the dead is dialled, before jitter.
+        relayout_ms: how long changes of the layout are gathered before links follow.
+    """
+
+    heartbeat_ms: int = 500
+    timeout_ms: int = 1500
+    ask_ms: int = 400
+    dial_ms: int = 1000
+    join_ms: int = 1000
+    start_ms: int = 15_000
+    backoff_min_ms: int = 8
+    backoff_max_ms: int = 1000
+    redial_ms: int = 4000
+    relayout_ms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that `bmgd run` is told.
+
+    Args:
+        id: this node's id, 0..size-1.
+        size: the founding size, 1..2**31.
+        peers: where the founders are.
+        listen: the address to bind, ``host:port``; "" binds the advertised one.
+        advertise: the address told to others; "" is the one in `peers`.
+        control: where programs reach the daemon, ``unix:PATH``; "" for none.
+        cluster: the cluster's name, 1..64 bytes.
+        secret: the cluster secret, or b"" for none (then loopback only, unless `insecure`).
+        state_dir: a directory that keeps the incarnation counter, or "".
+        healing: "every-death" or "off".
+        loop: "auto", "uvloop" or "asyncio".
+        insecure: bind beyond loopback without a secret.
+        log_level: "debug", "info", "warning" or "error".
+        log_format: "text" or "json".
+        queue_messages: how many messages one topic holds for a reader that has not come.
+        timing: the numbers of detection and dialling.
+    """
+
+    id: int
+    size: int
+    peers: PeerList
+    listen: str = ""
+    advertise: str = ""
+    control: str = ""
+    cluster: str = "bmgd"
+    secret: bytes = field(default=b"", repr=False)
+    state_dir: str = ""
+    healing: str = "every-death"
+    loop: str = "auto"
+    insecure: bool = False
+    log_level: str = "info"
+    log_format: str = "text"
+    queue_messages: int = 1024
+    timing: Timing = field(default_factory=Timing)
+
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "healing": ("every-death", "off"),
+    "loop": ("auto", "uvloop", "asyncio"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_format": ("text", "json"),
+}
+"""The keys whose value is one of a few words."""
+
+_DAY_MS = 86_400_000
+_SIZE_MAX = NODE_ID_MAX + 1
+_CLUSTER_BYTES_MAX = 64
+_SECRET_BYTES_MAX = 4096
+_FILE_BYTES_MAX = 64 * 2**20
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "id": (0, NODE_ID_MAX),
+    "size": (1, _SIZE_MAX),
+    "queue_messages": (1, 1_000_000),
+    "relayout_ms": (0, _DAY_MS),
+}
+_TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir")
+_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, "insecure", "peers")) - {"relayout_ms"}
+_TIMING_KEYS = frozenset(f.name for f in fields(Timing))
+
+_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_RUN_DIR"})
+# Kubernetes gives every container variables for each service; one named "bmgd" is likely.
+_KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
+_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def load(
+    flags: Mapping[str, object], environment: Mapping[str, str], toml_path: str | None
+) -> Config:
+    """Put a configuration together: flags over environment over a TOML file over defaults.
+
+    Args:
+        flags: values by key (``state_dir``, ``secret_file``, …); None means "not given".
+        environment: the process's variables; those that begin with ``BMGD_`` are read.
+        toml_path: a TOML file, or None.
+
+    Returns:
+        A configuration in which every value was checked.
+
+    Raises:
+        ConfigError: a key is unknown, or a value or file cannot be used.
+    """
+    given: dict[str, tuple[str, object]] = {}
+    if toml_path is not None:
+        given.update(_from_toml(toml_path))
+    given.update(_from_environment(environment))
+    given.update(_from_flags(flags))
+    for key in ("id", "size", "peers"):
+        if key not in given:
+            raise ConfigError(f"{_flag(key)} is missing")
+    timing = Timing(**{key: _int(key, *given.pop(key)) for key in _TIMING_KEYS & given.keys()})
+    values: dict[str, object] = {key: _value(key, *given[key]) for key in given.keys() & _KEYS}
+    values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
+    secret_file = values.pop("secret_file", None)
+    if secret_file is not None:
+        values["secret"] = _secret(str(secret_file))
+    config = Config(timing=timing, **values)  # type: ignore[arg-type]
+    check(config)
+    return config
+
+
+def check(config: Config) -> None:
+    """Check what depends on more than one key.
+
+    Raises:
+        ConfigError: the values do not fit together, or an address cannot be used.
+    """
+    if config.id >= config.size:
+        raise ConfigError(f"--id {config.id} is out of range for --size {config.size}")
+    if not 1 <= len(config.cluster.encode()) <= _CLUSTER_BYTES_MAX:
+        raise ConfigError(f"--cluster must have 1 to {_CLUSTER_BYTES_MAX} bytes")
+    advertised = config.advertise or config.peers.address_of(NodeId(config.id))
+    if split_address(advertised)[1] == 0:
+        raise ConfigError(f"others cannot dial port 0: {advertised}")
+    host, _ = split_address(config.listen or advertised)
+    if not (config.secret or config.insecure or is_loopback(host)):
+        raise ConfigError(
+            f"refusing to bind {host} without a secret: give --secret-file, or --insecure"
+        )
+    if config.control:
+        control_path(config.control)
+    timing = config.timing
+    if timing.timeout_ms <= timing.heartbeat_ms:
+        raise ConfigError("timeout_ms must be above heartbeat_ms")
+    if timing.backoff_max_ms < timing.backoff_min_ms:
+        raise ConfigError("backoff_max_ms must not be below backoff_min_ms")
+
+
+def control_path(address: str) -> str:
+    """The path of the Unix socket at a control address.
+
+    Args:
+        address: ``unix:PATH`` or a path, at most `CONTROL_PATH_BYTES_MAX` bytes.
+
+    Raises:
+        ConfigError: the address has another form, or its path is too long for a socket.
+    """
+    path = address.removeprefix("unix:")
+    if not path or "\0" in path or (path == address and "/" not in path):
+        raise ConfigError(f"not a control address of the form unix:PATH: {address!r}")
+    if len(path.encode()) > CONTROL_PATH_BYTES_MAX:
+        raise ConfigError(
+            f"the control path has more than {CONTROL_PATH_BYTES_MAX} bytes,"
+            f" too many for a Unix socket: {path}"
+        )
+    return path
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is surely this machine alone: ``localhost`` or a loopback address."""
+    import socket
+
+    if host == "localhost":
+        return True
+    try:
+        return socket.inet_pton(socket.AF_INET, host)[0] == 127
+    except OSError:
+        pass
+    try:
+        return socket.inet_pton(socket.AF_INET6, host) == bytes(15) + b"\x01"
+    except OSError:
+        return False
+
+
+# --- the three sources ----------------------------------------------------------------------------
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, tuple[str, object]]:
+    unknown = sorted(flags.keys() - _KEYS)
+    if unknown:
+        raise ConfigError(f"unknown flag {_flag(unknown[0])}")
+    return {key: (_flag(key), value) for key, value in flags.items() if value is not None}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    given: dict[str, tuple[str, object]] = {}
+    for name in sorted(name for name in environment if name.startswith("BMGD_")):
+        key = name.removeprefix("BMGD_").lower()
+        timing_key = key.removeprefix("timing_")
+        if key in _KEYS:
+            given[key] = (name, environment[name])
+        elif timing_key != key and timing_key in _TIMING_KEYS:
+            given[timing_key] = (name, environment[name])
+        elif name not in _OTHERS and not _KUBERNETES.fullmatch(name):
+            raise ConfigError(f"unknown variable {name}")
+    return given
+
+
+def _from_toml(path: str) -> dict[str, tuple[str, object]]:
+    import tomllib
+
+    try:
+        document = tomllib.loads(_read(path, "the configuration").decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not TOML: {_one_line(error)}") from None
+    timing = document.pop("timing", {})
+    if not isinstance(timing, dict):
+        raise ConfigError(f"{path}: timing is not a table")
+    for key in sorted(document.keys() - _KEYS):
+        raise ConfigError(f"{path}: unknown key {key!r}")
+    for key in sorted(timing.keys() - _TIMING_KEYS):
+        raise ConfigError(f"{path}: unknown key {key!r} in [timing]")
+    return {key: (f"{path}: {key}", value) for key, value in {**document, **timing}.items()}
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {what} {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"cannot read {what} {path!r}: {error}") from None
+    if len(content) > _FILE_BYTES_MAX:
+        raise ConfigError(f"{what} {path} has more than {_FILE_BYTES_MAX} bytes")
+    return content
+
+
+# --- single values --------------------------------------------------------------------------------
+
+
+def _value(key: str, source: str, value: object) -> object:
+    if key in _RANGES:
+        return _int(key, source, value)
+    if key == "insecure":
+        return _bool(source, value)
+    if key == "peers":
+        return value
+    if not isinstance(value, str):
+        raise ConfigError(f"{source} must be a text")
+    if key in CHOICES and value not in CHOICES[key]:
+        raise ConfigError(f"{source} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+    return value
+
+
+def _int(key: str, source: str, value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value):
+        value = int(value)
+    if type(value) is not int:
+        raise ConfigError(f"{source} must be an integer, not {value!r}")
+    low, high = _RANGES.get(key, (1, _DAY_MS))
+    if not low <= value <= high:
+        raise ConfigError(f"{source} must be in {low}..{high}, not {value}")
+    return value
+
+
+def _bool(source: str, value: object) -> bool:
+    if isinstance(value, str):
+        value = _WORDS.get(value.lower())
+    if type(value) is not bool:
+        raise ConfigError(f"{source} must be true or false")
+    return value
+
+
+def _peers(value: object, size: int) -> PeerList:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return PeerList.parse("\n".join(value), size)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError("--peers must be a template with {id}, a list of addresses or a file")
+    is_text = "{" in value or "," in value or len(value.split()) > 1
+    if not is_text and (size > 1 or "/" in value or ":" not in value):
+        try:
+            value = _read(value, "the peers file").decode()
+        except UnicodeDecodeError:
+            raise ConfigError(f"the peers file {value} is not text") from None
+    return PeerList.parse(value, size)
+
+
+def _secret(path: str) -> bytes:
+    import os
+
+    secret = _read(path, "the secret file").removesuffix(b"\n").removesuffix(b"\r")
+    if not 1 <= len(secret) <= _SECRET_BYTES_MAX:
+        raise ConfigError(f"the secret in {path} must have 1 to {_SECRET_BYTES_MAX} bytes")
+    # A warning and no refusal: Kubernetes and Compose mount secrets readable for all by default.
+    if os.stat(path).st_mode & 0o004:
+        import logging
+
+        logging.getLogger("bmgd").warning("every user can read the secret file %s", path)
+    return secret

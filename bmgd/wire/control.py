@@ -1,0 +1,275 @@
+"""The control protocol: what programs and their daemon say to each other over a Unix socket.
+
+Frames look like those between daemons (a 4-byte length, one msgpack array, the 32-byte header
+first); there is no hello, because the socket's mode lets only its owner in. The contract, enough to
+write a client in another language, is docs/control-protocol.md.
+
+    program                        daemon
+    REQUEST n verb params  ->      <- RESULT n value     or   ERROR n name message fields
+                                   <- ITEM n value       a verb that opens a stream: any number
+    CONSUMED n count       ->                            gives back credit (subscribe)
+    CANCEL n               ->      <- END n name message the stream is over; "" is no error
+
+This module is bytes and values only; the server is `bmgd.shell.control`, the client `bmgd.client`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgpack
+
+from bmgd import errors
+from bmgd.errors import BmgdError, DeliveryError, ProtocolError, RefusedError
+from bmgd.routing.header import BODY_BYTES_MIN, FRAME_BYTES_MAX, HEADER, HEADER_BYTES
+
+REQUEST_BYTES_MAX: Final = FRAME_BYTES_MAX
+"""The longest body that a daemon reads from a program."""
+
+ANSWER_BYTES_MAX: Final = 16 * 2**20
+"""The longest body that a program must be ready to read from its daemon."""
+
+SEQUENCE_MAX: Final = 2**64 - 1
+CREDIT_MAX: Final = 1024
+"""The most messages of a subscription that can be on their way to a program."""
+
+TIMEOUT_S_MAX: Final = 86_400.0
+
+_TEXT_BYTES_MAX = 4096
+_VERB_BYTES_MAX = 64
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asks the daemon for something.
+
+    Args:
+        sequence: the program's own number for it, not used by a request that still runs.
+        verb: what is asked; docs/control-protocol.md has the list.
+        params: the verb's parameters by name.
+    """
+
+    sequence: int
+    verb: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Answers the request `sequence`; for a stream, says that it is open."""
+
+    sequence: int
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Answers the request `sequence` with an error; sequence 0 speaks of the connection.
+
+    Args:
+        name: a class of the error tree.
+        message: the error's text.
+        fields: what the class has beyond the text.
+    """
+
+    sequence: int
+    name: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of the stream that the request `sequence` opened."""
+
+    sequence: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The stream is over; `name` is a class of the error tree, or "" where nothing is wrong."""
+
+    sequence: int
+    name: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """The program has taken `count` more items of a subscription."""
+
+    sequence: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The program does not want the answer or the stream any more."""
+
+    sequence: int
+
+
+Frame = Request | Result | Failure | Item | End | Consumed | Cancel
+
+_KINDS: Final[dict[type[Frame], int]] = {
+    Request: 0x80,
+    Result: 0x81,
+    Failure: 0x82,
+    Item: 0x83,
+    End: 0x84,
+    Consumed: 0x85,
+    Cancel: 0x86,
+}
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode(frame: Frame, body_bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
+    """A whole frame, length prefix included.
+
+    Args:
+        frame: what to say; values are None, bool, int, float, str, bytes, list and dict.
+        body_bytes_max: the bound of the direction that it goes in.
+
+    Raises:
+        ProtocolError: the frame is longer than that, or holds a value that msgpack has no form for.
+    """
+    header = HEADER.pack(_KINDS[type(frame)], 0, 0, 0, 0, 0, 0, 0, frame.sequence)
+    try:
+        body = msgpack.packb((header, *_fields(frame)))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"cannot be sent: {error}") from None
+    if len(body) > body_bytes_max:
+        raise ProtocolError(f"{len(body)} bytes, at most {body_bytes_max} fit into a frame")
+    return _LENGTH.pack(len(body)) + bytes(body)
+
+
+def _fields(frame: Frame) -> tuple[object, ...]:
+    match frame:
+        case Request():
+            return frame.verb, frame.params
+        case Result() | Item():
+            return (frame.value,)
+        case Failure():
+            return frame.name, frame.message, frame.fields
+        case End():
+            return frame.name, frame.message
+        case Consumed():
+            return (frame.count,)
+        case Cancel():
+            return ()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class FrameReader:
+    """Turns the bytes of one direction into frames.
+
+    Args:
+        body_bytes_max: a longer frame is malformed; checked before its body is awaited.
+    """
+
+    def __init__(self, body_bytes_max: int) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._buffer = bytearray()
+        self._at = 0
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes as they came from the socket."""
+        if self._at:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._buffer += data
+
+    def next_frame(self) -> Frame | None:
+        """The next whole frame, or None until more bytes come.
+
+        Raises:
+            ProtocolError: the bytes are not the control protocol; nothing more can be read.
+        """
+        start = self._at + _LENGTH.size
+        if len(self._buffer) < start:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer, self._at)
+        if not BODY_BYTES_MIN <= length <= self._body_bytes_max:
+            raise ProtocolError(f"a control frame of {length} bytes")
+        if len(self._buffer) < start + length:
+            return None
+        self._at = start + length
+        with memoryview(self._buffer) as view, view[start : self._at] as body:
+            return decode(body)
+
+
+def decode(body: bytes | memoryview) -> Frame:
+    """Read what follows the length of one frame.
+
+    Raises:
+        ProtocolError: the bytes are not a frame of the control protocol.
+    """
+    try:
+        # Without this, a few bytes of extension type could make objects of other types.
+        items = msgpack.unpackb(body, max_ext_len=0, strict_map_key=True)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("a control frame that is not one msgpack value") from error
+    if type(items) is not list or not items or type(items[0]) is not bytes:
+        raise ProtocolError("a control frame without a header")
+    if len(items[0]) != HEADER_BYTES:
+        raise ProtocolError("a control frame with a wrong header")
+    kind, *_, sequence = HEADER.unpack(items[0])
+    return _read(kind, sequence, items[1:])
+
+
+def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
+    match kind, items:
+        case 0x80, [str(verb), dict(params)] if len(verb) <= _VERB_BYTES_MAX:
+            return Request(sequence, verb, params)
+        case 0x81, [value]:
+            return Result(sequence, value)
+        case 0x82, [str(name), str(message), dict(fields)]:
+            return Failure(sequence, name, message, fields)
+        case 0x83, [value]:
+            return Item(sequence, value)
+        case 0x84, [str(name), str(message)]:
+            return End(sequence, name, message)
+        case 0x85, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
+            return Consumed(sequence, count)
+        case 0x86, []:
+            return Cancel(sequence)
+    raise ProtocolError(f"a control frame of kind {kind:#x} with wrong fields")
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def failure_of(sequence: int, error: BmgdError) -> Failure:
+    """The frame that tells a program of an error."""
+    fields: dict[str, object] = {}
+    if isinstance(error, DeliveryError):
+        fields = {"destination": error.destination, "detail": error.detail[:_TEXT_BYTES_MAX]}
+    elif isinstance(error, RefusedError):
+        fields = {"reason": error.reason}
+    return Failure(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields)
+
+
+def error_of(name: str, message: str, fields: Mapping[str, Any] | None = None) -> BmgdError:
+    """The error that a frame tells of; an unknown name becomes a `RequestError`."""
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, BmgdError)):
+        return errors.RequestError(f"{name}: {message}")
+    match dict(fields or {}):
+        case {"destination": int(destination), "detail": str(detail)} if issubclass(
+            kind, DeliveryError
+        ):
+            return kind(destination, detail)
+        case {"reason": str(reason)} if issubclass(kind, RefusedError):
+            return kind(reason)
+    if issubclass(kind, DeliveryError | RefusedError):
+        return errors.RequestError(f"{name}: {message}")
+    return kind(message)
