@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from enum import Enum, IntEnum
+from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", int)
 """The stable number of a member, 0-based, never renumbered."""
@@ -21,3 +22,63 @@ NODE_ID_MAX = 2**31 - 1
 
 UNKNOWN_INCARNATION = Incarnation(0)
 """Stands for "not known yet"; no life has it."""
+
+
+class Status(IntEnum):
+    """What is believed of an id; the order is the order of the join."""
+
+    EXPECTED = 0
+    ALIVE = 1
+    DEAD = 2
+    EXCLUDED = 3
+    LEFT = 4
+
+
+class Record(NamedTuple):
+    """What is known of an id. Records are joined by taking the greater, field by field.
+
+    Args:
+        incarnation: the life that the record speaks of; 0 before any is known.
+        version: raised by a living node to refute a false accusation.
+        status: see `Status`.
+        address: where the daemon can be dialled, ``host:port``.
+    """
+
+    incarnation: Incarnation
+    version: int
+    status: Status
+    address: str
+
+
+class Evidence(Enum):
+    """Why a link or a dial ended: what may be concluded depends on it, never on a text."""
+
+    GOODBYE = "goodbye"
+    EOF = "eof"
+    RESET = "reset"
+    REFUSED = "refused"
+    NO_ANSWER = "no answer"
+    TIMED_OUT = "timed out"
+    PROTOCOL_ERROR = "protocol error"
+    REJECTED = "rejected"
+
+
+class NodeState(Enum):
+    """What a daemon is doing, as `status` shows it."""
+
+    STARTING = "starting"
+    JOINING = "joining"
+    READY = "ready"
+    LEAVING = "leaving"
+
+
+def counter_of(incarnation: Incarnation) -> int:
+    """The upper half of an incarnation, which orders the lives of an id."""
+    return incarnation >> 32
+
+
+def incarnation_tag(incarnation: Incarnation) -> int:
+    """32 bits that tell one life from another in a frame; 0 stands for "not known yet"."""
+    if incarnation == UNKNOWN_INCARNATION:
+        return 0
+    return ((incarnation >> 32) ^ incarnation) & 0xFFFF_FFFF or 1

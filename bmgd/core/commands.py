@@ -1,0 +1,79 @@
+"""What a program may ask of its daemon's core. Each is answered by one `Reply`, reads by more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmgd.types import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStatus:
+    """Answered by the dict of `bmgd status --json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowMembers:
+    """Answered by a list of dicts, one for every id in the id space, sorted by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLinks:
+    """Answered by a list of dicts, one for every link that is up, sorted by peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendTo:
+    """Send a payload; answered when the destination's daemon took it, or by an error."""
+
+    destination: NodeId
+    topic: str
+    payload: bytes
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTo:
+    """Measure the way to a node; answered by ``{"rtt_ns":…, "path":[…]}`` (path when `record`)."""
+
+    destination: NodeId
+    record: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Read a topic: `Deliver` effects follow, at most `credit` of them unconsumed at any time."""
+
+    topic: str
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """The program has taken `count` more messages of the subscription `request`; not answered."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """End the subscription `request`; what was delivered and not consumed waits again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the cluster gracefully; answered when the record is written."""
+
+
+Command = (
+    ShowStatus
+    | ShowMembers
+    | ShowLinks
+    | SendTo
+    | ProbeTo
+    | Subscribe
+    | Consumed
+    | Unsubscribe
+    | Leave
+)

@@ -1,0 +1,176 @@
+"""What the parts of one core share, and how a lower part tells the node what happened.
+
+A part may call the parts below it. Upwards it speaks only by *facts*: it appends one, and the node,
+which knows them all, hands it to whoever must react (`node.py`). So no two parts know each other in
+both directions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+from bmgd.core.effects import Effect, Observed, Send
+from bmgd.core.membership import Membership
+from bmgd.core.settings import Settings
+from bmgd.core.timers import Timers
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    LinkId,
+    NodeId,
+    NodeState,
+    Record,
+    Status,
+    incarnation_tag,
+)
+from bmgd.wire.messages import Message
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One TCP connection to a peer that is up.
+
+    Args:
+        id: names the connection.
+        peer: the id at the other end.
+        incarnation: the life at the other end.
+        address: what the other end advertises.
+        dialled_by: the id that connected.
+        dial_number: the dialer's count of its dials.
+        heard_ns: when the last byte came.
+        known_of_me: the highest incarnation of this node that the other end knew; 0 for none.
+        sequence: of the last heartbeat sent.
+        echo: the highest heartbeat sequence that came.
+        unechoed: (sequence, time) of heartbeats that the peer has not echoed, oldest first.
+        mismatches: heartbeats in a row whose digest differed.
+        unwanted: the digest at which the peer would close, or None.
+        unwanted_sent: the digest of the last `Unwanted` sent, or None.
+        accused_ns: when the peer was told over this link that it is declared dead, or 0.
+        probe: the nonce of the ping that decides between two links of one pair, or 0.
+    """
+
+    id: LinkId
+    peer: NodeId
+    incarnation: Incarnation
+    address: str
+    dialled_by: NodeId
+    dial_number: int
+    heard_ns: int
+    known_of_me: Incarnation = UNKNOWN_INCARNATION
+    sequence: int = 0
+    echo: int = 0
+    unechoed: deque[tuple[int, int]] = field(default_factory=deque)
+    mismatches: int = 0
+    unwanted: int | None = None
+    unwanted_sent: int | None = None
+    accused_ns: int = 0
+    probe: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMoved:
+    """A record changed; it came over `link`, or is this node's own word (None)."""
+
+    id: NodeId
+    before: Record | None
+    after: Record
+    link: LinkId | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOpened:
+    """A link entered the table."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLost:
+    """A link left the table, closed by the other side or by the network."""
+
+    link: Link
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Vetoed:
+    """An observer heard from a suspect: only the link to it is broken."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class AccusedSelf:
+    """Somebody's record says that this node is gone, or that another life has its id."""
+
+    record: Record
+
+
+Fact = RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf
+
+
+class Context:
+    """The state that all parts of one core share.
+
+    Attributes:
+        now_ns: the time of the step under way.
+        incarnation, version: of this node.
+        followed: whether a former life of this id is known, so that tag 0 is refused.
+        effects: the orders of the step under way, in order.
+    """
+
+    def __init__(self, settings: Settings, incarnation: Incarnation, random: Random) -> None:
+        self.settings = settings
+        self.random = random
+        self.timers = Timers()
+        self.membership = Membership(settings.founding_size, settings.peers)
+        self.state = NodeState.STARTING
+        self.incarnation = incarnation
+        self.version = 0
+        self.followed = False
+        self.now_ns = 0
+        self.effects: list[Effect] = []
+        self.facts: deque[Fact] = deque()
+
+    @property
+    def id(self) -> NodeId:
+        """This node's id."""
+        return self.settings.id
+
+    def emit(self, effect: Effect) -> None:
+        """Give an order to the shell."""
+        self.effects.append(effect)
+
+    def send(self, link: LinkId, message: Message) -> None:
+        """Order a message onto a link."""
+        self.effects.append(Send(link, message))
+
+    def tell(self, fact: Fact) -> None:
+        """Let the node know what happened; it reacts after the part under way has finished."""
+        self.facts.append(fact)
+
+    def observe(
+        self,
+        event: str,
+        peer: NodeId | None = None,
+        incarnation: Incarnation | None = None,
+        detail: str = "",
+    ) -> None:
+        """Show an operator what happened."""
+        self.effects.append(Observed(event, peer, incarnation, detail))
+
+    def own_record(self, status: Status = Status.ALIVE) -> Record:
+        """What this node says of itself."""
+        return Record(self.incarnation, self.version, status, self.settings.address)
+
+    @property
+    def own_tag(self) -> int:
+        """The tag that messages to this life carry."""
+        return incarnation_tag(self.incarnation)
+
+    def jitter(self, duration_ns: int) -> int:
+        """A duration between 75 and 125 percent of the given one."""
+        return duration_ns * self.random.randrange(768, 1280) // 1024

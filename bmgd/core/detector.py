@@ -1,0 +1,273 @@
+"""Who lives: heartbeats, silence, suspicion, and the verdict.
+
+Theory of operation. Every link carries a heartbeat each interval. Two things count as silence: no
+byte came within the timeout, or the peer has not echoed a heartbeat for the timeout and one interval
+(a one-way cut). Silence, like a dial that nobody answers, is only *suspicion*:
+
+    heard ----silence, or a dial without an answer----> suspected: ask up to three of its neighbors
+    suspected ----any of them heard from it-----------> Vetoed: the link is broken, nothing more
+    suspected ----bytes from it, or a new link--------> heard
+    suspected ----all asked concur, or the ask time is over without a veto----> verdict
+
+An asked node that has fresh bytes vetoes at once; else it pings and answers by what comes back. Proof
+(design: "Proof of death") needs no asking: `dialling.py` calls `convict` directly.
+
+A node that was itself late must not accuse: it resets its stamps, shows its digest to everybody
+(whoever declared it dead will say so) and starts anew; and it stretches its timeout by its own lag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bmgd.core.context import Context, Link, Vetoed
+from bmgd.core.forwarding import Forwarding
+from bmgd.core.links import Links
+from bmgd.core.notices import Notices
+from bmgd.core.timers import TimerKey
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record, Status
+from bmgd.wire.messages import Answer, Ask, Heartbeat
+
+OBSERVERS_MAX = 3
+ASKS_OPEN_MAX = 64
+LATE_NS = 400_000_000
+STRETCH_MAX = 3
+UNECHOED_MAX = 32
+FIRST_MISMATCH_NS = 20_000_000
+
+BEAT_TIMER = "beat"
+SILENCE_TIMER = "silence"
+ASK_TIMER = "ask"
+ANSWER_TIMER = "answer"
+DIGEST_TIMER = "digest"
+
+
+@dataclass(slots=True)
+class _Suspicion:
+    incarnation: Incarnation
+    why: str
+    waiting_for: set[NodeId]
+
+
+@dataclass(slots=True)
+class _OpenAsk:
+    """An observer's duty: to answer `asker` once the suspect has had time to answer a ping."""
+
+    asker: NodeId
+    suspect: NodeId
+    incarnation: Incarnation
+    pinged_ns: int
+
+
+@dataclass(slots=True)
+class Detector:
+    """Heartbeats, suspicion and verdicts of one node.
+
+    Attributes:
+        stretch_ns: added to the timeout, from this node's own recent lag.
+    """
+
+    context: Context
+    links: Links
+    notices: Notices
+    forwarding: Forwarding
+    stretch_ns: int = 0
+    _suspicions: dict[NodeId, _Suspicion] = field(default_factory=dict)
+    _asks: dict[int, _OpenAsk] = field(default_factory=dict)
+    _ask_count: int = 0
+
+    @property
+    def timeout_ns(self) -> int:
+        """Silence for this long makes a suspect."""
+        return self.context.settings.timeout_ns + self.stretch_ns
+
+    def start(self) -> None:
+        """Begin to send heartbeats and to watch for silence."""
+        context = self.context
+        interval = context.settings.heartbeat_ns
+        first = context.now_ns + context.random.randrange(interval // 2, interval)
+        context.timers.set((BEAT_TIMER, 0, 0), first)
+        context.timers.set((SILENCE_TIMER, 0, 0), context.now_ns + self.timeout_ns)
+
+    # --- signs of life ------------------------------------------------------------------------
+
+    def beat(self, link: Link) -> None:
+        """Send one heartbeat."""
+        link.sequence += 1
+        if len(link.unechoed) < UNECHOED_MAX:
+            link.unechoed.append((link.sequence, self.context.now_ns))
+        digest = self.context.membership.digest
+        self.context.send(link.id, Heartbeat(link.sequence, link.echo, digest))
+
+    def on_beat_timer(self, key: TimerKey) -> None:
+        """Send a heartbeat on every link; forget a part of the own lag."""
+        context = self.context
+        for link in self.links.table.values():
+            self.beat(link)
+        self.stretch_ns = self.stretch_ns * 3 // 4
+        context.timers.set((BEAT_TIMER, 0, 0), context.now_ns + context.settings.heartbeat_ns)
+
+    def on_heartbeat(self, link: Link, heartbeat: Heartbeat) -> None:
+        """A heartbeat came: note its echo, compare its digest."""
+        link.echo = max(link.echo, heartbeat.sequence)
+        while link.unechoed and link.unechoed[0][0] <= heartbeat.echo:
+            link.unechoed.popleft()
+        if self.notices.on_digest(link, heartbeat.digest):
+            at_ns = self.context.now_ns + FIRST_MISMATCH_NS
+            self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
+
+    def on_digest_timer(self, key: TimerKey) -> None:
+        """The digests differed a moment ago: show the own one again before comparing buckets."""
+        link = self.links.get(LinkId(key[1]))
+        if link is not None:
+            self.beat(link)
+
+    def heard(self, link: Link) -> None:
+        """Any byte counts as life."""
+        link.heard_ns = self.context.now_ns
+        if link.peer in self._suspicions and self._silent_at(link) > link.heard_ns:
+            self.acquit(link.peer)
+
+    # --- silence ------------------------------------------------------------------------------
+
+    def on_silence_timer(self, key: TimerKey) -> None:
+        """Suspect every peer whose links are all silent; wake again when the next could be."""
+        context = self.context
+        next_ns = context.now_ns + self.timeout_ns
+        for peer, links in list(self.links.by_peer.items()):
+            silent_at = max(self._silent_at(link) for link in links)
+            if silent_at > context.now_ns:
+                next_ns = min(next_ns, silent_at)
+            elif context.membership.is_gone(peer):
+                for link in list(links):
+                    self.links.close(link, "declared dead")
+            else:
+                self.suspect(peer, "silence")
+        context.timers.set((SILENCE_TIMER, 0, 0), next_ns)
+
+    def _silent_at(self, link: Link) -> int:
+        silent_at = link.heard_ns + self.timeout_ns
+        if link.unechoed:
+            grace = self.timeout_ns + self.context.settings.heartbeat_ns
+            silent_at = min(silent_at, link.unechoed[0][1] + grace)
+        return silent_at
+
+    def on_late(self, lag_ns: int) -> None:
+        """This node was itself late by `lag_ns`: accuse nobody for what it did not hear."""
+        context = self.context
+        context.observe("late", detail=f"{lag_ns // 1_000_000} ms")
+        for link in self.links.table.values():
+            link.heard_ns = context.now_ns
+            link.unechoed.clear()
+            self.beat(link)
+        for peer in list(self._suspicions):
+            self.acquit(peer)
+        context.timers.set((SILENCE_TIMER, 0, 0), context.now_ns + self.timeout_ns)
+
+    def note_lag(self, lag_ns: int) -> None:
+        """Stretch the timeout by this node's own lag (Lifeguard's local health)."""
+        most = STRETCH_MAX * self.context.settings.timeout_ns
+        self.stretch_ns = min(max(self.stretch_ns, lag_ns), most)
+
+    # --- suspicion ----------------------------------------------------------------------------
+
+    def suspect(self, peer: NodeId, why: str) -> None:
+        """Ask up to three of the suspect's neighbors, unless this is already under way."""
+        context, membership = self.context, self.context.membership
+        if peer in self._suspicions or membership.is_gone(peer):
+            return
+        if context.state is NodeState.LEAVING:
+            return
+        incarnation = membership.incarnation(peer)
+        others = [
+            other
+            for other in membership.neighbors(peer)
+            if other != context.id and not membership.is_gone(other)
+        ]
+        observers = context.random.sample(others, min(OBSERVERS_MAX, len(others)))
+        suspicion = _Suspicion(incarnation, why, set(observers))
+        self._suspicions[peer] = suspicion
+        context.observe("suspected", peer, incarnation, why)
+        context.timers.set((ASK_TIMER, peer, 0), context.now_ns + context.settings.ask_ns)
+        for observer in observers:
+            route = self.forwarding.route_to(observer)
+            self.forwarding.originate(Ask(route, peer, incarnation))
+
+    def acquit(self, peer: NodeId) -> None:
+        """Drop a suspicion: the suspect was heard from, or is known to be gone."""
+        if self._suspicions.pop(peer, None) is not None:
+            self.context.timers.cancel((ASK_TIMER, peer, 0))
+
+    def on_answer(self, answer: Answer) -> None:
+        """An observer answered."""
+        suspicion = self._suspicions.get(answer.suspect)
+        if suspicion is None or answer.incarnation < suspicion.incarnation:
+            return
+        if answer.alive:
+            self.acquit(answer.suspect)
+            self.context.observe("vetoed", answer.suspect, detail=f"by {answer.route.source}")
+            self.context.tell(Vetoed(answer.suspect))
+            return
+        suspicion.waiting_for.discard(answer.route.source)
+        if not suspicion.waiting_for:
+            self._confirm(answer.suspect)
+
+    def on_ask_timer(self, key: TimerKey) -> None:
+        """The ask time is over without a veto."""
+        self._confirm(NodeId(key[1]))
+
+    def _confirm(self, peer: NodeId) -> None:
+        suspicion = self._suspicions.get(peer)
+        if suspicion is not None:
+            self.convict(peer, suspicion.incarnation, suspicion.why)
+
+    def convict(self, peer: NodeId, incarnation: Incarnation, why: str) -> None:
+        """Declare a life dead, and tell everybody."""
+        context = self.context
+        self.acquit(peer)
+        current = context.membership.get(peer)
+        if current is None or current.incarnation > incarnation:
+            return
+        same_life = current.incarnation == incarnation
+        version = current.version if same_life else 0
+        status = Status.EXCLUDED if context.settings.heals else Status.DEAD
+        context.observe("verdict", peer, incarnation, why)
+        self.notices.publish(peer, Record(incarnation, version, status, current.address))
+
+    # --- answering others ---------------------------------------------------------------------
+
+    def on_ask(self, ask: Ask) -> None:
+        """Another node asks about a suspect: answer from fresh bytes, or ping it first."""
+        asker = ask.route.source
+        if ask.suspect == self.context.id:
+            self._answer(asker, ask.suspect, self.context.incarnation, alive=True)
+            return
+        link = self.links.to(ask.suspect)
+        if link is None or link.incarnation < ask.incarnation or len(self._asks) >= ASKS_OPEN_MAX:
+            return
+        now_ns = self.context.now_ns
+        if now_ns - link.heard_ns <= self.context.settings.heartbeat_ns * 5 // 4:
+            self._answer(asker, ask.suspect, link.incarnation, alive=True)
+            return
+        self.links.probe(link)
+        self._ask_count += 1
+        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, link.incarnation, now_ns)
+        until_ns = now_ns + self.context.settings.ask_ns // 2
+        self.context.timers.set((ANSWER_TIMER, self._ask_count, 0), until_ns)
+
+    def on_answer_timer(self, key: TimerKey) -> None:
+        """The pinged suspect has had its time."""
+        ask = self._asks.pop(key[1])
+        link = self.links.to(ask.suspect)
+        if link is None:
+            return
+        alive = link.heard_ns > ask.pinged_ns
+        self._answer(ask.asker, ask.suspect, ask.incarnation, alive=alive)
+
+    def _answer(
+        self, asker: NodeId, suspect: NodeId, incarnation: Incarnation, *, alive: bool
+    ) -> None:
+        if incarnation == UNKNOWN_INCARNATION:
+            return
+        route = self.forwarding.route_to(asker)
+        self.forwarding.originate(Answer(route, suspect, incarnation, alive))

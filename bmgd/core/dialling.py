@@ -1,0 +1,304 @@
+"""Dialling: which peers to connect to, when again, and what a dial's end says about the peer.
+
+Theory of operation. `reconcile` compares the wanted neighbors with the links that are up and dials
+the difference, the higher id at once, the lower one after the join timeout. Each dial ends in
+`LinkUp` or in `DialFailed` with a class of evidence; with what was known before, that decides:
+
+    evidence             | a link of that life closed without goodbye | linked before | never linked
+    ---------------------+--------------------------------------------+---------------+-------------
+    refused              | proof of death                             | suspicion     | suspicion *
+    EOF, reset           | again at once, until the dial timeout      | the same      | the same
+    no answer, timed out | suspicion                                  | suspicion     | suspicion *
+    rejected             | by its reason, see `_on_rejected`          | the same      | the same
+
+    * only once this node has been ready, or the start deadline has passed; before that a refused
+      dial means "not there yet", and is tried again.
+
+In every case but proof the peer is dialled again, with jittered backoff, until it is linked, gone or
+no longer wanted. The dead are dialled again too: slowly, one at a time, for ever, mostly by those
+who would be their neighbors if all were well, so that parted sides meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bmgd.core.context import Context, Link
+from bmgd.core.detector import Detector
+from bmgd.core.effects import Dial, Exit
+from bmgd.core.events import DialFailed
+from bmgd.core.links import Links
+from bmgd.core.timers import TimerKey
+from bmgd.routing import neighbor_ids
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, NodeId, NodeState, Status
+from bmgd.wire.hello import MISCONFIGURED, Refusal
+
+DIAL_TIMER = "dial"
+JOIN_TIMER = "join"
+REDIAL_TIMER = "redial"
+STRANGER_ODDS = 4
+"""One in so many slow dials goes to any of the dead, not to a would-be neighbor."""
+AGAIN_NS = 2_000_000
+
+
+@dataclass(slots=True)
+class Peering:
+    """What this node remembers of a peer that it wants, dials or was linked to.
+
+    Args:
+        linked: the life that a link was last up to; 0 for none.
+        proving: that link closed without goodbye: a refused dial is now proof of death.
+        broken: an observer vetoed, or the link broke the protocol: not waited for.
+        dialling: a `Dial` is under way.
+        attempts: failed dials since the last success.
+        trying_since_ns: when the first of those dials began; 0 for none.
+        rejected: the peer refused for a reason that time does not mend.
+    """
+
+    linked: Incarnation = UNKNOWN_INCARNATION
+    proving: bool = False
+    broken: bool = False
+    dialling: bool = False
+    attempts: int = 0
+    trying_since_ns: int = 0
+    rejected: bool = False
+
+
+@dataclass(slots=True)
+class Dialling:
+    """Dials, their outcomes, and what this node remembers of its peers.
+
+    Attributes:
+        peerings: by peer; bounded by the ids ever wanted or linked, pruned to those of use.
+        wanted: the neighbors in the layout, sorted.
+        may_accuse_strangers: whether an id that was never linked may be suspected.
+        renew_above: an incarnation of this id that a peer knows and that is not below the own one.
+    """
+
+    context: Context
+    links: Links
+    detector: Detector
+    peerings: dict[NodeId, Peering] = field(default_factory=dict)
+    wanted: tuple[NodeId, ...] = ()
+    may_accuse_strangers: bool = False
+    renew_above: Incarnation = UNKNOWN_INCARNATION
+    _dial_number: int = 0
+    _duplicate_since_ns: int = 0
+    _ever_linked: bool = False
+
+    def peering(self, peer: NodeId) -> Peering:
+        """What is remembered of a peer; a blank page for a new one."""
+        found = self.peerings.get(peer)
+        if found is None:
+            found = self.peerings[peer] = Peering()
+        return found
+
+    # --- wanting ------------------------------------------------------------------------------
+
+    def reconcile(self) -> None:
+        """Dial each wanted peer that has no link and is not gone."""
+        context = self.context
+        for peer in self.wanted:
+            if peer in self.links.by_peer or context.membership.is_gone(peer):
+                continue
+            if self._is_underway(peer):
+                continue
+            if context.id > peer:
+                self.dial(peer)
+            else:
+                at_ns = context.now_ns + context.jitter(context.settings.join_ns)
+                context.timers.set((JOIN_TIMER, peer, 0), at_ns)
+
+    def prune(self) -> None:
+        """Forget peers that are neither wanted, linked nor being dialled."""
+        for peer in [p for p in self.peerings if p not in self.links.by_peer]:
+            if peer not in self.wanted and not self.peerings[peer].dialling:
+                del self.peerings[peer]
+                self._cancel_timers(peer)
+
+    def _is_underway(self, peer: NodeId) -> bool:
+        timers = self.context.timers
+        return (
+            self.peering(peer).dialling
+            or (DIAL_TIMER, peer, 0) in timers
+            or (JOIN_TIMER, peer, 0) in timers
+        )
+
+    def _cancel_timers(self, peer: NodeId) -> None:
+        self.context.timers.cancel((DIAL_TIMER, peer, 0))
+        self.context.timers.cancel((JOIN_TIMER, peer, 0))
+
+    # --- dialling -----------------------------------------------------------------------------
+
+    def dial(self, peer: NodeId) -> None:
+        """Dial a peer now, unless a dial to it is under way."""
+        context, peering = self.context, self.peering(peer)
+        record = context.membership.get(peer)
+        if peering.dialling or record is None or context.state is NodeState.LEAVING:
+            return
+        peering.dialling = True
+        peering.trying_since_ns = peering.trying_since_ns or context.now_ns
+        self._cancel_timers(peer)
+        self._dial_number += 1
+        context.emit(
+            Dial(
+                peer=peer,
+                address=record.address,
+                known=context.membership.incarnation(peer),
+                dial_number=self._dial_number,
+                timeout_ns=context.settings.dial_ns,
+            )
+        )
+
+    def on_dial_timer(self, key: TimerKey) -> None:
+        """The backoff, or the time left to the other end, is over."""
+        peer = NodeId(key[1])
+        if peer not in self.links.by_peer and self._still_of_use(peer):
+            self.dial(peer)
+
+    def _still_of_use(self, peer: NodeId) -> bool:
+        if self.context.membership.is_gone(peer):
+            return False
+        return peer in self.wanted or self.peering(peer).proving
+
+    def _again(self, peer: NodeId, after_ns: int | None = None) -> None:
+        """Dial again after a pause, by default one that doubles with each failure."""
+        context, peering = self.context, self.peering(peer)
+        if not self._still_of_use(peer):
+            return
+        if after_ns is None:
+            settings = context.settings
+            doubled = settings.backoff_min_ns << min(peering.attempts, 20)
+            after_ns = min(doubled, settings.backoff_max_ns)
+        context.timers.set((DIAL_TIMER, peer, 0), context.now_ns + context.jitter(after_ns))
+
+    # --- what ended ---------------------------------------------------------------------------
+
+    def on_link_opened(self, link: Link) -> None:
+        """A link is up: nothing is held against the peer any more."""
+        peering = self.peering(link.peer)
+        peering.linked = link.incarnation
+        peering.proving = peering.broken = peering.rejected = False
+        peering.dialling = peering.dialling and link.dialled_by != self.context.id
+        peering.attempts = peering.trying_since_ns = 0
+        self._ever_linked = True
+        self._duplicate_since_ns = 0
+        self._cancel_timers(link.peer)
+        self.detector.acquit(link.peer)
+
+    def on_link_lost(self, link: Link, evidence: Evidence) -> None:
+        """A link is gone: find out whether its other end lives."""
+        peer = link.peer
+        peering = self.peering(peer)
+        if peer in self.links.by_peer or self.context.membership.is_gone(peer):
+            return
+        if self.context.membership.incarnation(peer) > link.incarnation:
+            self.reconcile()
+            return
+        if evidence in (Evidence.EOF, Evidence.RESET):
+            peering.proving = True
+            self.dial(peer)
+        elif evidence is Evidence.TIMED_OUT:
+            self.detector.suspect(peer, "timed out")
+            self._again(peer)
+        elif evidence is Evidence.GOODBYE and self.context.id < peer:
+            self.reconcile()
+        else:
+            peering.broken = evidence is not Evidence.GOODBYE
+            self._again(peer)
+
+    def on_vetoed(self, peer: NodeId) -> None:
+        """The peer lives but this node does not hear it: close, and dial again with backoff."""
+        peering = self.peering(peer)
+        peering.broken = True
+        peering.proving = False
+        for link in list(self.links.by_peer.get(peer, ())):
+            self.links.close(link, "broken")
+        peering.attempts += 1
+        if not peering.dialling:
+            self._again(peer)
+
+    def on_dial_failed(self, failed: DialFailed) -> None:
+        """A dial came to nothing: conclude by the table above."""
+        peer, peering = failed.peer, self.peering(failed.peer)
+        peering.dialling = False
+        peering.attempts += 1
+        if peer in self.links.by_peer or self.context.membership.is_gone(peer):
+            return
+        if failed.evidence is Evidence.REJECTED and failed.refusal is not None:
+            self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
+        elif failed.evidence is Evidence.REFUSED and peering.proving:
+            self.detector.convict(peer, peering.linked, "refused")
+        elif failed.evidence in (Evidence.EOF, Evidence.RESET) and self._within_a_dial(peering):
+            self._again(peer, AGAIN_NS)
+        else:
+            self._suspect(peer, peering, failed.evidence.value)
+            self._again(peer)
+
+    def _within_a_dial(self, peering: Peering) -> bool:
+        tried_ns = self.context.now_ns - peering.trying_since_ns
+        return tried_ns < self.context.settings.dial_ns
+
+    def _suspect(self, peer: NodeId, peering: Peering, why: str) -> None:
+        if peering.linked != UNKNOWN_INCARNATION or self.may_accuse_strangers:
+            self.detector.suspect(peer, why)
+
+    def _on_rejected(
+        self, peer: NodeId, peering: Peering, refusal: Refusal, known_of_me: Incarnation
+    ) -> None:
+        context = self.context
+        context.observe("rejected", peer, detail=refusal.text)
+        if refusal in MISCONFIGURED:
+            peering.rejected = True
+            self._again(peer, context.settings.backoff_max_ns)
+            self._give_up_if_misconfigured(refusal)
+        elif refusal is Refusal.STALE_INCARNATION:
+            self.renew_above = max(self.renew_above, known_of_me)
+            self._again(peer, AGAIN_NS)
+        elif refusal is Refusal.LEFT:
+            context.emit(Exit(1, "this node was evicted from the cluster"))
+        elif refusal is Refusal.DUPLICATE:
+            self._on_duplicate(peer)
+        elif refusal in (Refusal.WRONG_ID, Refusal.OWN_ADDRESS):
+            self._suspect(peer, peering, refusal.text)
+            self._again(peer)
+        else:
+            self._again(peer, AGAIN_NS if refusal is Refusal.RENEWED else None)
+
+    def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
+        if not self._ever_linked and all(self.peering(p).rejected for p in self.wanted):
+            self.context.emit(Exit(1, f"every neighbor refuses this node: {refusal.text}"))
+
+    def _on_duplicate(self, peer: NodeId) -> None:
+        context = self.context
+        self._duplicate_since_ns = self._duplicate_since_ns or context.now_ns
+        patience_ns = context.settings.timeout_ns + context.settings.ask_ns
+        if context.now_ns - self._duplicate_since_ns > patience_ns:
+            context.emit(Exit(1, f"another living daemon has the id {context.id}"))
+        else:
+            self._again(peer, context.settings.ask_ns // 2)
+
+    # --- the dead -----------------------------------------------------------------------------
+
+    def start_redialling(self) -> None:
+        """Begin to dial the dead, slowly."""
+        at_ns = self.context.now_ns + self.context.jitter(self.context.settings.redial_ns)
+        self.context.timers.set((REDIAL_TIMER, 0, 0), at_ns)
+
+    def on_redial_timer(self, key: TimerKey) -> None:
+        """Dial one of the dead, most often one that would be a neighbor if all were well."""
+        context = self.context
+        dead = [
+            peer
+            for peer, record in sorted(context.membership.exceptions().items())
+            if record.status in (Status.DEAD, Status.EXCLUDED)
+            and peer not in self.links.by_peer
+            and peer != context.id
+        ]
+        near = set(neighbor_ids(context.id, context.membership.id_space, ()))
+        would_be = [peer for peer in dead if peer in near]
+        if would_be and context.random.randrange(STRANGER_ODDS):
+            self.dial(context.random.choice(would_be))
+        elif dead and (not self.links.table or not context.random.randrange(STRANGER_ODDS)):
+            self.dial(context.random.choice(dead))
+        self.start_redialling()

@@ -1,0 +1,138 @@
+"""Orders that the core gives to the shell (or the simulator), carried out in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bmgd.errors import BmgdError
+from bmgd.routing import Snapshot
+from bmgd.types import Incarnation, LinkId, NodeId, Record
+from bmgd.wire.hello import Refusal
+from bmgd.wire.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put a message into a link's outbox."""
+
+    link: LinkId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to a peer; answered by `LinkUp` or `DialFailed`, once.
+
+    Args:
+        known: the highest incarnation of the peer that is known; 0 for none.
+        dial_number: counts this node's dials, for the choice between two links of one pair.
+        timeout_ns: how long the dial may take until the hello is answered.
+    """
+
+    peer: NodeId
+    address: str
+    known: Incarnation
+    dial_number: int
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Accept the hello that waits on this link; the link is up. `known` is told to the peer."""
+
+    link: LinkId
+    known: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Refuse the hello that waits on this link, and close."""
+
+    link: LinkId
+    refusal: Refusal
+    known: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Say goodbye and close once what was sent has gone out; no `LinkDown` follows."""
+
+    link: LinkId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand a message to the program that holds the subscription `request`."""
+
+    request: int
+    source: NodeId
+    topic: str
+    payload: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a program's request with a value or an error of the tree."""
+
+    request: int
+    result: Any = None
+    error: BmgdError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChanged:
+    """A record changed; `revision` counts the changes seen by this node, without a gap."""
+
+    id: NodeId
+    record: Record
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardingChanged:
+    """Use this snapshot for relayed messages from now on."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Something that an operator may want to see: a line of log and an event of `monitor`."""
+
+    event: str
+    peer: NodeId | None = None
+    incarnation: Incarnation | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """This node began a new life with this incarnation; keep its counter, use it in hellos."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """End the process with this exit code; the reason is for the log."""
+
+    code: int
+    reason: str
+
+
+Effect = (
+    Send
+    | Dial
+    | Welcome
+    | Refuse
+    | Close
+    | Deliver
+    | Reply
+    | RecordChanged
+    | ForwardingChanged
+    | Observed
+    | Renewed
+    | Exit
+)

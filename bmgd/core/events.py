@@ -1,0 +1,111 @@
+"""Past facts that the shell (or the simulator) tells the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmgd.core.commands import Command
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
+from bmgd.wire.hello import Refusal
+from bmgd.wire.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message came on a link; for a routed one, the data plane left it to the core."""
+
+    link: LinkId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Bytes came on these links that the data plane relayed without the core."""
+
+    links: tuple[LinkId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """An authenticated hello waits for `Welcome` or `Refuse`.
+
+    Args:
+        address: the address that the newcomer advertises.
+        known_of_me: the highest incarnation of this node that the newcomer knows; 0 for none.
+    """
+
+    link: LinkId
+    peer: NodeId
+    incarnation: Incarnation
+    address: str
+    known_of_me: Incarnation
+    dial_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """A dial of this node was welcomed; see `Greeted` for the fields."""
+
+    link: LinkId
+    peer: NodeId
+    incarnation: Incarnation
+    address: str
+    known_of_me: Incarnation
+    dial_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """A link, or a hello that waited for its answer, is gone."""
+
+    link: LinkId
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class DialFailed:
+    """A dial came to nothing.
+
+    Args:
+        refusal: the other daemon's reason, with `Evidence.REJECTED`.
+        known_of_me: the highest incarnation of this node that a refusal reported, or 0.
+    """
+
+    peer: NodeId
+    evidence: Evidence
+    refusal: Refusal | None = None
+    known_of_me: Incarnation = UNKNOWN_INCARNATION
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A link's outbox holds this many bytes (told when it crosses a bound, up or down)."""
+
+    link: LinkId
+    backlog_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandIssued:
+    """A program asks for something; `request` is unique in the daemon's life."""
+
+    request: int
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineReached:
+    """`Node.deadline_ns` has passed, and every socket was drained first."""
+
+
+Event = (
+    Received
+    | Heard
+    | Greeted
+    | LinkUp
+    | LinkDown
+    | DialFailed
+    | Backlog
+    | CommandIssued
+    | DeadlineReached
+)

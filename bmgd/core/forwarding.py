@@ -1,0 +1,186 @@
+"""The way of one message: the published snapshot's next hop, else careful mode.
+
+Theory of operation. The data plane relays what it can from the snapshot, without the core. Here are
+the messages that this node writes itself, and those that the data plane left: no live optimal next
+hop, no hop budget left, a destination without a rank, a route to be recorded, or a search under way.
+
+Careful mode (ISPA07 §5.1) is a depth-first search whose state travels in the message: a bitmap of
+the ids that have had it, and the stack of ids from the search's start to the sender. A node passes
+the message to its linked peer nearest to the destination that has not had it; without one, back to
+the top of the stack; where that way is gone the search starts anew here, at most `RESTARTS_MAX`
+times. While links hold still every connected live node is found, in at most 2(N-1) hops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bmgd.core.context import Context
+from bmgd.core.effects import ForwardingChanged
+from bmgd.core.links import Links
+from bmgd.routing import Snapshot, hop_count, rank_of
+from bmgd.topology.distance import diameter_bound
+from bmgd.types import LinkId, NodeId
+from bmgd.wire.messages import (
+    ROUTE_IDS_MAX,
+    SEARCH_BYTES_MAX,
+    Data,
+    Probe,
+    Route,
+    RoutedMessage,
+    Search,
+    Unreachable,
+)
+
+RESTARTS_MAX = 3
+_FAR = 1 << 20
+_BUDGET_MAX = 255
+
+
+class Forwarding:
+    """Chooses next hops for this node's messages and for those that the data plane left."""
+
+    def __init__(self, context: Context, links: Links) -> None:
+        self._context = context
+        self._links = links
+        self._generation = 0
+        self._hop_budget = 0
+        self._snapshot = self._take_snapshot()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot published last."""
+        return self._snapshot
+
+    def publish(self) -> None:
+        """Take a new snapshot of layout and links, and publish it."""
+        self._generation += 1
+        self._snapshot = self._take_snapshot()
+        self._links.forwarding_stale = False
+        self._context.emit(ForwardingChanged(self._snapshot))
+
+    def _take_snapshot(self) -> Snapshot:
+        membership = self._context.membership
+        budget = 2 * diameter_bound(max(1, membership.layout_size)) + 4
+        self._hop_budget = min(budget, _BUDGET_MAX)
+        rows = [(peer, links[0].id) for peer, links in self._links.by_peer.items()]
+        return Snapshot(
+            self._generation, self._context.id, membership.id_space, membership.outside, rows
+        )
+
+    def route_to(
+        self,
+        destination: NodeId,
+        *,
+        tag: int = 0,
+        sequence: int = 0,
+        priority: int = 0,
+        record: bool = False,
+    ) -> Route:
+        """A fresh routing header from this node."""
+        return Route(
+            destination=destination,
+            source=self._context.id,
+            source_incarnation=self._context.incarnation,
+            destination_tag=tag,
+            sequence=sequence,
+            hop_budget=self._hop_budget,
+            priority=priority,
+            record=record,
+        )
+
+    def originate(self, message: RoutedMessage) -> bool:
+        """Send a message of this node's own to another node; False when there is no way now."""
+        return self._forward(message, came_from=-1)
+
+    def relay(self, message: RoutedMessage, came_from: NodeId | None) -> None:
+        """Pass on a message that the data plane left to the core."""
+        if not self._forward(message, -1 if came_from is None else came_from):
+            self._report_unreachable(message)
+
+    def _forward(self, message: RoutedMessage, came_from: int) -> bool:
+        route = message.route
+        if isinstance(message, Probe) and route.record:
+            if len(message.passed) >= ROUTE_IDS_MAX:
+                return False
+            message = replace(message, passed=(*message.passed, self._context.id))
+        if route.search is not None:
+            return self._search(message, route.search)
+        flow = route.source << 32 | route.destination
+        link_id = LinkId(self._snapshot.next_hop(route.destination, came_from, flow))
+        if link_id > 0 and (route.hop_budget or self._links.to(route.destination)):
+            budget = max(0, route.hop_budget - 1)
+            self._context.send(link_id, _with_route(message, replace(route, hop_budget=budget)))
+            return True
+        if not self._context.membership.in_layout(route.destination):
+            return False
+        bitmap = bytes((self._context.membership.id_space + 7) // 8)
+        if len(bitmap) > SEARCH_BYTES_MAX:
+            return False
+        return self._search(message, Search(bitmap, ()))
+
+    def _search(self, message: RoutedMessage, search: Search) -> bool:
+        me = self._context.id
+        visited = _marked(search.visited, me)
+        direct = self._links.to(message.route.destination)
+        if direct is not None:
+            return self._pass_on(message, direct.peer, Search(visited, (*search.stack, me)))
+        onward = self._nearest_unvisited(message.route.destination, visited)
+        if onward is not None:
+            found = Search(visited, (*search.stack, me), search.restarts)
+            return self._pass_on(message, onward, found)
+        if not search.stack:
+            return False
+        back = search.stack[-1]
+        if back in self._links.by_peer:
+            return self._pass_on(message, back, Search(visited, search.stack[:-1], search.restarts))
+        if search.restarts >= RESTARTS_MAX:
+            return False
+        return self._search(message, Search(bytes(len(visited)), (), search.restarts + 1))
+
+    def _pass_on(self, message: RoutedMessage, peer: NodeId, search: Search) -> bool:
+        if len(search.visited) + 4 * len(search.stack) > SEARCH_BYTES_MAX:
+            return False
+        link = self._links.to(peer)
+        assert link is not None
+        self._context.send(link.id, _with_route(message, replace(message.route, search=search)))
+        return True
+
+    def _nearest_unvisited(self, destination: NodeId, visited: bytes) -> NodeId | None:
+        membership = self._context.membership
+        size, outside = membership.layout_size, membership.outside
+        target = membership.rank(destination)
+
+        def distance(peer: NodeId) -> tuple[int, NodeId]:
+            if target is None or not membership.in_layout(peer):
+                return _FAR, peer
+            return hop_count(size, (target - rank_of(peer, outside)) % size), peer
+
+        candidates = [peer for peer in self._links.by_peer if not _is_marked(visited, peer)]
+        return min(candidates, key=distance, default=None)
+
+    def _report_unreachable(self, message: RoutedMessage) -> None:
+        if not isinstance(message, Data | Probe):
+            return
+        route = message.route
+        self._context.observe("unreachable", route.destination, detail=f"from {route.source}")
+        back = self.route_to(route.source, sequence=route.sequence)
+        self.originate(Unreachable(back, route.destination))
+
+
+def _with_route(message: RoutedMessage, route: Route) -> RoutedMessage:
+    return replace(message, route=route)
+
+
+def _is_marked(bitmap: bytes, node_id: NodeId) -> bool:
+    at = node_id >> 3
+    return at < len(bitmap) and bool(bitmap[at] & (1 << (node_id & 7)))
+
+
+def _marked(bitmap: bytes, node_id: NodeId) -> bytes:
+    at = node_id >> 3
+    marked = bytearray(bitmap)
+    if at >= len(marked):
+        marked.extend(bytes(at + 1 - len(marked)))
+    marked[at] |= 1 << (node_id & 7)
+    return bytes(marked)

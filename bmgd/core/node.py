@@ -1,0 +1,567 @@
+"""One node's core: events in, effects out, no I/O, no clock, no randomness of its own.
+
+Theory of operation. `step` hands an event to the part that it concerns. Parts give effects, and tell
+facts (`context.py`); `_react` is the one place that says who reacts to which fact. At the end of each
+step what follows from the changes is settled, in this order, so that the news travels first:
+
+    notices flooded -> forwarding snapshot published -> links reconciled -> readiness
+
+Changes of the layout are gathered for a moment (`relayout_ns`) before links follow, so that many
+deaths at once make one new graph.
+
+    STARTING --first deadline--> JOINING --each wanted link was up, or its id is dead, broken or past
+    the start deadline--> READY --Leave--> LEAVING --drained--> exit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from bmgd.core.commands import (
+    Command,
+    Consumed,
+    Leave,
+    ProbeTo,
+    SendTo,
+    ShowLinks,
+    ShowMembers,
+    ShowStatus,
+    Subscribe,
+    Unsubscribe,
+)
+from bmgd.core.context import (
+    AccusedSelf,
+    Context,
+    Fact,
+    Link,
+    LinkLost,
+    LinkOpened,
+    RecordMoved,
+    Vetoed,
+)
+from bmgd.core.delivery import RESEND_TIMER, Delivery
+from bmgd.core.detector import (
+    ANSWER_TIMER,
+    ASK_TIMER,
+    BEAT_TIMER,
+    DIGEST_TIMER,
+    LATE_NS,
+    SILENCE_TIMER,
+    Detector,
+)
+from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, Dialling
+from bmgd.core.effects import Effect, Exit, Renewed, Reply
+from bmgd.core.events import (
+    Backlog,
+    CommandIssued,
+    DeadlineReached,
+    DialFailed,
+    Event,
+    Greeted,
+    Heard,
+    LinkDown,
+    LinkUp,
+    Received,
+)
+from bmgd.core.forwarding import Forwarding
+from bmgd.core.greeting import HELD_TIMER, Greeting
+from bmgd.core.links import ACCUSED_TIMER, Links
+from bmgd.core.notices import Notices
+from bmgd.core.probing import PROBE_TIMER, Probing
+from bmgd.core.settings import Settings
+from bmgd.core.show import show_links, show_members, show_status
+from bmgd.core.timers import TimerKey
+from bmgd.core.topics import Topics
+from bmgd.errors import InvariantError, RequestError
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Incarnation,
+    LinkId,
+    NodeId,
+    NodeState,
+    Record,
+    Status,
+    counter_of,
+)
+from bmgd.wire.messages import (
+    Ack,
+    Answer,
+    Ask,
+    Buckets,
+    Data,
+    Goodbye,
+    Heartbeat,
+    LinkMessage,
+    Message,
+    Notice,
+    Ping,
+    Pong,
+    Probe,
+    ProbeReply,
+    RoutedMessage,
+    Unreachable,
+    Unwanted,
+)
+
+START_TIMER = "start"
+START_DEADLINE_TIMER = "start deadline"
+RELAYOUT_TIMER = "relayout"
+LEAVE_TIMER = "leave"
+LEAVE_POLL_NS = 10_000_000
+LEAVE_DRAIN_NS = 500_000_000
+_COUNTER_MAX = 2**32 - 1
+
+
+class Node:
+    """The core of one daemon.
+
+    Args:
+        settings: the configuration.
+        incarnation: this life, its counter above any that is persisted.
+        random: the only source of randomness; the same seed and events give the same effects.
+        now_ns: monotonic nanoseconds.
+    """
+
+    def __init__(
+        self, settings: Settings, incarnation: Incarnation, random: Random, now_ns: int
+    ) -> None:
+        context = self._context = Context(settings, incarnation, random)
+        context.now_ns = now_ns
+        self._links = Links(context)
+        self._notices = Notices(context, self._links)
+        self._forwarding = Forwarding(context, self._links)
+        self._detector = Detector(context, self._links, self._notices, self._forwarding)
+        self._dialling = Dialling(context, self._links, self._detector)
+        self._greeting = Greeting(context, self._links, self._dialling)
+        self._topics = Topics(context)
+        self._delivery = Delivery(context, self._forwarding, self._topics)
+        self._probing = Probing(context, self._forwarding)
+        self._leave_by_ns = 0
+        self._unsettled = False
+        self._timer_handlers = self._make_timer_handlers()
+        context.timers.set((START_TIMER, 0, 0), now_ns)
+
+    # --- what the shell sees ------------------------------------------------------------------
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When `DeadlineReached` is wanted; None for never."""
+        return self._context.timers.next_ns()
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """This node's life, as hellos tell it."""
+        return self._context.incarnation
+
+    @property
+    def state(self) -> NodeState:
+        """What the node is doing."""
+        return self._context.state
+
+    def step(self, now_ns: int, event: Event) -> list[Effect]:
+        """Take one event; return the effects, to be carried out in order.
+
+        Args:
+            now_ns: monotonic nanoseconds, never less than before.
+
+        Raises:
+            InvariantError: a bug; the process must end.
+        """
+        context = self._context
+        if now_ns < context.now_ns:
+            raise InvariantError("time went backwards")
+        context.now_ns = now_ns
+        self._notice_lag()
+        try:
+            self._on_event(event)
+            self._settle()
+        except (AssertionError, KeyError, IndexError, ValueError, TypeError) as error:
+            raise InvariantError(f"{type(event).__name__}: {error!r}") from error
+        effects, context.effects = context.effects, []
+        return effects
+
+    # --- events -------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Received(link_id, message):
+                self._on_received(link_id, message)
+            case Heard(link_ids):
+                for link_id in link_ids:
+                    link = self._links.get(link_id)
+                    if link is not None:
+                        self._detector.heard(link)
+            case DeadlineReached():
+                self._on_deadline()
+            case LinkUp():
+                self._on_link_up(event)
+            case LinkDown(link_id, evidence):
+                self._greeting.on_hello_lost(link_id)
+                self._links.lose(link_id, evidence)
+            case DialFailed():
+                self._dialling.on_dial_failed(event)
+                self._greeting.on_gone(event.peer)
+            case Greeted():
+                self._greeting.on_greeted(event)
+            case CommandIssued(request, command):
+                self._on_command(request, command)
+            case Backlog(link_id, backlog_bytes):
+                self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
+
+    def _on_link_up(self, up: LinkUp) -> None:
+        known = self._context.membership.incarnation(up.peer)
+        link = Link(
+            id=up.link,
+            peer=up.peer,
+            incarnation=up.incarnation,
+            address=up.address,
+            dialled_by=self._context.id,
+            dial_number=up.dial_number,
+            heard_ns=self._context.now_ns,
+            known_of_me=up.known_of_me,
+        )
+        self._links.open(link)
+        if up.incarnation < known:
+            self._links.close(link, "a former life")
+
+    def _on_received(self, link_id: LinkId, message: Message) -> None:
+        link = self._links.get(link_id)
+        if link is not None:
+            self._detector.heard(link)
+        if isinstance(message, LinkMessage):
+            if link is not None:
+                self._on_link_message(link, message)
+            elif isinstance(message, Notice):
+                self._notices.on_notice(None, message)
+        elif message.route.destination == self._context.id:
+            self._on_routed_message(message)
+        else:
+            self._forwarding.relay(message, None if link is None else link.peer)
+
+    def _on_link_message(self, link: Link, message: LinkMessage) -> None:
+        match message:
+            case Heartbeat():
+                self._detector.on_heartbeat(link, message)
+            case Notice():
+                self._notices.on_notice(link, message)
+            case Ping():
+                self._links.on_ping(link, message)
+            case Pong(nonce):
+                self._greeting.on_pong(link, nonce)
+                self._links.on_pong(link, message)
+            case Buckets():
+                self._notices.on_buckets(link, message)
+            case Unwanted(digest):
+                link.unwanted = digest
+                self._unsettled = True
+            case Goodbye():
+                # The shell turns a goodbye into LinkDown before it comes here.
+                pass
+
+    def _on_routed_message(self, message: RoutedMessage) -> None:
+        match message:
+            case Data():
+                self._delivery.on_data(message)
+            case Ack():
+                self._delivery.on_ack(message)
+            case Unreachable():
+                self._delivery.on_unreachable(message)
+            case Probe():
+                self._probing.on_probe(message)
+            case ProbeReply():
+                self._probing.on_reply(message)
+            case Ask():
+                self._detector.on_ask(message)
+            case Answer():
+                self._detector.on_answer(message)
+
+    # --- commands -----------------------------------------------------------------------------
+
+    def _on_command(self, request: int, command: Command) -> None:
+        context = self._context
+        match command:
+            case ShowStatus():
+                links = self._links
+                facts = {
+                    "underway": self._delivery.underway,
+                    "waiting": self._topics.waiting(),
+                    "neighbors": list(self._dialling.wanted),
+                }
+                context.emit(Reply(request, show_status(context, links) | facts))
+            case ShowMembers():
+                context.emit(Reply(request, show_members(context)))
+            case ShowLinks():
+                context.emit(Reply(request, show_links(context, self._links)))
+            case SendTo():
+                self._delivery.send(request, command)
+            case ProbeTo():
+                self._probing.start(request, command)
+            case Subscribe(topic, credit):
+                if not self._topics.subscribe(request, topic, credit):
+                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
+            case Consumed(count):
+                self._topics.consumed(request, count)
+            case Unsubscribe():
+                self._topics.unsubscribe(request)
+            case Leave():
+                self._leave()
+                context.emit(Reply(request))
+
+    # --- deadlines ----------------------------------------------------------------------------
+
+    def _notice_lag(self) -> None:
+        due_ns = self._context.timers.next_ns()
+        if due_ns is None or self._context.state is NodeState.STARTING:
+            return
+        lag_ns = self._context.now_ns - due_ns
+        if lag_ns > LATE_NS:
+            self._detector.on_late(lag_ns)
+
+    def _on_deadline(self) -> None:
+        timers, now_ns = self._context.timers, self._context.now_ns
+        due_ns = timers.next_ns()
+        if due_ns is not None and now_ns - due_ns > LATE_NS // 16:
+            self._detector.note_lag(now_ns - due_ns)
+        # Handlers set timers in the future only, so this ends.
+        while (key := timers.pop_due(now_ns)) is not None:
+            self._on_timer(key)
+            self._react()
+
+    def _on_timer(self, key: TimerKey) -> None:
+        handler = self._timer_handlers.get(key[0])
+        if handler is None:
+            raise InvariantError(f"a timer without a handler: {key[0]}")
+        handler(key)
+
+    def _make_timer_handlers(self) -> dict[str, Callable[[TimerKey], None]]:
+        """Every purpose of a deadline, and who reacts to it."""
+        return {
+            ACCUSED_TIMER: self._links.on_accused_timer,
+            ANSWER_TIMER: self._detector.on_answer_timer,
+            ASK_TIMER: self._detector.on_ask_timer,
+            BEAT_TIMER: self._detector.on_beat_timer,
+            DIAL_TIMER: self._dialling.on_dial_timer,
+            DIGEST_TIMER: self._detector.on_digest_timer,
+            HELD_TIMER: self._greeting.on_held_timer,
+            JOIN_TIMER: self._dialling.on_dial_timer,
+            LEAVE_TIMER: self._on_leave_timer,
+            PROBE_TIMER: self._probing.on_timer,
+            REDIAL_TIMER: self._dialling.on_redial_timer,
+            RELAYOUT_TIMER: self._on_relayout_timer,
+            RESEND_TIMER: self._delivery.on_resend_timer,
+            SILENCE_TIMER: self._detector.on_silence_timer,
+            START_DEADLINE_TIMER: self._on_start_deadline_timer,
+            START_TIMER: self._on_start_timer,
+        }
+
+    # --- facts --------------------------------------------------------------------------------
+
+    def _react(self) -> None:
+        facts = self._context.facts
+        while facts:
+            self._on_fact(facts.popleft())
+
+    def _on_fact(self, fact: Fact) -> None:
+        match fact:
+            case LinkOpened(link):
+                self._on_link_opened(link)
+            case LinkLost(link, evidence):
+                self._context.observe("link down", link.peer, link.incarnation, evidence.value)
+                if not self._links.to(link.peer):
+                    self._greeting.on_gone(link.peer)
+                self._dialling.on_link_lost(link, evidence)
+            case RecordMoved():
+                self._on_record_moved(fact)
+            case Vetoed(peer):
+                self._dialling.on_vetoed(peer)
+            case AccusedSelf(record):
+                self._on_accused_self(record)
+
+    def _on_link_opened(self, link: Link) -> None:
+        context, membership = self._context, self._context.membership
+        if self._links.get(link.id) is None:
+            return
+        context.observe("link up", link.peer, link.incarnation)
+        known = membership.incarnation(link.peer)
+        record = membership.get(link.peer)
+        assert record is not None
+        membership.learn_life(link.peer, link.incarnation)
+        is_record = link.peer in membership.exceptions()
+        if known < link.incarnation and (known or is_record):
+            self._notices.publish(
+                link.peer, Record(link.incarnation, 0, Status.ALIVE, link.address)
+            )
+        elif membership.is_gone(link.peer) and record.incarnation == link.incarnation:
+            context.send(link.id, Notice(((link.peer, record),)))
+        if link.known_of_me not in (UNKNOWN_INCARNATION, context.incarnation):
+            self._know_former_life(link.known_of_me)
+        if context.id in membership.exceptions():
+            context.send(link.id, Notice(((context.id, context.own_record()),)))
+        self._greeting.on_link_opened(link)
+        self._dialling.on_link_opened(link)
+        self._detector.beat(link)
+
+    def _know_former_life(self, former: Incarnation) -> None:
+        if former > self._context.incarnation:
+            self._dialling.renew_above = max(self._dialling.renew_above, former)
+            return
+        self._context.followed = True
+        self._notices.publish(self._context.id, self._context.own_record())
+
+    def _on_record_moved(self, moved: RecordMoved) -> None:
+        context = self._context
+        peer, status = moved.id, moved.after.status
+        context.observe("record", peer, moved.after.incarnation, status.name.lower())
+        was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
+        if was_in != (status < Status.EXCLUDED):
+            self._plan_relayout()
+        if peer == context.id:
+            return
+        if status >= Status.DEAD:
+            self._detector.acquit(peer)
+            self._links.accuse(peer)
+            self._delivery.on_gone(peer)
+        else:
+            self._links.close_life(
+                peer, Incarnation(moved.after.incarnation - 1), "a new life is known"
+            )
+            self._dialling.reconcile()
+
+    def _on_accused_self(self, record: Record) -> None:
+        context = self._context
+        if record.incarnation > context.incarnation:
+            if record.status in (Status.DEAD, Status.EXCLUDED, Status.LEFT):
+                renew_above = max(self._dialling.renew_above, record.incarnation)
+                self._dialling.renew_above = renew_above
+            else:
+                context.emit(Exit(1, f"another life has the id {context.id}"))
+        elif record.status is Status.LEFT:
+            if context.state is not NodeState.LEAVING:
+                context.emit(Exit(1, "this node was evicted from the cluster"))
+        else:
+            context.version = record.version + (record.status >= Status.DEAD)
+            context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
+            self._notices.publish(context.id, context.own_record())
+
+    # --- what follows -------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        self._react()
+        if self._dialling.renew_above >= self._context.incarnation:
+            self._begin_new_life()
+            self._react()
+        self._notices.flush()
+        if self._links.forwarding_stale:
+            self._forwarding.publish()
+            self._unsettled = True
+        if self._unsettled:
+            self._unsettled = False
+            self._check_ready()
+            self._links.release_unwanted(self._dialling.wanted, settled=self._is_settled())
+            if self._links.forwarding_stale:
+                self._forwarding.publish()
+
+    def _plan_relayout(self) -> None:
+        key = (RELAYOUT_TIMER, 0, 0)
+        if key not in self._context.timers:
+            self._context.timers.set(key, self._context.now_ns + self._context.settings.relayout_ns)
+
+    def _on_relayout_timer(self, key: TimerKey | None = None) -> None:
+        context = self._context
+        self._dialling.wanted = context.membership.neighbors(context.id)
+        self._links.forwarding_stale = True
+        if context.state is not NodeState.LEAVING:
+            self._dialling.reconcile()
+            self._dialling.prune()
+
+    def _is_settled(self) -> bool:
+        """Whether each wanted link is up, or its id is gone, broken, or never came."""
+        if (RELAYOUT_TIMER, 0, 0) in self._context.timers:
+            return False
+        return all(self._is_settled_with(peer) for peer in self._dialling.wanted)
+
+    def _is_settled_with(self, node_id: NodeId) -> bool:
+        if node_id in self._links.by_peer or self._context.membership.is_gone(node_id):
+            return True
+        peering = self._dialling.peering(node_id)
+        never_came = self._dialling.may_accuse_strangers and not peering.linked
+        expected = self._context.membership.status_of(node_id) is Status.EXPECTED
+        return peering.broken or (never_came and expected)
+
+    # --- the node's own life ------------------------------------------------------------------
+
+    def _on_start_timer(self, key: TimerKey) -> None:
+        context = self._context
+        context.state = NodeState.JOINING
+        baseline = context.membership.get(context.id)
+        if baseline is None or baseline.address != context.settings.address:
+            self._notices.publish(context.id, context.own_record())
+        deadline_ns = context.now_ns + context.settings.start_ns
+        context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
+        self._detector.start()
+        self._dialling.start_redialling()
+        self._on_relayout_timer()
+        self._unsettled = True
+
+    def _check_ready(self) -> None:
+        if self._context.state is not NodeState.JOINING:
+            return
+        membership = self._context.membership
+        for peer in self._dialling.wanted:
+            peering = self._dialling.peering(peer)
+            if not (peering.linked or peering.broken or membership.is_gone(peer)):
+                return
+        self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._context.state = NodeState.READY
+        self._dialling.may_accuse_strangers = True
+        self._context.timers.cancel((START_DEADLINE_TIMER, 0, 0))
+        self._context.observe("ready", detail=f"{len(self._links.by_peer)} links")
+
+    def _on_start_deadline_timer(self, key: TimerKey) -> None:
+        if self._context.state is NodeState.JOINING:
+            self._become_ready()
+            self._unsettled = True
+
+    def _begin_new_life(self) -> None:
+        context = self._context
+        counter = counter_of(self._dialling.renew_above) + 1
+        if counter > _COUNTER_MAX:
+            context.emit(Exit(1, "no incarnation is left above the highest known"))
+            return
+        self._dialling.renew_above = UNKNOWN_INCARNATION
+        for link in list(self._links.table.values()):
+            self._links.close(link, "a new life begins")
+        context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
+        context.version = 0
+        context.followed = True
+        context.emit(Renewed(context.incarnation))
+        context.observe("new life", context.id, context.incarnation)
+        self._notices.publish(context.id, context.own_record())
+        self._delivery.on_own_new_life()
+        self._dialling.reconcile()
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        context = self._context
+        if context.state is NodeState.LEAVING:
+            return
+        context.state = NodeState.LEAVING
+        context.observe("leaving")
+        self._leave_by_ns = context.now_ns + LEAVE_DRAIN_NS
+        context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns)
+
+    def _on_leave_timer(self, key: TimerKey) -> None:
+        context = self._context
+        if self._delivery.underway and context.now_ns < self._leave_by_ns:
+            context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
+            return
+        self._notices.publish(context.id, context.own_record(Status.LEFT))
+        self._react()
+        self._notices.flush()
+        for link in list(self._links.table.values()):
+            self._links.close(link, "leaving")
+        context.emit(Exit(0, "left the cluster"))

@@ -1,0 +1,68 @@
+"""What a core is told when it begins: the configuration, in the core's own units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmgd.config import Config
+from bmgd.peers import PeerList
+from bmgd.types import NodeId
+
+_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The core's configuration.
+
+    Args:
+        id: this node's id.
+        founding_size: 1..2**31.
+        peers: where the founders are.
+        address: what this node advertises.
+        heals: whether a verdict excludes (healing policy "every death") or only says dead (off).
+        queue_messages: messages that one topic holds for a reader that has not come.
+        heartbeat_ns, timeout_ns, ask_ns, dial_ns, join_ns, start_ns, backoff_min_ns,
+        backoff_max_ns, redial_ns, relayout_ns: see `bmgd.config.Timing`.
+    """
+
+    id: NodeId
+    founding_size: int
+    peers: PeerList
+    address: str
+    heals: bool = True
+    queue_messages: int = 1024
+    heartbeat_ns: int = 500 * _MS
+    timeout_ns: int = 1500 * _MS
+    ask_ns: int = 400 * _MS
+    dial_ns: int = 1000 * _MS
+    join_ns: int = 1000 * _MS
+    start_ns: int = 15_000 * _MS
+    backoff_min_ns: int = 8 * _MS
+    backoff_max_ns: int = 1000 * _MS
+    redial_ns: int = 4000 * _MS
+    relayout_ns: int = 1 * _MS
+
+    @classmethod
+    def of(cls, config: Config) -> Settings:
+        """The core's part of a daemon's configuration."""
+        own = NodeId(config.id)
+        timing = config.timing
+        return cls(
+            id=own,
+            founding_size=config.size,
+            peers=config.peers,
+            address=config.advertise or config.peers.address_of(own),
+            heals=config.healing != "off",
+            queue_messages=config.queue_messages,
+            heartbeat_ns=timing.heartbeat_ms * _MS,
+            timeout_ns=timing.timeout_ms * _MS,
+            ask_ns=timing.ask_ms * _MS,
+            dial_ns=timing.dial_ms * _MS,
+            join_ns=timing.join_ms * _MS,
+            start_ns=timing.start_ms * _MS,
+            backoff_min_ns=timing.backoff_min_ms * _MS,
+            backoff_max_ns=timing.backoff_max_ms * _MS,
+            redial_ns=timing.redial_ms * _MS,
+            relayout_ns=timing.relayout_ms * _MS,
+        )

@@ -1,0 +1,73 @@
+"""What a node shows of itself to programs: plain dicts and lists, ready for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bmgd.core.context import Context
+from bmgd.core.links import Links
+from bmgd.types import NodeId, Status
+
+
+def show_status(context: Context, links: Links) -> dict[str, Any]:
+    """The core's part of `bmgd status --json`. Complexity: O(N)."""
+    membership = context.membership
+    alive: list[int] = []
+    dead: list[int] = []
+    left: list[int] = []
+    for node_id in range(membership.id_space):
+        status = membership.status_of(NodeId(node_id))
+        if status is None:
+            continue
+        column = alive if status <= Status.ALIVE else left if status is Status.LEFT else dead
+        column.append(node_id)
+    return {
+        "id": context.id,
+        "incarnation": context.incarnation,
+        "version": context.version,
+        "state": context.state.value,
+        "founding_size": membership.founding_size,
+        "layout_size": membership.layout_size,
+        "rank": membership.rank(context.id),
+        "alive": alive,
+        "dead": dead,
+        "left": left,
+        "links": show_links(context, links),
+        "digest": f"{membership.digest:032x}",
+        "revision": membership.revision,
+    }
+
+
+def show_links(context: Context, links: Links) -> list[dict[str, Any]]:
+    """A dict for every link that is up, sorted by peer."""
+    rows = sorted(links.table.values(), key=lambda link: (link.peer, link.id))
+    return [
+        {
+            "id": link.peer,
+            "dialled_by": link.dialled_by,
+            "state": "accused" if link.accused_ns else "up",
+            "incarnation": link.incarnation,
+            "silent_ms": (context.now_ns - link.heard_ns) // 1_000_000,
+        }
+        for link in rows
+    ]
+
+
+def show_members(context: Context) -> dict[str, Any]:
+    """``{"revision":…, "members":[…]}`` with a dict for every id of the id space, sorted by id."""
+    membership = context.membership
+    members = []
+    for number in range(membership.id_space):
+        record = membership.get(NodeId(number))
+        if record is None:
+            continue
+        members.append(
+            {
+                "id": number,
+                "status": record.status.name.lower(),
+                "incarnation": membership.incarnation(NodeId(number)),
+                "version": record.version,
+                "address": record.address,
+            }
+        )
+    return {"revision": membership.revision, "members": members}

@@ -1,0 +1,344 @@
+"""Messages to bytes and back: a 4-byte length, then one msgpack array that begins with the header.
+
+The bytes are a contract, written down in docs/wire-protocol.md and pinned by tests/golden/. One
+table below says for every kind which fields follow the header; reading checks each of them, because
+what comes from a peer is data, not trust.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import msgpack
+
+from bmgd.errors import ProtocolError
+from bmgd.peers import ADDRESS_BYTES_MAX
+from bmgd.routing.header import (
+    BODY_BYTES_MIN,
+    FLAG_CAREFUL,
+    FLAG_RECORD,
+    FRAME_BYTES_MAX,
+    HEADER,
+    HEADER_BYTES,
+)
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
+from bmgd.wire.messages import (
+    BUCKETS,
+    PAYLOAD_BYTES_MAX,
+    RECORDS_PER_NOTICE_MAX,
+    ROUTE_IDS_MAX,
+    SEARCH_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    Ack,
+    Answer,
+    Ask,
+    Buckets,
+    Data,
+    Goodbye,
+    Heartbeat,
+    Message,
+    Notice,
+    Ping,
+    Pong,
+    Probe,
+    ProbeReply,
+    Route,
+    Search,
+    Unreachable,
+    Unwanted,
+)
+
+LENGTH = struct.Struct(">I")
+LENGTH_BYTES = LENGTH.size
+
+_U32_MAX = 2**32 - 1
+_U64_MAX = 2**64 - 1
+_REASON_BYTES_MAX = 255
+_RESTARTS_MAX = 255
+
+Fields = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How one kind looks behind the header."""
+
+    message: type[Any]
+    fields: int
+    write: Callable[[Any], tuple[object, ...]]
+    read: Callable[[Fields], tuple[Any, ...]]
+
+
+# --- checks of single values ----------------------------------------------------------------------
+
+
+def _int(value: object, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise ProtocolError(f"not an integer in {low}..{high}")
+    return value
+
+
+def _text(value: object, bytes_max: int) -> str:
+    if type(value) is not str or len(value.encode()) > bytes_max:
+        raise ProtocolError(f"not a text of at most {bytes_max} bytes")
+    return value
+
+
+def _bytes(value: object, bytes_max: int) -> bytes:
+    if type(value) is not bytes or len(value) > bytes_max:
+        raise ProtocolError(f"not at most {bytes_max} bytes")
+    return value
+
+
+def _bool(value: object) -> bool:
+    if type(value) is not bool:
+        raise ProtocolError("not a boolean")
+    return value
+
+
+def _array(value: object, items_max: int) -> tuple[object, ...]:
+    if type(value) is not tuple or len(value) > items_max:
+        raise ProtocolError(f"not an array of at most {items_max}")
+    return value
+
+
+def _id(value: object) -> NodeId:
+    return NodeId(_int(value, 0, NODE_ID_MAX))
+
+
+def _digest_bytes(digest: int) -> bytes:
+    return digest.to_bytes(16, "big")
+
+
+def _digest(value: object) -> int:
+    if type(value) is not bytes or len(value) != 16:
+        raise ProtocolError("not a digest of 16 bytes")
+    return int.from_bytes(value, "big")
+
+
+def _record(value: object) -> tuple[NodeId, Record]:
+    fields = _array(value, 5)
+    if len(fields) != 5:
+        raise ProtocolError("not a record")
+    return _id(fields[0]), Record(
+        Incarnation(_int(fields[1], 0, _U64_MAX)),
+        _int(fields[2], 0, _U32_MAX),
+        Status(_int(fields[3], Status.EXPECTED, Status.LEFT)),
+        _text(fields[4], ADDRESS_BYTES_MAX),
+    )
+
+
+def _records(value: object) -> tuple[tuple[NodeId, Record], ...]:
+    records = tuple(_record(item) for item in _array(value, RECORDS_PER_NOTICE_MAX))
+    if any(a[0] >= b[0] for a, b in pairwise(records)):
+        raise ProtocolError("records out of order")
+    return records
+
+
+def _digests(value: object) -> tuple[int, ...]:
+    digests = tuple(_digest(item) for item in _array(value, BUCKETS))
+    if len(digests) != BUCKETS:
+        raise ProtocolError("not all buckets")
+    return digests
+
+
+def _ids(value: object) -> tuple[NodeId, ...]:
+    return tuple(_id(item) for item in _array(value, ROUTE_IDS_MAX))
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+_FORMATS: dict[int, _Format] = {
+    0x01: _Format(
+        Heartbeat,
+        3,
+        lambda m: (m.sequence, m.echo, _digest_bytes(m.digest)),
+        lambda f: (_int(f[0], 1, _U64_MAX), _int(f[1], 0, _U64_MAX), _digest(f[2])),
+    ),
+    0x02: _Format(Ping, 1, lambda m: (m.nonce,), lambda f: (_int(f[0], 0, _U64_MAX),)),
+    0x03: _Format(Pong, 1, lambda m: (m.nonce,), lambda f: (_int(f[0], 0, _U64_MAX),)),
+    0x04: _Format(
+        Notice,
+        1,
+        lambda m: ([(node_id, *record) for node_id, record in m.records],),
+        lambda f: (_records(f[0]),),
+    ),
+    0x05: _Format(
+        Buckets,
+        2,
+        lambda m: ([_digest_bytes(digest) for digest in m.digests], m.answer),
+        lambda f: (_digests(f[0]), _bool(f[1])),
+    ),
+    0x06: _Format(Unwanted, 1, lambda m: (_digest_bytes(m.digest),), lambda f: (_digest(f[0]),)),
+    0x07: _Format(Goodbye, 1, lambda m: (m.reason,), lambda f: (_text(f[0], _REASON_BYTES_MAX),)),
+    0x40: _Format(
+        Data,
+        3,
+        lambda m: (m.topic, m.payload, m.floor),
+        lambda f: (
+            _text(f[0], TOPIC_BYTES_MAX),
+            _bytes(f[1], PAYLOAD_BYTES_MAX),
+            _int(f[2], 0, _U64_MAX),
+        ),
+    ),
+    0x41: _Format(
+        Ack,
+        2,
+        lambda m: (m.outcome, m.tag),
+        lambda f: (_int(f[0], 0, 255), _int(f[1], 0, _U32_MAX)),
+    ),
+    0x42: _Format(Unreachable, 1, lambda m: (m.target,), lambda f: (_id(f[0]),)),
+    0x43: _Format(Probe, 1, lambda m: (m.passed,), lambda f: (_ids(f[0]),)),
+    0x44: _Format(ProbeReply, 1, lambda m: (m.passed,), lambda f: (_ids(f[0]),)),
+    0x45: _Format(
+        Ask,
+        2,
+        lambda m: (m.suspect, m.incarnation),
+        lambda f: (_id(f[0]), Incarnation(_int(f[1], 0, _U64_MAX))),
+    ),
+    0x46: _Format(
+        Answer,
+        3,
+        lambda m: (m.suspect, m.incarnation, m.alive),
+        lambda f: (_id(f[0]), Incarnation(_int(f[1], 0, _U64_MAX)), _bool(f[2])),
+    ),
+}
+_KIND_OF: dict[type[Message], int] = {form.message: kind for kind, form in _FORMATS.items()}
+_ROUTED_KIND_MIN = 0x40
+
+
+# --- whole messages -------------------------------------------------------------------------------
+
+
+def encode(message: Message) -> bytes:
+    """A whole frame, length prefix included.
+
+    Complexity: O(size of the message).
+    """
+    kind = _KIND_OF[type(message)]
+    fields = _FORMATS[kind].write(message)
+    if kind < _ROUTED_KIND_MIN:
+        body = bytes(msgpack.packb((_LINK_HEADERS[kind], *fields)))
+    else:
+        body = _encode_routed(kind, message.route, fields)  # type: ignore[union-attr]
+    prefix: bytes = LENGTH.pack(len(body))
+    return prefix + body
+
+
+def decode(body: bytes) -> Message:
+    """Read the body of one frame.
+
+    Args:
+        body: what follows the length prefix.
+
+    Raises:
+        ProtocolError: the bytes are not a message of this protocol.
+    """
+    if not BODY_BYTES_MIN <= len(body) <= FRAME_BYTES_MAX:
+        raise ProtocolError("frame of a wrong length")
+    try:
+        items = msgpack.unpackb(body, use_list=False, max_ext_len=0)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("not one msgpack array") from error
+    if type(items) is not tuple or type(items[0]) is not bytes or len(items[0]) != HEADER_BYTES:
+        raise ProtocolError("frame without a routing header")
+    header = items[0]
+    form = _FORMATS.get(header[0])
+    if form is None:
+        raise ProtocolError(f"unknown kind {header[0]:#x}")
+    careful = bool(header[1] & FLAG_CAREFUL) and header[0] >= _ROUTED_KIND_MIN
+    if len(items) != 1 + form.fields + careful:
+        raise ProtocolError(f"a {form.message.__name__} of a wrong number of fields")
+    fields = form.read(items[1:])
+    if header[0] < _ROUTED_KIND_MIN:
+        return _message(form, *fields)
+    route = _read_route(header, items[-1] if careful else None)
+    return _message(form, route, *fields)
+
+
+def _message(form: _Format, *fields: object) -> Message:
+    message: Message = form.message(*fields)
+    return message
+
+
+def encode_header(
+    kind: int,
+    *,
+    flags: int = 0,
+    priority: int = 0,
+    hop_budget: int = 0,
+    destination: int = 0,
+    source: int = 0,
+    source_incarnation: int = 0,
+    destination_tag: int = 0,
+    sequence: int = 0,
+) -> bytes:
+    """The 32 bytes of a routing header; see docs/wire-protocol.md for each field."""
+    header: bytes = HEADER.pack(
+        kind,
+        flags,
+        priority,
+        hop_budget,
+        destination,
+        source,
+        source_incarnation,
+        destination_tag,
+        sequence,
+    )
+    return header
+
+
+_LINK_HEADERS = {kind: encode_header(kind) for kind in _FORMATS if kind < _ROUTED_KIND_MIN}
+
+
+def _encode_routed(kind: int, route: Route, fields: tuple[object, ...]) -> bytes:
+    search = route.search
+    flags = (FLAG_RECORD if route.record else 0) | (FLAG_CAREFUL if search is not None else 0)
+    header = encode_header(
+        kind,
+        flags=flags,
+        priority=route.priority,
+        hop_budget=route.hop_budget,
+        destination=route.destination,
+        source=route.source,
+        source_incarnation=route.source_incarnation,
+        destination_tag=route.destination_tag,
+        sequence=route.sequence,
+    )
+    if search is None:
+        return bytes(msgpack.packb((header, *fields)))
+    stack = b"".join(LENGTH.pack(node_id) for node_id in search.stack)
+    return bytes(msgpack.packb((header, *fields, (search.visited, stack, search.restarts))))
+
+
+def _read_route(header: bytes, search: object) -> Route:
+    _, flags, priority, budget, destination, source, incarnation, tag, sequence = HEADER.unpack(
+        header
+    )
+    return Route(
+        destination=_id(destination),
+        source=_id(source),
+        source_incarnation=Incarnation(incarnation),
+        destination_tag=tag,
+        sequence=sequence,
+        hop_budget=budget,
+        priority=priority,
+        record=bool(flags & FLAG_RECORD),
+        search=_read_search(search) if flags & FLAG_CAREFUL else None,
+    )
+
+
+def _read_search(value: object) -> Search:
+    fields = _array(value, 3)
+    if len(fields) != 3:
+        raise ProtocolError("not the state of a search")
+    visited = _bytes(fields[0], SEARCH_BYTES_MAX)
+    packed = _bytes(fields[1], SEARCH_BYTES_MAX)
+    if len(packed) % LENGTH_BYTES or len(visited) + len(packed) > SEARCH_BYTES_MAX:
+        raise ProtocolError("the state of a search has a wrong length")
+    stack = tuple(_id(item) for (item,) in LENGTH.iter_unpack(packed))
+    return Search(visited, stack, _int(fields[2], 0, _RESTARTS_MAX))

@@ -1,0 +1,472 @@
+"""The hello that begins every link: who is there, and that it may be.
+
+Theory of operation. A hello is a few binary records, each ``magic(4) kind(1) length(2) body``. The
+dialer speaks first; what follows depends on whether the cluster has a secret:
+
+    without a secret:   dialer  HELLO ->            <- HELLO WELCOME  acceptor
+    with a secret:      dialer  HELLO ->            <- HELLO PROOF    acceptor
+                                PROOF ->            <- WELCOME
+    refused:                                        <- REFUSAL, then the acceptor closes
+
+A proof is HMAC-SHA256 with the secret over both hello bodies and the prover's direction, so it can
+neither be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
+core before its proof was checked. Each side is a `Dialer` or an `Acceptor`: bytes go in by
+`receive`, bytes to send come out of `take_output`, and the attribute `state` says how far it is:
+
+    Dialer:    WAITING --hello ok--> (PROVEN) --welcome--> UP         any --refusal--> REFUSED
+    Acceptor:  WAITING --hello ok--> (PROVING --proof ok-->) GREETED --welcome()--> UP
+                                                                     --refuse()--> REFUSED
+
+No I/O, no clock: the shell bounds time (3 s) and the number of waiting connections, this module
+bounds bytes (`HELLO_BYTES_MAX` in each direction).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from bmgd.errors import ProtocolError
+from bmgd.peers import ADDRESS_BYTES_MAX
+from bmgd.types import NODE_ID_MAX, UNKNOWN_INCARNATION, Incarnation, NodeId
+
+PROTOCOL_VERSION = 1
+HELLO_BYTES_MAX = 512
+CLUSTER_BYTES_MAX = 64
+NONCE_BYTES = 16
+OWN_NONCE_BYTES = 8
+FINGERPRINT_BYTES = 16
+PROOF_BYTES = 32
+
+_MAGIC = b"BMGD"
+_RECORD = struct.Struct(">4sBH")
+_VERSION = struct.Struct(">H")
+_FIXED = struct.Struct(">BI16sIIQQI16s")
+_REFUSAL = struct.Struct(">BQ")
+_WELCOME = struct.Struct(">Q")
+_FLAG_SECRET = 0x01
+
+
+class _Kind(IntEnum):
+    HELLO = 1
+    PROOF = 2
+    WELCOME = 3
+    REFUSAL = 4
+
+
+class Refusal(IntEnum):
+    """Why a hello is refused. docs/wire-protocol.md says what each side does then."""
+
+    WRONG_VERSION = 1
+    WRONG_CLUSTER = 2
+    WRONG_SIZE = 3
+    WRONG_PEERS = 4
+    WRONG_SECRET = 5
+    WRONG_ID = 6
+    OWN_ADDRESS = 7
+    STALE_INCARNATION = 8
+    DUPLICATE = 9
+    RENEWED = 10
+    BUSY = 11
+    LEFT = 12
+
+    @property
+    def text(self) -> str:
+        """The name as logs and documents write it: ``wrong cluster``."""
+        return self.name.lower().replace("_", " ")
+
+
+MISCONFIGURED = frozenset(
+    {
+        Refusal.WRONG_VERSION,
+        Refusal.WRONG_CLUSTER,
+        Refusal.WRONG_SIZE,
+        Refusal.WRONG_PEERS,
+        Refusal.WRONG_SECRET,
+    }
+)
+"""Refusals that time does not mend: one of the two daemons is configured wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a daemon says of itself in every hello.
+
+    Args:
+        cluster: the cluster's name, at most 64 bytes.
+        founding_size: 1..2**31.
+        fingerprint: 16 bytes over the peer list.
+        id: own node id.
+        address: the advertised address.
+        secret: the cluster secret, b"" for none; never sent.
+    """
+
+    cluster: str
+    founding_size: int
+    fingerprint: bytes
+    id: NodeId
+    address: str
+    secret: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """One side's hello, decoded.
+
+    Args:
+        expected: the id that the sender believes it is talking to.
+        known: the highest incarnation of the receiver that the sender knows; 0 for none.
+        incarnation: the sender's own.
+        dial_number: counts the dialer's dials; 0 from an acceptor.
+    """
+
+    has_secret: bool
+    cluster: str
+    founding_size: int
+    fingerprint: bytes
+    id: NodeId
+    expected: NodeId
+    known: Incarnation
+    incarnation: Incarnation
+    dial_number: int
+    nonce: bytes
+    address: str
+
+
+class HelloState(Enum):
+    """How far one side of a hello is."""
+
+    WAITING = "waiting"
+    PROVING = "proving"
+    GREETED = "greeted"
+    UP = "up"
+    REFUSED = "refused"
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The body of a HELLO record."""
+    cluster, address = hello.cluster.encode(), hello.address.encode()
+    return b"".join(
+        (
+            _VERSION.pack(PROTOCOL_VERSION),
+            _FIXED.pack(
+                _FLAG_SECRET if hello.has_secret else 0,
+                hello.founding_size - 1,
+                hello.fingerprint,
+                hello.id,
+                hello.expected,
+                hello.known,
+                hello.incarnation,
+                hello.dial_number,
+                hello.nonce,
+            ),
+            bytes((len(cluster),)),
+            cluster,
+            bytes((len(address),)),
+            address,
+        )
+    )
+
+
+def decode_hello(body: bytes) -> Hello:
+    """Read the body of a HELLO record of this protocol version.
+
+    Raises:
+        ProtocolError: a length or a value is out of its range.
+    """
+    at = _VERSION.size
+    if len(body) < at + _FIXED.size + 2:
+        raise ProtocolError("hello too short")
+    flags, last, fingerprint, own, expected, known, incarnation, number, nonce = _FIXED.unpack_from(
+        body, at
+    )
+    cluster, at = _short_text(body, at + _FIXED.size, CLUSTER_BYTES_MAX)
+    address, at = _short_text(body, at, ADDRESS_BYTES_MAX)
+    if at != len(body) or last > NODE_ID_MAX or own > NODE_ID_MAX or expected > NODE_ID_MAX:
+        raise ProtocolError("hello out of range")
+    if incarnation == 0:
+        raise ProtocolError("hello without an incarnation")
+    return Hello(
+        has_secret=bool(flags & _FLAG_SECRET),
+        cluster=cluster,
+        founding_size=last + 1,
+        fingerprint=fingerprint,
+        id=NodeId(own),
+        expected=NodeId(expected),
+        known=Incarnation(known),
+        incarnation=Incarnation(incarnation),
+        dial_number=number,
+        nonce=nonce,
+        address=address,
+    )
+
+
+def _short_text(body: bytes, at: int, bytes_max: int) -> tuple[str, int]:
+    if at >= len(body):
+        raise ProtocolError("hello cut short")
+    end = at + 1 + body[at]
+    if body[at] > bytes_max or end > len(body):
+        raise ProtocolError("hello text too long")
+    try:
+        return body[at + 1 : end].decode(), end
+    except UnicodeDecodeError as error:
+        raise ProtocolError("hello text is not UTF-8") from error
+
+
+class _Side:
+    """What both ends share: framing of records, bounds, proofs."""
+
+    def __init__(self, identity: Identity, nonce: bytes) -> None:
+        self.identity = identity
+        self.state = HelloState.WAITING
+        self.peer: Hello | None = None
+        self.refusal: Refusal | None = None
+        self.known_of_me = UNKNOWN_INCARNATION
+        self._nonce = nonce
+        self._input = bytearray()
+        self._received_bytes = 0
+        self._output = bytearray()
+        self._own_body = b""
+        self._peer_body = b""
+
+    def take_output(self) -> bytes:
+        """The bytes to send now; empties them."""
+        output = bytes(self._output)
+        self._output.clear()
+        return output
+
+    def take_rest(self) -> bytes:
+        """What the peer sent behind its last hello record: the first frames. Call once, when up."""
+        rest = bytes(self._input)
+        self._input.clear()
+        return rest
+
+    def _records(self, data: bytes) -> list[tuple[int, bytes]]:
+        self._input += data
+        self._received_bytes += len(data)
+        found: list[tuple[int, bytes]] = []
+        while len(self._input) >= _RECORD.size:
+            magic, kind, length = _RECORD.unpack_from(self._input)
+            if magic != _MAGIC or length > HELLO_BYTES_MAX:
+                raise ProtocolError("not a bmgd hello")
+            end = _RECORD.size + length
+            if len(self._input) < end:
+                break
+            found.append((kind, bytes(self._input[_RECORD.size : end])))
+            del self._input[:end]
+            if kind in (_Kind.WELCOME, _Kind.REFUSAL):
+                return found
+        if not _MAGIC.startswith(self._input[: len(_MAGIC)]):
+            raise ProtocolError("not a bmgd hello")
+        if self._received_bytes > HELLO_BYTES_MAX:
+            raise ProtocolError("hello too long")
+        return found
+
+    def _put(self, kind: _Kind, body: bytes) -> None:
+        self._output += _RECORD.pack(_MAGIC, kind, len(body)) + body
+
+    def _put_hello(
+        self, expected: NodeId, known: Incarnation, incarnation: Incarnation, number: int
+    ) -> None:
+        me = self.identity
+        self._own_body = encode_hello(
+            Hello(
+                has_secret=bool(me.secret),
+                cluster=me.cluster,
+                founding_size=me.founding_size,
+                fingerprint=me.fingerprint,
+                id=me.id,
+                expected=expected,
+                known=known,
+                incarnation=incarnation,
+                dial_number=number,
+                nonce=self._nonce,
+                address=me.address,
+            )
+        )
+        self._put(_Kind.HELLO, self._own_body)
+
+    def _proof(self, direction: bytes, dialer_body: bytes, acceptor_body: bytes) -> bytes:
+        transcript = b"".join(
+            (direction, len(dialer_body).to_bytes(2, "big"), dialer_body, acceptor_body)
+        )
+        return hmac.new(self.identity.secret, transcript, hashlib.sha256).digest()
+
+    def _mismatch(self, hello: Hello) -> Refusal | None:
+        me = self.identity
+        if hello.cluster != me.cluster:
+            return Refusal.WRONG_CLUSTER
+        if hello.has_secret != bool(me.secret):
+            return Refusal.WRONG_SECRET
+        if hello.nonce[:OWN_NONCE_BYTES] == self._nonce[:OWN_NONCE_BYTES]:
+            return Refusal.OWN_ADDRESS
+        if hello.id == me.id:
+            return Refusal.DUPLICATE
+        if hello.founding_size != me.founding_size:
+            return Refusal.WRONG_SIZE
+        if hello.fingerprint != me.fingerprint:
+            return Refusal.WRONG_PEERS
+        return None
+
+    def _is_foreign_version(self, body: bytes) -> bool:
+        if len(body) < _VERSION.size:
+            raise ProtocolError("hello too short")
+        return bool(_VERSION.unpack_from(body)[0] != PROTOCOL_VERSION)
+
+
+class Dialer(_Side):
+    """The side that connected.
+
+    Args:
+        identity: own identity.
+        incarnation: own life.
+        expected: the id that is dialled.
+        known: the highest incarnation of it that is known; 0 for none.
+        dial_number: see `Hello`.
+        nonce: 8 random bytes of this process, by which it knows itself, and 8 fresh ones.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        incarnation: Incarnation,
+        expected: NodeId,
+        known: Incarnation,
+        dial_number: int,
+        nonce: bytes,
+    ) -> None:
+        super().__init__(identity, nonce)
+        self._expected = expected
+        self._proven = not identity.secret
+        self._put_hello(expected, known, incarnation, dial_number)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the acceptor.
+
+        Raises:
+            ProtocolError: they are not a hello; close the connection.
+        """
+        for kind, body in self._records(data):
+            if kind == _Kind.REFUSAL:
+                self._on_refusal(body)
+            elif kind == _Kind.HELLO and self.peer is None:
+                self._on_hello(body)
+            elif kind == _Kind.PROOF and self.peer is not None and not self._proven:
+                self._on_proof(body)
+            elif kind == _Kind.WELCOME and self.peer is not None and self._proven:
+                if len(body) != _WELCOME.size:
+                    raise ProtocolError("welcome of a wrong length")
+                self.known_of_me = Incarnation(_WELCOME.unpack(body)[0])
+                self.state = HelloState.UP
+            else:
+                raise ProtocolError("a hello record out of turn")
+            if self.state is not HelloState.WAITING:
+                return
+
+    def _on_refusal(self, body: bytes) -> None:
+        if len(body) != _REFUSAL.size:
+            raise ProtocolError("refusal of a wrong length")
+        code, known = _REFUSAL.unpack(body)
+        try:
+            self._fail(Refusal(code))
+        except ValueError as error:
+            raise ProtocolError(f"refused with an unknown code {code}") from error
+        self.known_of_me = Incarnation(known)
+
+    def _on_hello(self, body: bytes) -> None:
+        if self._is_foreign_version(body):
+            self._fail(Refusal.WRONG_VERSION)
+            return
+        self._peer_body = body
+        self.peer = decode_hello(body)
+        mismatch = self._mismatch(self.peer)
+        if mismatch is None and self.peer.id != self._expected:
+            mismatch = Refusal.WRONG_ID
+        if mismatch is not None:
+            self._fail(mismatch)
+
+    def _on_proof(self, body: bytes) -> None:
+        if not hmac.compare_digest(body, self._proof(b"acceptor", self._own_body, self._peer_body)):
+            self._fail(Refusal.WRONG_SECRET)
+            return
+        self._proven = True
+        self._put(_Kind.PROOF, self._proof(b"dialer", self._own_body, self._peer_body))
+
+    def _fail(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        self.state = HelloState.REFUSED
+
+
+class Acceptor(_Side):
+    """The side that listened.
+
+    Args:
+        identity: own identity.
+        incarnation: own life.
+        nonce: 8 random bytes of this process, by which it knows itself, and 8 fresh ones.
+    """
+
+    def __init__(self, identity: Identity, incarnation: Incarnation, nonce: bytes) -> None:
+        super().__init__(identity, nonce)
+        self._incarnation = incarnation
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the dialer; afterwards `state` may be GREETED or REFUSED.
+
+        Raises:
+            ProtocolError: they are not a hello; close the connection.
+        """
+        for kind, body in self._records(data):
+            if kind == _Kind.HELLO and self.state is HelloState.WAITING:
+                self._on_hello(body)
+            elif kind == _Kind.PROOF and self.state is HelloState.PROVING:
+                self._on_proof(body)
+            else:
+                raise ProtocolError("a hello record out of turn")
+            if self.refusal is not None:
+                return
+
+    def welcome(self, known: Incarnation) -> None:
+        """Accept the dialer; `known` is the highest incarnation of it that is known."""
+        assert self.peer is not None
+        if not self.identity.secret:
+            self._put_hello(self.peer.id, known, self._incarnation, 0)
+        self._put(_Kind.WELCOME, _WELCOME.pack(known))
+        self.state = HelloState.UP
+
+    def refuse(self, refusal: Refusal, known: Incarnation = UNKNOWN_INCARNATION) -> None:
+        """Refuse the dialer, telling it the highest incarnation of it that is known."""
+        self._put(_Kind.REFUSAL, _REFUSAL.pack(refusal, known))
+        self.refusal = refusal
+        self.state = HelloState.REFUSED
+
+    def _on_hello(self, body: bytes) -> None:
+        if self._is_foreign_version(body):
+            self.refuse(Refusal.WRONG_VERSION)
+            return
+        self._peer_body = body
+        peer = decode_hello(body)
+        mismatch = self._mismatch(peer)
+        if mismatch is None and peer.expected != self.identity.id:
+            mismatch = Refusal.WRONG_ID
+        if mismatch is not None:
+            self.refuse(mismatch)
+            return
+        self.peer = peer
+        self.known_of_me = peer.known
+        if not self.identity.secret:
+            self.state = HelloState.GREETED
+            return
+        self._put_hello(peer.id, UNKNOWN_INCARNATION, self._incarnation, 0)
+        self._put(_Kind.PROOF, self._proof(b"acceptor", body, self._own_body))
+        self.state = HelloState.PROVING
+
+    def _on_proof(self, body: bytes) -> None:
+        expected = self._proof(b"dialer", self._peer_body, self._own_body)
+        if hmac.compare_digest(body, expected):
+            self.state = HelloState.GREETED
+        else:
+            self.refuse(Refusal.WRONG_SECRET)

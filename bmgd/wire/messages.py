@@ -1,0 +1,209 @@
+"""What daemons say to each other, as frozen dataclasses. How it looks on the wire: `codec.py`.
+
+There are two families. *Link messages* are for the daemon at the other end of one link and never go
+further. *Routed messages* carry a `Route` and are relayed hop by hop to the node that it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bmgd.types import Incarnation, NodeId, Record
+
+PAYLOAD_BYTES_MAX = 65_536
+TOPIC_BYTES_MAX = 255
+SEARCH_BYTES_MAX = 16_384
+RECORDS_PER_NOTICE_MAX = 256
+BUCKETS = 64
+ROUTE_IDS_MAX = 4096
+
+
+# --- link messages ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A sign of life on a link.
+
+    Args:
+        sequence: counts the heartbeats of this link in this direction, from 1.
+        echo: the highest sequence heard from the other side; 0 for none.
+        digest: the sender's membership digest, 128 bits.
+    """
+
+    sequence: int
+    echo: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Asks the other side to show at once that it lives."""
+
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answers a `Ping` with its nonce."""
+
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Records on their way to everybody, at most `RECORDS_PER_NOTICE_MAX`, sorted by id."""
+
+    records: tuple[tuple[NodeId, Record], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The digests of the `BUCKETS` buckets by id, sent when digests stay unequal.
+
+    Args:
+        digests: `BUCKETS` integers of 128 bits.
+        answer: whether the receiver is to send its own buckets back.
+    """
+
+    digests: tuple[int, ...]
+    answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unwanted:
+    """The sender does not want this link any more and closes it at an equal digest."""
+
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The sender closes the link on purpose: no evidence of a death."""
+
+    reason: str
+
+
+# --- routed messages ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The state of a depth-first search in careful mode (ISPA07 §5.1), carried by the message.
+
+    Args:
+        visited: a bitmap over ids, bit `id % 8` of byte `id // 8`.
+        stack: the ids on the way from the search's start to the sender, oldest first.
+        restarts: how often the search began anew because the way back was gone.
+    """
+
+    visited: bytes
+    stack: tuple[NodeId, ...]
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The routing header of a message, and its search where it is in careful mode.
+
+    Args:
+        destination: the node id that the message is for.
+        source: the node id that wrote it.
+        source_incarnation: the whole incarnation of the source.
+        destination_tag: `incarnation_tag` of the destination's life, 0 when not known yet.
+        sequence: position in the source's stream to the destination.
+        hop_budget: relays left before careful mode, 0..255.
+        priority: 0 is the most urgent; control is 0, programs' data 1.
+        record: every node on the way writes itself down.
+        search: the state of careful mode, or None.
+    """
+
+    destination: NodeId
+    source: NodeId
+    source_incarnation: Incarnation
+    destination_tag: int = 0
+    sequence: int = 0
+    hop_budget: int = 0
+    priority: int = 0
+    record: bool = False
+    search: Search | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A program's message.
+
+    Args:
+        floor: the lowest sequence that the source still waits for; below it nothing is resent.
+    """
+
+    route: Route
+    topic: str
+    payload: bytes = field(repr=False)
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """What became of the `Data` with the route's sequence, told by its destination.
+
+    Args:
+        outcome: a name of `Outcome`.
+        tag: the destination's true tag.
+    """
+
+    route: Route
+    outcome: int
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """A relay's hint that it found no way for the message with the route's sequence.
+
+    Args:
+        target: the node id that it was for.
+    """
+
+    route: Route
+    target: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Asks for a `ProbeReply`; `passed` are the ids that it went through when recording."""
+
+    route: Route
+    passed: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """Answers a `Probe` with the way that it took, both ends included when it was recorded."""
+
+    route: Route
+    passed: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Asks a neighbor of a suspect whether it hears the suspect's life."""
+
+    route: Route
+    suspect: NodeId
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answers an `Ask`: `alive` is a veto, else the observer concurs."""
+
+    route: Route
+    suspect: NodeId
+    incarnation: Incarnation
+    alive: bool
+
+
+LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye
+RoutedMessage = Data | Ack | Unreachable | Probe | ProbeReply | Ask | Answer
+Message = LinkMessage | RoutedMessage
