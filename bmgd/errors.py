@@ -1,21 +1,22 @@
 """Every error that bmgd raises on purpose.
 
-    BmgdError
-    ├── InvariantError            a bug in bmgd: the process ends loudly
-    ├── GraphError (ValueError)   a rank, size or id outside the graph
-    ├── ConfigError               a flag, variable, file or key that cannot be used
-    ├── ProtocolError             bytes that are not the wire protocol
-    │   └── RefusedError          the other daemon refused the link; `.reason` says why
-    ├── ControlError              between a program and its daemon
-    │   ├── NoDaemonError         nobody answers at that address
-    │   ├── RequestError          the daemon cannot do what was asked
-    │   └── SubscriptionError     the daemon ended a subscription (a reader too slow)
-    ├── DeliveryError             a message that is not confirmed; `.destination` says whose
-    │   ├── DeadError             the destination is dead, excluded or has left
-    │   ├── UnreachableError      no confirmation before the deadline
-    │   ├── QueueFullError        the destination's queue for that topic is full
-    │   └── NewLifeError          the destination restarted before it confirmed
-    └── LaunchError               a local cluster that cannot be started or changed
+BmgdError
+├── InvariantError            a bug in bmgd: the process ends loudly
+├── GraphError (ValueError)   a rank, size or id outside the graph
+├── ConfigError               a flag, variable, file or key that cannot be used
+├── ProtocolError             bytes that are not the wire protocol
+│   └── RefusedError          the other daemon refused the link; `.reason` says why
+├── ControlError              between a program and its daemon
+│   ├── NoDaemonError         nobody answers at that address
+│   ├── SilentDaemonError     the daemon is there and does not answer in time
+│   ├── RequestError          the daemon cannot do what was asked
+│   └── SubscriptionError     the daemon ended a subscription (a reader too slow)
+├── DeliveryError             a message that is not confirmed; `.destination` says whose
+│   ├── DeadError             the destination is dead, excluded or has left
+│   ├── UnreachableError      no confirmation before the deadline
+│   ├── QueueFullError        the destination's queue for that topic is full
+│   └── NewLifeError          the destination restarted before it confirmed
+└── LaunchError               a local cluster that cannot be started or changed
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ class ControlError(BmgdError):
 
 class NoDaemonError(ControlError):
     """Nobody answers at the control address."""
+
+
+class SilentDaemonError(ControlError):
+    """The daemon accepted the connection and did not answer in time."""
 
 
 class RequestError(ControlError):

@@ -1,0 +1,63 @@
+"""bmgd joins the hosts of a cluster into a self-healing binomial graph.
+
+These are the public names; each module is imported when one of its names is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bmgd.client import Change, Daemon, Message, Stream, Trace, connect
+    from bmgd.errors import (
+        BmgdError,
+        ConfigError,
+        ControlError,
+        DeadError,
+        DeliveryError,
+        GraphError,
+        NewLifeError,
+        NoDaemonError,
+        QueueFullError,
+        RequestError,
+        SilentDaemonError,
+        SubscriptionError,
+        UnreachableError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BmgdError",
+    "Change",
+    "ConfigError",
+    "ControlError",
+    "Daemon",
+    "DeadError",
+    "DeliveryError",
+    "GraphError",
+    "Message",
+    "NewLifeError",
+    "NoDaemonError",
+    "QueueFullError",
+    "RequestError",
+    "SilentDaemonError",
+    "Stream",
+    "SubscriptionError",
+    "Trace",
+    "UnreachableError",
+    "__version__",
+    "connect",
+]
+
+_OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Stream", "Trace", "connect"})
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'bmgd' has no attribute {name!r}")
+    if name in _OF_CLIENT:
+        from bmgd import client as module
+    else:
+        from bmgd import errors as module  # type: ignore[no-redef]
+    return getattr(module, name)

@@ -1,0 +1,317 @@
+"""One program's connection to its daemon: requests that wait for their answer, and streams.
+
+Nothing here makes a task: the event loop's callbacks hand each frame to the request or the stream
+that it belongs to. What is bounded, and what happens there:
+
+    a stream's items in this program   its `bound`        the stream ends with SubscriptionError
+    bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests raise RequestError
+    waiting for an answer              `within_s`         SilentDaemonError
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Generic, TypeVar
+
+from bmgd.errors import (
+    BmgdError,
+    ControlError,
+    InvariantError,
+    NoDaemonError,
+    ProtocolError,
+    RequestError,
+    SilentDaemonError,
+    SubscriptionError,
+)
+from bmgd.wire import control
+from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, FrameReader
+
+ANSWER_S: Final = 10.0
+"""How long a daemon may take for what it needs no other node for."""
+
+WRITE_BYTES_MAX: Final = 2**20
+
+_CONNECT_S = 5.0
+_END_S = 2.0
+
+T = TypeVar("T")
+
+
+class Stream(Generic[T]):
+    """Items from the daemon, in order; read with ``async for``, by one reader at a time.
+
+    Taking is safe against cancellation: an item is either returned, or still there.
+
+    Raises (from ``async for``):
+        SubscriptionError: this program read too slowly.
+        NoDaemonError: the daemon is gone.
+    """
+
+    def __init__(self, bound: int, on_taken: Callable[[], None] | None) -> None:
+        self._bound = bound
+        self._on_taken = on_taken
+        self._items: deque[T] = deque()
+        self._error: BmgdError | None = None
+        self._over = False
+        self._changed = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether no further item will come."""
+        return self._over
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._items:
+            if self._error is not None:
+                raise self._error
+            if self._over:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        item = self._items.popleft()
+        if self._on_taken is not None and not self._over:
+            self._on_taken()
+        return item
+
+    def add(self, items: list[T]) -> None:
+        """Items came from the daemon.
+
+        Raises:
+            SubscriptionError: more would wait than the bound; one big batch is taken whole.
+        """
+        if self._items and len(self._items) + len(items) > self._bound:
+            raise SubscriptionError("the program reads too slowly")
+        self._items.extend(items)
+        self._changed.set()
+
+    def finish(self, error: BmgdError | None) -> None:
+        """No further item will come; those that are here can still be taken."""
+        if not self._over:
+            self._over = True
+            self._error = error
+            self._changed.set()
+
+    async def until_over(self) -> None:
+        """Wait until the daemon has ended the stream."""
+        while not self._over:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class _Opened(Generic[T]):
+    """A stream, and how an item of it is read from the wire."""
+
+    __slots__ = ("read", "stream")
+
+    def __init__(self, stream: Stream[T], read: Callable[[Any], list[T]]) -> None:
+        self.stream = stream
+        self.read = read
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a daemon; made by `open_connection`."""
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(ANSWER_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._streams: dict[int, _Opened[Any]] = {}
+        self._last_sequence = 0
+        self._lost: BmgdError | None = None
+
+    async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:
+        """Ask for something and wait for the answer.
+
+        Args:
+            verb, params: see docs/control-protocol.md.
+            within_s: how long to wait, in seconds.
+
+        Raises:
+            SilentDaemonError: no answer came in time.
+            RequestError: the request cannot be sent.
+            BmgdError: what the daemon answered, or `NoDaemonError`.
+        """
+        sequence = self._request(verb, params)
+        return await self._answer(sequence, verb, within_s)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        verb: str,
+        params: Mapping[str, Any],
+        read: Callable[[Any], list[T]],
+        bound: int,
+        counts: bool = False,
+    ) -> AsyncIterator[Stream[T]]:
+        """A stream of items: open on entry, over at the daemon's side on exit.
+
+        Args:
+            verb, params: see docs/control-protocol.md.
+            read: turns the value of a frame into items; raises ProtocolError.
+            bound: how many items may wait here.
+            counts: tell the daemon of every item that is taken.
+
+        Raises: as `ask`.
+        """
+        sequence = self._request(verb, params)
+
+        def consumed() -> None:
+            self._write(control.Consumed(sequence, 1))
+
+        stream: Stream[T] = Stream(bound, consumed if counts else None)
+        self._streams[sequence] = _Opened(stream, read)
+        try:
+            await self._answer(sequence, verb, ANSWER_S)
+            yield stream
+        finally:
+            await self._end_stream(sequence, stream)
+
+    def close(self) -> None:
+        """Close the connection; what still waits gets an error."""
+        self._lose(ControlError("the connection is closed"))
+
+    # --- asyncio.Protocol ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise InvariantError("a stream socket without a stream transport")
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(NoDaemonError("the daemon closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while self._lost is None:
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return
+                self._on_frame(frame)
+        except ProtocolError as error:
+            self._lose(error)
+
+    # --- frames -------------------------------------------------------------------------------
+
+    def _on_frame(self, frame: Frame) -> None:
+        match frame:
+            case control.Result(sequence, value):
+                self._settle(sequence, value, None)
+            case control.Failure(sequence, name, message, fields):
+                error = control.error_of(name, message, fields)
+                if sequence == 0:
+                    self._lose(error)
+                else:
+                    self._finish(sequence, error)
+                    self._settle(sequence, None, error)
+            case control.Item(sequence, value):
+                self._add(sequence, value)
+            case control.End(sequence, name, message):
+                self._finish(sequence, control.error_of(name, message) if name else None)
+            case _:
+                raise ProtocolError("that frame is a program's to send")
+
+    def _settle(self, sequence: int, value: Any, error: BmgdError | None) -> None:
+        answer = self._answers.pop(sequence, None)
+        if answer is None or answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)
+
+    def _add(self, sequence: int, value: Any) -> None:
+        opened = self._streams.get(sequence)
+        if opened is None or opened.stream.over:
+            return
+        try:
+            opened.stream.add(opened.read(value))
+        except SubscriptionError as error:
+            opened.stream.finish(error)
+            self._write(control.Cancel(sequence))
+
+    def _finish(self, sequence: int, error: BmgdError | None) -> None:
+        opened = self._streams.get(sequence)
+        if opened is not None:
+            opened.stream.finish(error)
+
+    def _lose(self, error: BmgdError) -> None:
+        if self._lost is not None:
+            return
+        self._lost = error
+        for sequence in list(self._answers):
+            self._settle(sequence, None, error)
+        for opened in self._streams.values():
+            opened.stream.finish(error)
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _request(self, verb: str, params: Mapping[str, Any]) -> int:
+        if self._lost is not None:
+            raise self._lost
+        if self._transport is not None:
+            waiting = self._transport.get_write_buffer_size()
+            if waiting > WRITE_BYTES_MAX:
+                raise RequestError(f"{waiting} bytes wait for the daemon, which does not read")
+        sequence = self._last_sequence + 1
+        try:
+            self._write(control.Request(sequence, verb, params))
+        except ProtocolError as error:
+            raise RequestError(f"the request cannot be sent: {error}") from None
+        self._last_sequence = sequence
+        self._answers[sequence] = asyncio.get_running_loop().create_future()
+        return sequence
+
+    async def _answer(self, sequence: int, verb: str, within_s: float) -> Any:
+        answer = self._answers[sequence]
+        try:
+            async with asyncio.timeout(within_s):
+                return await answer
+        except TimeoutError:
+            text = f"the daemon has not answered {verb!r} for {within_s:g} s"
+            raise SilentDaemonError(text) from None
+        finally:
+            if self._answers.pop(sequence, None) is not None and sequence not in self._streams:
+                self._write(control.Cancel(sequence))
+
+    async def _end_stream(self, sequence: int, stream: Stream[Any]) -> None:
+        # Until the daemon has ended it, what was not taken does not wait for the next reader.
+        if not stream.over:
+            self._write(control.Cancel(sequence))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await stream.until_over()
+        finally:
+            stream.finish(None)
+            del self._streams[sequence]
+
+    def _write(self, frame: Frame) -> None:
+        transport = self._transport
+        if self._lost is None and transport is not None and not transport.is_closing():
+            transport.write(control.encode(frame, REQUEST_BYTES_MAX))
+
+
+async def open_connection(path: str) -> Connection:
+    """Connect to the daemon that listens at a Unix socket.
+
+    Raises:
+        NoDaemonError: nobody answers there.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, connection = await loop.create_unix_connection(Connection, path)
+    except TimeoutError:
+        raise NoDaemonError(f"no daemon at {path}: it does not accept") from None
+    except OSError as error:
+        raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
+    return connection

@@ -1,0 +1,347 @@
+"""The daemon's side of the control protocol: a Unix socket through which programs use it.
+
+Every request of a program becomes one command of the core, under a number of this server's own; the
+core's effects come back through `reply`, `deliver`, `record_changed` and `observed`. All of it
+happens in callbacks of the event loop: no task, so a daemon without programs pays nothing.
+
+What is bounded, and what happens there:
+
+    programs connected          `PROGRAMS_MAX`       one more is told so and closed
+    requests of one program     `CALLS_MAX`          one more is answered with RequestError
+    bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
+    ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
+    a program that never reads  `LINGER_S`           its connection is cut
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bmgd.core.commands import Command, Consumed, Unsubscribe
+from bmgd.core.effects import Deliver, Observed, RecordChanged, Reply
+from bmgd.errors import BmgdError, InvariantError, ProtocolError, RequestError, SubscriptionError
+from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
+from bmgd.shell.verbs import VERBS, describe_change, describe_observed
+from bmgd.wire import control
+from bmgd.wire.control import Frame, FrameReader
+
+PROGRAMS_MAX: Final = 64
+CALLS_MAX: Final = 1024
+PAUSE_BYTES: Final = 256 * 1024
+OUTGOING_BYTES_MAX: Final = 4 * 2**20
+LINGER_S: Final = 5.0
+
+Issue = Callable[[int, Command], None]
+Describe = Callable[[], Mapping[str, object]]
+
+
+class _Call:
+    """One request of a program, until it is answered or its stream ends."""
+
+    __slots__ = (
+        "forgotten",
+        "number",
+        "opened",
+        "program",
+        "revision",
+        "sequence",
+        "unread",
+        "verb",
+    )
+
+    def __init__(self, program: _Program, sequence: int, verb: str, number: int) -> None:
+        self.program = program
+        self.sequence = sequence
+        self.verb = verb
+        self.number = number
+        self.opened = False
+        self.forgotten = False
+        self.unread = 0
+        self.revision = 0
+
+
+class ControlServer:
+    """Serves the programs of one daemon.
+
+    Args:
+        address: ``unix:PATH``.
+        issue: hands a command to the core under a request number.
+        describe: what the shell adds to `status`.
+    """
+
+    def __init__(self, address: str, issue: Issue, describe: Describe) -> None:
+        self._address = address
+        self._issue_command = issue
+        self._describe = describe
+        self._server: asyncio.AbstractServer | None = None
+        self._programs: dict[_Program, None] = {}
+        self._calls: dict[int, _Call] = {}
+        self._watchers: dict[int, _Call] = {}
+        self._monitors: dict[int, _Call] = {}
+        self._last_number = 0
+        self._inode = 0
+
+    async def start(self) -> None:
+        """Bind the socket, mode 0600, and listen.
+
+        Raises:
+            ConfigError: the path is too long, not writable, or another daemon listens there.
+        """
+        sock, self._inode = bind_control_socket(self._address)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Program(self), sock=sock)
+
+    def close(self) -> None:
+        """Stop listening, remove the socket, and close every program once its answers are out."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            remove_control_socket(self._address, self._inode)
+        for program in list(self._programs):
+            program.finish()
+
+    # --- from the core ------------------------------------------------------------------------
+
+    def reply(self, reply: Reply) -> None:
+        """Pass on the core's answer to a request."""
+        call = self._calls.get(reply.request)
+        if call is None:
+            return
+        if reply.error is not None:
+            self._fail(call, reply.error)
+        elif call.verb == "subscribe":
+            self._open(call)
+        elif call.verb == "membership":
+            self._open(call)
+            call.revision = reply.result["revision"]
+            self._item(call, reply.result)
+        else:
+            value = reply.result
+            if call.verb == "status":
+                value = {**value, **self._describe()}
+            self._drop(call)
+            call.program.write(control.Result(call.sequence, value))
+
+    def deliver(self, deliver: Deliver) -> None:
+        """Pass on a message to the program that reads its topic."""
+        call = self._calls.get(deliver.request)
+        if call is None:
+            return
+        call.unread += 1
+        self._item(
+            call,
+            {"source": deliver.source, "topic": deliver.topic, "payload": deliver.payload},
+        )
+
+    def record_changed(self, change: RecordChanged) -> None:
+        """Pass on a changed record to those who watch the membership."""
+        if not (self._watchers or self._monitors):
+            return
+        item = describe_change(change)
+        for call in list(self._watchers.values()):
+            # Until the snapshot is out, it holds the change; after it, revisions have no gap.
+            if call.opened and change.revision > call.revision:
+                call.revision = change.revision
+                self._item(call, item)
+        for call in list(self._monitors.values()):
+            self._item(call, {"event": "record", "peer": change.id, **item})
+
+    def observed(self, observed: Observed) -> None:
+        """Pass on an event to those who monitor the daemon."""
+        if self._monitors:
+            item = describe_observed(observed)
+            for call in list(self._monitors.values()):
+                self._item(call, item)
+
+    # --- from programs ------------------------------------------------------------------------
+
+    def admit(self, program: _Program) -> bool:
+        """Count a new connection in; False when there are too many."""
+        if len(self._programs) >= PROGRAMS_MAX:
+            return False
+        self._programs[program] = None
+        return True
+
+    def on_frame(self, program: _Program, frame: Frame) -> None:
+        """Do what a program asks.
+
+        Raises:
+            ProtocolError: the program broke the protocol; close it.
+        """
+        match frame:
+            case control.Request():
+                self._on_request(program, frame)
+            case control.Consumed():
+                self._on_consumed(program, frame)
+            case control.Cancel():
+                self._on_cancel(program, frame)
+            case _:
+                raise ProtocolError("that frame is the daemon's to send")
+
+    def _on_request(self, program: _Program, request: control.Request) -> None:
+        if request.sequence in program.calls or request.sequence == 0:
+            raise ProtocolError(f"request number {request.sequence} is in use")
+        parse = VERBS.get(request.verb)
+        try:
+            if parse is None:
+                raise RequestError(f"unknown verb {request.verb!r}")
+            if len(program.calls) >= CALLS_MAX:
+                raise RequestError(f"more than {CALLS_MAX} requests at a time")
+            command = parse(request.params)
+        except RequestError as error:
+            program.write(control.failure_of(request.sequence, error))
+            return
+        self._last_number += 1
+        call = _Call(program, request.sequence, request.verb, self._last_number)
+        self._calls[call.number] = program.calls[call.sequence] = call
+        if request.verb == "membership":
+            self._watchers[call.number] = call
+        if command is not None:
+            self._issue_command(call.number, command)
+        else:
+            self._monitors[call.number] = call
+            self._open(call)
+
+    def _on_consumed(self, program: _Program, consumed: control.Consumed) -> None:
+        call = program.calls.get(consumed.sequence)
+        if call is None or call.verb != "subscribe":
+            return
+        if consumed.count > call.unread:
+            raise ProtocolError("consumed more than was delivered")
+        call.unread -= consumed.count
+        self._issue_command(call.number, Consumed(consumed.count))
+
+    def _on_cancel(self, program: _Program, cancel: control.Cancel) -> None:
+        call = program.calls.get(cancel.sequence)
+        if call is None:
+            return
+        if call.opened:
+            self._end_stream(call)
+            program.write(control.End(call.sequence))
+        else:
+            # The answer goes out all the same: until then the number is in use.
+            call.forgotten = True
+
+    def forget(self, program: _Program) -> None:
+        """A program is gone: end its subscriptions, drop the answers it waits for."""
+        self._programs.pop(program, None)
+        for call in list(program.calls.values()):
+            self._end_stream(call)
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _open(self, call: _Call) -> None:
+        call.opened = True
+        call.program.write(control.Result(call.sequence))
+        if call.forgotten:
+            self._end_stream(call)
+            call.program.write(control.End(call.sequence))
+
+    def _fail(self, call: _Call, error: BmgdError) -> None:
+        self._drop(call)
+        if call.opened:
+            call.program.write(control.End(call.sequence, type(error).__name__, str(error)))
+        else:
+            call.program.write(control.failure_of(call.sequence, error))
+
+    def _end_stream(self, call: _Call) -> None:
+        self._drop(call)
+        if call.verb == "subscribe":
+            self._issue_command(call.number, Unsubscribe())
+
+    def _drop(self, call: _Call) -> None:
+        self._calls.pop(call.number, None)
+        self._watchers.pop(call.number, None)
+        self._monitors.pop(call.number, None)
+        call.program.calls.pop(call.sequence, None)
+
+    def _item(self, call: _Call, value: Mapping[str, Any]) -> None:
+        program = call.program
+        if program.backlog_bytes > OUTGOING_BYTES_MAX:
+            self._cut_slow(program)
+        else:
+            program.write(control.Item(call.sequence, value))
+
+    def _cut_slow(self, program: _Program) -> None:
+        error = SubscriptionError("the program reads too slowly")
+        for call in list(program.calls.values()):
+            if call.opened:
+                self._end_stream(call)
+                program.write(control.End(call.sequence, type(error).__name__, str(error)))
+        program.finish()
+
+
+class _Program(asyncio.Protocol):
+    """The connection of one program."""
+
+    def __init__(self, server: ControlServer) -> None:
+        self.calls: dict[int, _Call] = {}
+        self._server = server
+        self._reader = FrameReader(control.REQUEST_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes that the program has not read and the kernel does not hold."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise InvariantError("a stream socket without a stream transport")
+        self._transport = transport
+        transport.set_write_buffer_limits(high=PAUSE_BYTES)
+        if not self._server.admit(self):
+            error = RequestError(f"more than {PROGRAMS_MAX} programs at a time")
+            self.write(control.failure_of(0, error))
+            self.finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        self._read_frames()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._read_frames()
+
+    def write(self, frame: Frame) -> None:
+        """Send a frame; an answer too long for one becomes an error that says so."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            data = control.encode(frame)
+        except ProtocolError as error:
+            detail = RequestError(f"the answer cannot be sent: {error}")
+            data = control.encode(control.failure_of(frame.sequence, detail))
+        self._transport.write(data)
+
+    def finish(self) -> None:
+        """Close once what was written has gone out, or after `LINGER_S`."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.close()
+            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def _read_frames(self) -> None:
+        try:
+            while not self._paused and self._transport and not self._transport.is_closing():
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return
+                self._server.on_frame(self, frame)
+        except ProtocolError as error:
+            self.write(control.failure_of(0, error))
+            self.finish()

@@ -1,0 +1,125 @@
+"""The verbs of the control protocol: from a request's parameters to a command of the core.
+
+docs/control-protocol.md describes each verb for those who write a client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bmgd.core.commands import (
+    Command,
+    Leave,
+    ProbeTo,
+    SendTo,
+    ShowLinks,
+    ShowMembers,
+    ShowStatus,
+    Subscribe,
+)
+from bmgd.core.effects import Observed, RecordChanged
+from bmgd.errors import RequestError
+from bmgd.types import NODE_ID_MAX, NodeId
+from bmgd.wire.control import CREDIT_MAX, TIMEOUT_S_MAX
+from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+
+Params = Mapping[str, Any]
+
+
+def _only(params: Params, *names: str) -> None:
+    if params.keys() != set(names):
+        raise RequestError(f"wrong parameters: needed are {', '.join(names) or 'none'}")
+
+
+def _destination(params: Params) -> NodeId:
+    value = params["destination"]
+    if type(value) is not int or not 0 <= value <= NODE_ID_MAX:
+        raise RequestError(f"a destination is a node id in 0..{NODE_ID_MAX}")
+    return NodeId(value)
+
+
+def _timeout_ns(params: Params) -> int:
+    value = params["timeout"]
+    if type(value) not in (int, float) or not 0 < value <= TIMEOUT_S_MAX:
+        raise RequestError(f"a timeout is a number of seconds above 0, at most {TIMEOUT_S_MAX:.0f}")
+    return int(value * 1e9)
+
+
+def _topic(params: Params) -> str:
+    value = params["topic"]
+    if type(value) is not str or not 0 < len(value.encode()) <= TOPIC_BYTES_MAX:
+        raise RequestError(f"a topic is a text of 1 to {TOPIC_BYTES_MAX} bytes")
+    return value
+
+
+def _send(params: Params) -> SendTo:
+    _only(params, "destination", "topic", "payload", "timeout")
+    payload = params["payload"]
+    if type(payload) is not bytes or len(payload) > PAYLOAD_BYTES_MAX:
+        raise RequestError(f"a payload is binary, at most {PAYLOAD_BYTES_MAX} bytes")
+    return SendTo(_destination(params), _topic(params), payload, _timeout_ns(params))
+
+
+def _probe(record: bool) -> Callable[[Params], ProbeTo]:
+    def parse(params: Params) -> ProbeTo:
+        _only(params, "destination", "timeout")
+        return ProbeTo(_destination(params), record, _timeout_ns(params))
+
+    return parse
+
+
+def _subscribe(params: Params) -> Subscribe:
+    _only(params, "topic", "credit")
+    credit = params["credit"]
+    if type(credit) is not int or not 1 <= credit <= CREDIT_MAX:
+        raise RequestError(f"a credit is a number of messages in 1..{CREDIT_MAX}")
+    return Subscribe(_topic(params), credit)
+
+
+def _plain(command: Command | None) -> Callable[[Params], Command | None]:
+    def parse(params: Params) -> Command | None:
+        _only(params)
+        return command
+
+    return parse
+
+
+VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
+    "status": _plain(ShowStatus()),
+    "members": _plain(ShowMembers()),
+    "links": _plain(ShowLinks()),
+    "send": _send,
+    "ping": _probe(record=False),
+    "trace": _probe(record=True),
+    "subscribe": _subscribe,
+    "membership": _plain(ShowMembers()),
+    "monitor": _plain(None),
+    "leave": _plain(Leave()),
+}
+"""How each verb's parameters become a command; None where the core need not be asked."""
+
+
+def describe_change(change: RecordChanged) -> dict[str, Any]:
+    """A changed record as an item of the streams `membership` and `monitor`."""
+    record = change.record
+    return {
+        "id": change.id,
+        "status": record.status.name.lower(),
+        "incarnation": record.incarnation,
+        "version": record.version,
+        "address": record.address,
+        "revision": change.revision,
+    }
+
+
+def describe_observed(observed: Observed) -> dict[str, Any]:
+    """An event as an item of the stream `monitor`."""
+    return {
+        "event": observed.event,
+        "peer": observed.peer,
+        "incarnation": observed.incarnation,
+        "detail": observed.detail,
+        "time": time.time(),
+    }
