@@ -157,31 +157,6 @@ def lightest_digits(x: int) -> tuple[int, int]:
     return plus | up | up << 1, minus | down | down << 1
 
 
-def diameter_bound(size: int) -> int:
-    """A proven upper bound of the diameter.
-
-    The shorter way around is at most n // 2 long and its non-adjacent form alone is a walk. The
-    least x whose form weighs w is (2 * 4**(w-1) + 1) / 3 (binary 1011, 101011, ...).
-
-    Args:
-        size: the size of the graph, 1..2**31.
-
-    Returns:
-        The bound in hops, 0..16; it is the diameter itself where the size is a power of two.
-
-    Raises:
-        GraphError: the size is out of its range.
-
-    O(log n). Source: Routing §3.3, made exact.
-    """
-    farthest = checked_size(size) // 2
-    bound, least = 0, 1
-    while least <= farthest:
-        bound += 1
-        least = (2 * 4**bound + 1) // 3
-    return bound
-
-
 def _checked(n: int, distance: int) -> tuple[int, int]:
     n, distance = checked_size(n), index(distance)
     if not -n < distance < n:

@@ -7,8 +7,8 @@ from math import ceil, log2
 import pytest
 
 from bmgd import _fastroute
-from bmgd.topology import BinomialGraph
-from bmgd.topology.distance import diameter_bound, hop_count, naf_weight
+from bmgd.topology import BinomialGraph, diameter_bound
+from bmgd.topology.distance import hop_count, naf_weight
 from bmgd.topology.levels import levels
 
 

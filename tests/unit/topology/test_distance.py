@@ -10,7 +10,7 @@ import pytest
 from bmgd import _fastroute
 from bmgd.errors import GraphError
 from bmgd.topology import distance
-from bmgd.topology.distance import diameter_bound, lightest_digits, naf_weight
+from bmgd.topology.distance import lightest_digits, naf_weight
 from bmgd.topology.levels import levels
 
 BACKENDS = [
@@ -171,18 +171,3 @@ def test_lightest_digits_are_those_whose_removal_leaves_a_lighter_form() -> None
             lighter = naf_weight(x) - 1
             assert plus >> i & 1 == (naf_weight(abs(x - (1 << i))) == lighter)
             assert minus >> i & 1 == (naf_weight(x + (1 << i)) == lighter)
-
-
-def test_diameter_bound_holds_for_every_size_to_4096_and_is_exact_at_powers_of_two() -> None:
-    for n in range(1, 4097):
-        diameter = len(levels(n)) - 1
-        assert diameter <= diameter_bound(n)
-        if n.bit_count() == 1:
-            assert diameter == diameter_bound(n)
-    assert diameter_bound(2**31) == 16
-
-
-def test_diameter_bound_refuses_sizes_out_of_range() -> None:
-    for n in (0, -5, 2**31 + 1):
-        with pytest.raises(GraphError, match="size"):
-            diameter_bound(n)
