@@ -283,3 +283,28 @@ def test_split_refuses_an_end_beyond_the_buffer(make: Make) -> None:
     for end, back in ((11, -1), (-1, -1), (2**70, -1), (0, -2), (0, 2**32)):
         with pytest.raises(GraphError):
             snapshot.split(bytearray(10), end, back)
+
+
+@both_backends
+@pytest.mark.parametrize("count", [1023, 1024, 1025, 5000])
+def test_split_takes_any_number_of_the_shortest_frames(make: Make, count: int) -> None:
+    """The scratch space of the extension is counted in frames of this length."""
+    snapshot = make(1, 0, 8, (), [(1, 11)])
+    for to, is_relayed in ((1, True), (0, False)):
+        stream = frame(to) * count
+        assert len(stream) == count * (header.LENGTH_BYTES + header.BODY_BYTES_MIN)
+        consumed, runs, core, error = snapshot.split(bytearray(stream), len(stream), -1)
+        assert (consumed, error) == (len(stream), None)
+        assert runs == ([(11, spent(frame(1)) * count)] if is_relayed else [])
+        assert core == ([] if is_relayed else [frame(0)[4:]] * count)
+
+
+@both_backends
+@pytest.mark.parametrize("count", [127, 128, 129, 1000])
+def test_split_takes_any_number_of_links(make: Make, count: int) -> None:
+    """The scratch space of the extension is on the stack up to a number of links."""
+    snapshot = make(1, 0, 2000, (), [(peer, 5000 + peer) for peer in range(1, count + 1)])
+    stream = b"".join(frame(peer) for peer in range(count, 0, -1))
+    consumed, runs, core, error = snapshot.split(bytearray(stream), len(stream), -1)
+    assert (consumed, core, error) == (len(stream), [], None)
+    assert runs == [(5000 + peer, spent(frame(peer))) for peer in range(count, 0, -1)]
