@@ -113,7 +113,7 @@ _TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir
 _KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, "insecure", "peers")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
 
-_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_RUN_DIR"})
+_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG"})
 # Kubernetes gives every container variables for each service; one named "bmgd" is likely.
 _KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

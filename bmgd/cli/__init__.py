@@ -1,0 +1,118 @@
+"""The command `bmgd`: one small module per command, and only the one that runs is imported.
+
+A command's module has `configure(parser)`, which declares its arguments, and `run(args)`, which
+returns the exit code:
+
+    0 done    1 failed    2 usage    3 no daemon there    4 timed out or partial
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bmgd.errors import BmgdError
+
+COMMANDS: Final = {
+    "run": "run one daemon",
+    "launch": "run a cluster of local daemons",
+    "status": "what a daemon knows of itself and the cluster",
+    "members": "what a daemon believes of every node",
+    "links": "a daemon's links that are up",
+    "send": "send a message to a node",
+    "recv": "read the messages of a topic",
+    "ping": "measure the way to a node and back",
+    "trace": "show the nodes on the way to a node",
+    "kill": "end a daemon",
+    "monitor": "show what a daemon observes, as it happens",
+    "demo": "launch 16 daemons, kill one, and watch the rest heal",
+}
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NO_DAEMON: Final = 3
+PARTIAL: Final = 4
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: what follows the program's name; None takes it from `sys.argv`.
+
+    Returns:
+        The exit code.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    if not words or words[0] not in COMMANDS:
+        return _without_command(words)
+    import importlib
+    from argparse import ArgumentParser
+
+    from bmgd.errors import BmgdError
+
+    name = words[0]
+    module = importlib.import_module(f"bmgd.cli.{name}")
+    parser = ArgumentParser(prog=f"bmgd {name}", description=module.__doc__, allow_abbrev=False)
+    module.configure(parser)
+    try:
+        code: int = module.run(parser.parse_args(words[1:]))
+        sys.stdout.flush()
+        return code
+    except BmgdError as error:
+        print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return 128 + 2
+    except BrokenPipeError:
+        # The reader of the output has gone; nothing may be written when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def exit_code_of(error: BmgdError) -> int:
+    """The exit code that tells of an error."""
+    from bmgd import errors
+
+    match error:
+        case errors.ConfigError() | errors.GraphError():
+            return USAGE
+        case errors.NoDaemonError():
+            return NO_DAEMON
+        case errors.UnreachableError() | errors.SilentDaemonError():
+            return PARTIAL
+    return FAILED
+
+
+def _one_line(error: BmgdError) -> str:
+    return " ".join(str(error).split())
+
+
+def _without_command(words: Sequence[str]) -> int:
+    from argparse import ArgumentParser, RawDescriptionHelpFormatter
+
+    import bmgd
+
+    lines = "\n".join(f"  {name:9} {text}" for name, text in COMMANDS.items())
+    parser = ArgumentParser(
+        prog="bmgd",
+        usage="bmgd COMMAND [ARGUMENT ...]",
+        description="Join the hosts of a cluster into a self-healing binomial graph.",
+        epilog=f"commands (each has --help):\n{lines}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"bmgd {bmgd.__version__}")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    parser.parse_args(words)
+    return USAGE
+
+
+def entry() -> NoReturn:
+    """Run one command as a process of its own."""
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Run a cluster of local daemons until Ctrl-C, or start one of its daemons again."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bmgd.errors import ConfigError
+from bmgd.launcher.rundir import default_run_dir
+
+_SHARED = ("cluster", "healing", "loop", "log_level", "log_format", "secret_file", "state_dir")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("-n", dest="count", metavar="N", help="how many daemons")
+    parser.add_argument(
+        "--run-dir", metavar="DIR", default=default_run_dir(), help="default: %(default)s"
+    )
+    parser.add_argument("--base-port", metavar="P", help="port of daemon 0 (default: free ones)")
+    parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
+    parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
+    parser.add_argument("--json", action="store_true", help="print every event as JSON")
+    for key in _SHARED:
+        parser.add_argument("--" + key.replace("_", "-"), help="as in bmgd run")
+
+
+def run(args: Namespace) -> int:
+    """Launch a cluster, or restart one daemon."""
+    if args.restart is not None:
+        return _restart(args)
+    if args.count is None:
+        raise ConfigError("how many daemons? give -n N")
+    from bmgd.launcher.launch import launch
+
+    lines: list[str] = []
+
+    def show(event: dict[str, Any]) -> None:
+        lines.append(_json(event) if args.json else _text(event))
+
+    def flush() -> None:
+        if lines:
+            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+            lines.clear()
+
+    return launch(
+        _whole(args.count, "-n"),
+        args.run_dir,
+        base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
+        flags={key: getattr(args, key) for key in _SHARED},
+        toml_path=args.config,
+        show=show,
+        flush=flush,
+    )
+
+
+def _restart(args: Namespace) -> int:
+    from bmgd.launcher.requests import ask_restart
+
+    if args.count is not None:
+        raise ConfigError("give either -n or --restart")
+    node_id = _whole(args.restart, "--restart")
+    answer = ask_restart(args.run_dir, node_id)
+    if args.json:
+        print(_json({"id": node_id, **answer}))
+    else:
+        print(f"node {node_id} joined again in {answer['seconds']:.3f} s (pid {answer['pid']})")
+    return 0
+
+
+def _whole(text: str, flag: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise ConfigError(f"{flag} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _json(event: dict[str, Any]) -> str:
+    import json
+
+    return json.dumps(event, separators=(",", ":"))
+
+
+def _text(event: dict[str, Any]) -> str:
+    kind, node = event["event"], event.get("id")
+    if kind == "up":
+        return f"ready: {event['daemons']} daemons joined in {event['at']:.3f} s"
+    match kind:
+        case "listening":
+            text = f"node {node} listens"
+        case "ready":
+            text = f"node {node} joined"
+        case "notice":
+            text = f"node {node} hears that node {event['peer']} is {event['status']}"
+        case "ended":
+            from bmgd.launcher.supervisor import how_ended
+
+            text = f"node {node} {how_ended(event['code'])} (pid {event['pid']})"
+        case _:
+            rest = [f"{k}={v}" for k, v in event.items() if k not in ("event", "id", "at", "at_ns")]
+            who = "" if node is None else f"node {node} "
+            text = " ".join([f"{who}{kind}", *rest])
+    return f"{event['at']:8.3f} s  {text}"

@@ -1,0 +1,28 @@
+"""Show a daemon's links that are up."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from bmgd.cli.output import print_json, print_table
+from bmgd.cli.target import add_target, address_of, run_async
+
+configure = add_target
+
+
+def run(args: Namespace) -> int:
+    """Print the links."""
+    address = address_of(args)
+
+    async def main() -> int:
+        from bmgd.client import connect
+
+        async with connect(address) as daemon:
+            links = await daemon.links()
+        if args.json:
+            print_json(links)
+        else:
+            print_table(links, ("id", "state", "dialled_by", "incarnation", "silent_ms"))
+        return 0
+
+    return run_async(main)

@@ -1,0 +1,52 @@
+"""Run one daemon in the foreground, until it leaves or is told to."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from typing import Final
+
+TEXTS: Final = {
+    "id": "this node's id, 0..size-1",
+    "size": "the number of founders",
+    "peers": "where the founders are: a template such as host{id}:7400, a list, or a file",
+    "listen": "the address to bind, host:port (default: the advertised one)",
+    "advertise": "the address told to others (default: the one in --peers)",
+    "control": "where programs reach the daemon, unix:PATH",
+    "cluster": "the cluster's name (default: bmgd)",
+    "secret-file": "a file with the cluster's secret",
+    "state-dir": "a directory that keeps the incarnation over restarts",
+    "healing": "when the dead leave the graph: every-death or off",
+    "loop": "auto, uvloop or asyncio",
+    "log-level": "debug, info, warning or error",
+    "log-format": "text or json",
+    "queue-messages": "messages that one topic holds for a reader that has not come",
+}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments; their values are checked by `bmgd.config.load`."""
+    for name, text in TEXTS.items():
+        parser.add_argument(f"--{name}", help=text)
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        default=None,
+        help="bind beyond loopback without a secret",
+    )
+    parser.add_argument("--config", metavar="TOML", help="a file with these keys and [timing]")
+    parser.epilog = "Flags go over BMGD_* variables over the file."
+
+
+def run(args: Namespace) -> int:
+    """Run it."""
+    from bmgd.config import load
+    from bmgd.shell.process import set_title
+
+    flags = vars(args)
+    toml_path = flags.pop("config") or os.environ.get("BMGD_CONFIG")
+    config = load(flags, os.environ, toml_path)
+    from bmgd.shell.daemon import run_daemon
+
+    set_title(f"bmgd: node {config.id} of {config.size} ({config.cluster})", f"bmgd-{config.id}")
+    return run_daemon(config)

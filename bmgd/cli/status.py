@@ -1,0 +1,40 @@
+"""Show what a daemon knows of itself and the cluster."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from bmgd.cli.output import id_ranges, print_json
+from bmgd.cli.target import add_target, address_of, run_async
+
+configure = add_target
+
+
+def run(args: Namespace) -> int:
+    """Print the status."""
+    address = address_of(args)
+
+    async def main() -> int:
+        from bmgd.client import connect
+
+        async with connect(address) as daemon:
+            status = await daemon.status()
+        if args.json:
+            print_json(status)
+            return 0
+        links = [row["id"] for row in status["links"]]
+        print(f"node {status['id']} is {status['state']} (rank {status['rank']})")
+        print(f"  incarnation  {status['incarnation']}, version {status['version']}")
+        print(
+            f"  cluster      {status['founding_size']} founders, {status['layout_size']} in the layout"
+        )
+        print(f"  alive        {id_ranges(status['alive'])}")
+        print(f"  dead         {id_ranges(status['dead'])}")
+        print(f"  left         {id_ranges(status['left'])}")
+        print(f"  neighbors    {id_ranges(status['neighbors'])}")
+        print(f"  links        {id_ranges(links)}")
+        print(f"  digest       {status['digest']}")
+        print(f"  process      {status.get('pid')}, {status['backend']}, {status['loop']}")
+        return 0
+
+    return run_async(main)

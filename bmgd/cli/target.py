@@ -1,0 +1,79 @@
+"""Which daemon a command talks to: ``--run-dir DIR --id I`` or ``--control ADDRESS``."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bmgd.errors import ConfigError, NoDaemonError
+from bmgd.launcher.rundir import default_run_dir, find_member
+from bmgd.types import NODE_ID_MAX
+
+T = TypeVar("T")
+
+
+def add_target(parser: ArgumentParser) -> None:
+    """Declare the arguments that name a daemon, and ``--json``."""
+    parser.add_argument(
+        "--run-dir",
+        metavar="DIR",
+        help=f"the run directory of a local cluster (default {default_run_dir()})",
+    )
+    parser.add_argument("--id", type=node_id, metavar="I", help="a daemon of the local cluster")
+    parser.add_argument("--control", metavar="ADDRESS", help="a daemon's socket, unix:PATH")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def address_of(args: Namespace) -> str:
+    """The control address of the daemon that the arguments name.
+
+    Raises:
+        ConfigError: they name none, two, or an id that the cluster does not have.
+        NoDaemonError: no cluster runs in the run directory, or that daemon is not running.
+    """
+    if args.control is not None:
+        if args.run_dir is not None or args.id is not None:
+            raise ConfigError("give either --control or --run-dir and --id")
+        return str(args.control)
+    if args.id is None:
+        raise ConfigError("which daemon? give --id (with --run-dir), or --control")
+    member = find_member(args.run_dir or default_run_dir(), args.id)
+    if member.pid is None:
+        raise NoDaemonError(f"node {member.id} is not running")
+    return member.control
+
+
+def node_id(text: str) -> int:
+    """An argument that is a node id."""
+    if not (text.isascii() and text.isdigit() and int(text) <= NODE_ID_MAX):
+        raise ArgumentTypeError(f"not a node id in 0..{NODE_ID_MAX}: {text!r}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """An argument that is a time span above 0, in seconds, at most a day."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 86_400:
+        raise ArgumentTypeError(f"not a number of seconds above 0, at most 86400: {text!r}")
+    return value
+
+
+def count(text: str) -> int:
+    """An argument that is a whole number from 1 to a million."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
+        raise ArgumentTypeError(f"not a whole number in 1..1000000: {text!r}")
+    return int(text)
+
+
+def run_async(main: Callable[[], Awaitable[T]]) -> T:
+    """Run a command's coroutine to its end."""
+    import asyncio
+
+    async def body() -> T:
+        return await main()
+
+    return asyncio.run(body())

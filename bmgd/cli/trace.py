@@ -1,0 +1,36 @@
+"""Show the nodes that a real probe went through on its way to a node."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bmgd.cli.output import print_json
+from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("destination", type=node_id, metavar="DEST", help="a node id")
+    parser.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="S", help="give up after S seconds"
+    )
+    add_target(parser)
+
+
+def run(args: Namespace) -> int:
+    """Send one probe that is written on by every node that it passes."""
+    address = address_of(args)
+
+    async def main() -> int:
+        from bmgd.client import connect
+
+        async with connect(address) as daemon:
+            trace = await daemon.trace(args.destination, timeout=args.timeout)
+        if args.json:
+            print_json({"path": list(trace.path), "rtt_ms": trace.seconds * 1e3})
+        else:
+            way = " -> ".join(map(str, trace.path))
+            print(f"{way}  ({len(trace.path) - 1} hops, {trace.seconds * 1e3:.3f} ms)")
+        return 0
+
+    return run_async(main)

@@ -1,0 +1,108 @@
+"""From a command line to a running local cluster, as fast as it goes.
+
+The zygote is forked before anything else is done, so that its imports (most of the time until the
+first daemon) run on another core while this process prepares the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from bmgd.errors import LaunchError
+from bmgd.launcher.rundir import RunDir
+from bmgd.launcher.zygote import Load, Plan, Target, Zygote, start_zygote
+
+LAUNCH_MAX = 4096
+
+
+def load_daemon() -> Target:
+    """Import everything that a daemon needs; runs in the zygote."""
+    with suppress(ImportError):
+        import uvloop  # noqa: F401
+    from bmgd.shell.daemon import run_daemon
+
+    return lambda config, report: run_daemon(config, report=report)
+
+
+def launch(
+    count: int,
+    run_dir: str,
+    *,
+    base_port: int | None = None,
+    flags: Mapping[str, object] | None = None,
+    toml_path: str | None = None,
+    show: Callable[[dict[str, object]], None],
+    flush: Callable[[], None],
+    load: Load = load_daemon,
+) -> int:
+    """Run a local cluster until a signal ends it. Call it early in a process, which it takes over.
+
+    Args:
+        count: how many daemons, 1..`LAUNCH_MAX`.
+        run_dir: see `bmgd.launcher.rundir`.
+        base_port: the port of daemon 0, or None to search for free ones.
+        flags: keys of the configuration that every daemon shares.
+        toml_path: a TOML file that every daemon shares, or None.
+        show, flush: see `Supervisor`.
+        load: gives what a daemon runs; another one for tests.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        LaunchError: the directory or ports are taken, or the cluster broke down.
+        ConfigError: a configuration that cannot be used.
+    """
+    began_s = time.monotonic() - _age_s()
+    zygote = start_zygote(load)
+    lock = -1
+    place = RunDir.at(run_dir)
+    try:
+        lock = place.prepare()
+        plan = _plan(count, place, base_port, flags or {}, toml_path)
+        from bmgd.launcher.supervisor import Supervisor
+
+        return Supervisor(zygote, plan, show, flush, began_s).run()
+    finally:
+        _end_zygote(zygote)
+        if lock >= 0:
+            place.clear()
+            os.close(lock)
+
+
+def _plan(
+    count: int,
+    place: RunDir,
+    base_port: int | None,
+    flags: Mapping[str, object],
+    toml_path: str | None,
+) -> Plan:
+    from bmgd.config import load
+    from bmgd.launcher.ports import choose_base_port
+
+    if not 1 <= count <= LAUNCH_MAX:
+        raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
+    base = choose_base_port(count, base_port)
+    own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
+    own |= {"listen": "", "advertise": "", "control": ""}
+    return Plan(load({**flags, **own}, os.environ, toml_path), place)
+
+
+def _end_zygote(zygote: Zygote) -> None:
+    """Kill the zygote; whatever daemon is left dies with it."""
+    zygote.channel.close()
+    with suppress(ProcessLookupError):
+        os.kill(zygote.pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(zygote.pid, 0)
+
+
+def _age_s() -> float:
+    """Seconds since this process began, to a hundredth: the interpreter's start is counted too."""
+    with open("/proc/self/stat", "rb") as stat:
+        ticks = int(stat.read().rpartition(b")")[2].split()[19])
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))

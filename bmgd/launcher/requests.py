@@ -1,0 +1,156 @@
+"""What others ask of a running launcher, over its Unix socket: one JSON line each way.
+
+    {"restart": 3}  ->   <-  {"pid": 4711, "seconds": 0.05}   or   {"error": "…"}
+
+Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a line (a longer
+one is closed), and each request is answered within the launcher's own deadlines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bmgd.errors import LaunchError, NoDaemonError, RequestError
+from bmgd.launcher.rundir import RunDir
+
+CONNECTIONS_MAX: Final = 16
+LINE_BYTES_MAX: Final = 4096
+ASK_S: Final = 70.0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A restart that somebody waits for.
+
+    Args:
+        node_id: which daemon.
+        connection: where the answer goes.
+        asked_s: `time.monotonic()` of its arrival.
+        spawned: whether the daemon was started for it.
+    """
+
+    node_id: int
+    connection: socket.socket
+    asked_s: float
+    spawned: bool = False
+
+
+class RequestServer:
+    """The launcher's socket.
+
+    Args:
+        path: where to listen.
+        poll: the launcher's; every descriptor of this server is registered there.
+    """
+
+    def __init__(self, path: str, poll: select.poll) -> None:
+        self._poll = poll
+        self._connections: dict[int, tuple[socket.socket, bytes]] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        umask = os.umask(0o177)
+        try:
+            self._socket.bind(path)
+            self._socket.listen(CONNECTIONS_MAX)
+        except OSError as error:
+            raise LaunchError(f"cannot listen at {path}: {error.strerror}") from None
+        finally:
+            os.umask(umask)
+        poll.register(self._socket, select.POLLIN)
+
+    def on_ready(self, ready: set[int]) -> list[Request]:
+        """Read what came; the requests that are complete now."""
+        if self._socket.fileno() in ready:
+            self._accept()
+        return [
+            request
+            for fd in list(self._connections)
+            if fd in ready and (request := self._read(fd)) is not None
+        ]
+
+    def answer(self, request: Request, document: dict[str, Any]) -> None:
+        """Answer a request and close its connection."""
+        # Who asked may have gone away; what was asked is done all the same.
+        with suppress(OSError):
+            request.connection.send(json.dumps(document).encode() + b"\n")
+        self._drop(request.connection.fileno())
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except BlockingIOError:
+            return
+        if len(self._connections) >= CONNECTIONS_MAX:
+            connection.close()
+            return
+        connection.setblocking(False)
+        self._connections[connection.fileno()] = (connection, b"")
+        self._poll.register(connection, select.POLLIN)
+
+    def _read(self, fd: int) -> Request | None:
+        connection, before = self._connections[fd]
+        try:
+            data = before + connection.recv(LINE_BYTES_MAX)
+        except OSError:
+            data = before
+        if b"\n" in data:
+            # Until it is answered, nothing more is read from it.
+            self._poll.unregister(fd)
+            return self._parse(connection, data)
+        if data == before or len(data) > LINE_BYTES_MAX:
+            self._poll.unregister(fd)
+            self._drop(fd)
+        else:
+            self._connections[fd] = (connection, data)
+        return None
+
+    def _parse(self, connection: socket.socket, line: bytes) -> Request | None:
+        try:
+            match json.loads(line):
+                case {"restart": int(node_id)}:
+                    return Request(node_id, connection, time.monotonic())
+        except ValueError:
+            pass
+        request = Request(-1, connection, 0.0)
+        self.answer(request, {"error": "not a request"})
+        return None
+
+    def _drop(self, fd: int) -> None:
+        connection, _ = self._connections.pop(fd)
+        connection.close()
+
+
+def ask_restart(run_dir: str, node_id: int) -> dict[str, Any]:
+    """Let the launcher of a run directory start a daemon again, and wait until it has joined.
+
+    Returns:
+        ``{"pid":…, "seconds":…}``
+
+    Raises:
+        NoDaemonError: no launcher runs there.
+        RequestError: the daemon still runs, does not join, or the cluster has no such id.
+    """
+    path = RunDir.at(run_dir).launcher_socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ASK_S)
+        try:
+            connection.connect(path)
+            connection.sendall(json.dumps({"restart": node_id}).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                line = answers.readline(LINE_BYTES_MAX)
+        except TimeoutError:
+            raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
+        except OSError as error:
+            raise NoDaemonError(f"no launcher runs in {run_dir}: {error.strerror}") from None
+    if not line:
+        raise NoDaemonError(f"the launcher in {run_dir} ended")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer:
+        raise RequestError(answer["error"])
+    return answer

@@ -1,0 +1,175 @@
+"""The run directory of a local cluster: where everything lies, and who may use it.
+
+    DIR/cluster.json    who is who, for programs and commands; there while the cluster runs
+    DIR/node-I.sock     the control socket of daemon I
+    DIR/node-I.log      what daemon I wrote; kept after the end, begun anew by the next launch
+    DIR/launcher.sock   where `bmgd launch --restart` asks
+    DIR/lock            locked while a launcher lives
+
+Where DIR is so long that a socket's path would pass the 107 bytes of Linux, the sockets lie in
+``/tmp/bmgd-UID-HASH`` instead (0700, HASH of DIR's real path); cluster.json names the real place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bmgd.config import CONTROL_PATH_BYTES_MAX
+from bmgd.errors import ConfigError, LaunchError, NoDaemonError
+
+_CLUSTER_BYTES_MAX: Final = 16 * 2**20
+_LONGEST_SOCKET_NAME: Final = "node-9999999999.sock"
+
+
+def default_run_dir() -> str:
+    """``$XDG_RUNTIME_DIR/bmgd``, else ``/tmp/bmgd-UID``."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return os.path.join(runtime, "bmgd") if runtime else f"/tmp/bmgd-{os.getuid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    """The paths of one local cluster; `sockets` is where its sockets lie."""
+
+    path: str
+    sockets: str
+
+    @classmethod
+    def at(cls, path: str) -> RunDir:
+        """The run directory at a path, which need not exist."""
+        real = os.path.realpath(path)
+        longest = os.path.join(real, _LONGEST_SOCKET_NAME)
+        if len(os.fsencode(longest)) <= CONTROL_PATH_BYTES_MAX:
+            return cls(real, real)
+        import hashlib
+
+        digest = hashlib.blake2b(os.fsencode(real), digest_size=8).hexdigest()
+        return cls(real, f"/tmp/bmgd-{os.getuid()}-{digest}")
+
+    @property
+    def cluster_file(self) -> str:
+        """The path of cluster.json."""
+        return os.path.join(self.path, "cluster.json")
+
+    @property
+    def launcher_socket(self) -> str:
+        """The path of the launcher's own socket."""
+        return os.path.join(self.sockets, "launcher.sock")
+
+    def control(self, node_id: int) -> str:
+        """The control address of a daemon."""
+        return f"unix:{self.sockets}/node-{node_id}.sock"
+
+    def log(self, node_id: int) -> str:
+        """The path of a daemon's log."""
+        return os.path.join(self.path, f"node-{node_id}.log")
+
+    def prepare(self) -> int:
+        """Make the directories, lock them for this process, and clear what a dead launcher left.
+
+        Returns:
+            A descriptor; the directory is this launcher's until it is closed.
+
+        Raises:
+            LaunchError: another launcher lives here, or the directory cannot be used.
+        """
+        try:
+            for directory in {self.path: None, self.sockets: None}:
+                _make_private(directory)
+            lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LaunchError(f"cannot use {self.path}: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise LaunchError(f"a cluster runs in {self.path} already") from None
+        self.clear()
+        for name in os.listdir(self.path):
+            if name.startswith("node-") and name.endswith(".log"):
+                os.unlink(os.path.join(self.path, name))
+        return lock
+
+    def clear(self) -> None:
+        """Remove cluster.json and every socket; logs stay."""
+        if os.path.exists(self.cluster_file):
+            os.unlink(self.cluster_file)
+        for name in os.listdir(self.sockets):
+            if name == "launcher.sock" or (name.startswith("node-") and name.endswith(".sock")):
+                os.unlink(os.path.join(self.sockets, name))
+
+    def remove_sockets_dir(self) -> None:
+        """Remove the directory of sockets where it is not the run directory itself."""
+        if self.sockets != self.path and os.path.isdir(self.sockets):
+            os.rmdir(self.sockets)
+
+    def write_cluster(self, document: dict[str, Any]) -> None:
+        """Replace cluster.json in one step: a reader sees the old one or the new one."""
+        temporary = self.cluster_file + ".new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(document, file, separators=(",", ":"))
+            file.write("\n")
+        os.replace(temporary, self.cluster_file)
+
+
+def _make_private(directory: str) -> None:
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    found = os.lstat(directory)
+    # A directory in /tmp could have been put there by anybody.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise LaunchError(f"{directory} is not a directory of this user")
+    if found.st_mode & 0o022:
+        raise LaunchError(f"others can write into {directory}")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A daemon of a local cluster, as cluster.json has it; `pid` is None when it does not run."""
+
+    id: int
+    pid: int | None
+    address: str
+    control: str
+
+
+def read_members(run_dir: str) -> list[Member]:
+    """The daemons of the cluster in a run directory, in the order of their ids.
+
+    Raises:
+        NoDaemonError: no cluster runs there.
+        ConfigError: its cluster.json cannot be read.
+    """
+    path = RunDir.at(run_dir).cluster_file
+    try:
+        with open(path, "rb") as file:
+            document = json.loads(file.read(_CLUSTER_BYTES_MAX))
+        return [
+            Member(int(n["id"]), n["pid"], str(n["address"]), str(n["control"]))
+            for n in document["nodes"]
+        ]
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoDaemonError(f"no cluster runs in {run_dir}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{path} is not the file of a launcher") from None
+
+
+def find_member(run_dir: str, node_id: int) -> Member:
+    """The daemon with that id.
+
+    Raises:
+        NoDaemonError: no cluster runs there.
+        ConfigError: the cluster has no such id.
+    """
+    members = read_members(run_dir)
+    if not 0 <= node_id < len(members):
+        raise ConfigError(
+            f"id {node_id} is out of range: the cluster in {run_dir} has 0..{len(members) - 1}"
+        )
+    return members[node_id]

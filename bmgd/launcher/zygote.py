@@ -1,0 +1,283 @@
+"""A process that has imported everything a daemon needs, and forks daemons.
+
+A daemon that begins by fork is there within a millisecond and shares the memory of the imports with
+all others. The zygote has no event loop and no thread when it forks, so a child inherits nothing
+half done. It is the parent of the daemons: it alone knows surely which process ids are theirs, so
+it also signals them.
+
+    launcher -> zygote    `Plan` once, then `Spawn` and `Signal`
+    zygote -> launcher    `Spawned`, `Ended`
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn, cast
+
+from bmgd.config import Config
+from bmgd.launcher.rundir import RunDir
+from bmgd.shell.process import die_with_parent, set_title
+
+Report = Callable[[dict[str, Any]], None]
+Target = Callable[[Config, Report], int]
+Load = Callable[[], Target]
+"""Imports what a daemon needs and returns what a child runs; its result is the exit code."""
+
+ORDER_BYTES_MAX: Final = 1 << 17
+EVENT_BYTES_MAX: Final = select.PIPE_BUF
+"""Longer writes into the pipe could be torn apart by those of other daemons."""
+
+_EVENTS_FD = 3
+_MAX_FD = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What every daemon is told, except its id and control address."""
+
+    config: Config
+    run_dir: RunDir
+
+    def config_of(self, node_id: int) -> Config:
+        """The configuration of one daemon."""
+        state_dir = self.config.state_dir
+        return replace(
+            self.config,
+            id=node_id,
+            listen="",
+            advertise="",
+            control=self.run_dir.control(node_id),
+            state_dir=os.path.join(state_dir, f"node-{node_id}") if state_dir else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Fork these daemons."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to every daemon that runs."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """Daemons began: (id, pid)."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Daemons ended and were reaped: (id, pid, exit code, or minus the signal's number)."""
+
+    rows: tuple[tuple[int, int, int], ...]
+
+
+Order = Plan | Spawn | Signal
+News = Spawned | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Zygote:
+    """The launcher's handle on its zygote.
+
+    Args:
+        pid: of the zygote.
+        channel: `Order` out, `News` in; at its end the zygote is gone.
+        events: read end of the pipe into which the daemons write one JSON object a line.
+    """
+
+    pid: int
+    channel: socket.socket
+    events: int
+
+    def order(self, order: Order) -> None:
+        """Give an order."""
+        self.channel.send(pickle.dumps(order))
+
+    def news(self) -> News | None:
+        """The next news; None at the end."""
+        data = self.channel.recv(ORDER_BYTES_MAX)
+        return cast(News, pickle.loads(data)) if data else None
+
+
+def start_zygote(load: Load) -> Zygote:
+    """Fork the zygote. Call it before the process has a loop, a thread or much memory.
+
+    Args:
+        load: called once, in the zygote.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    events, events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    launcher_pid = os.getpid()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        _finish_process(lambda: _zygote_main(launcher_pid, theirs, ours, events, events_in, load))
+    theirs.close()
+    os.close(events_in)
+    return Zygote(pid, ours, events)
+
+
+def _finish_process(main: Callable[[], int]) -> NoReturn:
+    """Run `main` in a forked child and exit: it must never return into its parent's frames."""
+    code = 1
+    try:
+        code = main()
+    finally:
+        error = sys.exc_info()
+        if error[0] is not None and error[1] is not None:
+            sys.excepthook(error[0], error[1], error[2])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+# --- in the zygote --------------------------------------------------------------------------------
+
+
+def _zygote_main(
+    launcher_pid: int,
+    channel: socket.socket,
+    others: socket.socket,
+    events: int,
+    events_in: int,
+    load: Load,
+) -> int:
+    die_with_parent(launcher_pid)
+    # Not in the terminal's foreground group: Ctrl-C reaches the launcher alone.
+    os.setsid()
+    others.close()
+    os.close(events)
+    set_title("bmgd: zygote", "bmgd-zygote")
+    wake, wake_in = socket.socketpair()
+    wake.setblocking(False)
+    wake_in.setblocking(False)
+    signal.set_wakeup_fd(wake_in.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    target = load()
+    # What is here now is shared by all daemons until somebody writes to it; the collector would.
+    gc.collect()
+    gc.freeze()
+    return _Forker(channel, wake, events_in, target).serve()
+
+
+class _Forker:
+    """The zygote's work: orders in, children out."""
+
+    def __init__(
+        self, channel: socket.socket, wake: socket.socket, events_in: int, target: Target
+    ) -> None:
+        self._channel = channel
+        self._wake = wake
+        self._events_in = events_in
+        self._target = target
+        self._plan: Plan | None = None
+        self._children: dict[int, int] = {}
+
+    def serve(self) -> int:
+        """Carry out orders until the launcher closes the channel."""
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if self._wake.fileno() in ready:
+                self._wake.recv(4096)
+                self._reap()
+            if self._channel.fileno() in ready:
+                data = self._channel.recv(ORDER_BYTES_MAX)
+                if not data:
+                    return 0
+                self._obey(pickle.loads(data))
+
+    def _obey(self, order: Order) -> None:
+        match order:
+            case Plan():
+                self._plan = order
+            case Spawn(ids):
+                pairs = tuple((node_id, self._fork(node_id)) for node_id in ids)
+                self._tell(Spawned(pairs))
+            case Signal(number):
+                for pid in self._children:
+                    os.kill(pid, number)
+
+    def _fork(self, node_id: int) -> int:
+        assert self._plan is not None
+        plan, zygote_pid = self._plan, os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _finish_process(
+                lambda: _daemon_main(zygote_pid, plan, node_id, self._events_in, self._target)
+            )
+        self._children[pid] = node_id
+        return pid
+
+    def _reap(self) -> None:
+        rows = []
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            rows.append((self._children.pop(pid), pid, os.waitstatus_to_exitcode(status)))
+        if rows:
+            self._tell(Ended(tuple(rows)))
+
+    def _tell(self, news: News) -> None:
+        self._channel.send(pickle.dumps(news))
+
+
+# --- in a daemon ----------------------------------------------------------------------------------
+
+
+def _daemon_main(zygote_pid: int, plan: Plan, node_id: int, events_in: int, target: Target) -> int:
+    die_with_parent(zygote_pid)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.setsid()
+    _take_descriptors(plan.run_dir.log(node_id), events_in)
+    config = plan.config_of(node_id)
+    set_title(f"bmgd: node {node_id} of {config.size} ({config.cluster})", f"bmgd-{node_id}")
+    return target(config, _reporter(node_id))
+
+
+def _take_descriptors(log_path: str, events_in: int) -> None:
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.dup2(events_in, _EVENTS_FD, inheritable=False)
+    os.closerange(_EVENTS_FD + 1, _MAX_FD)
+
+
+def _reporter(node_id: int) -> Report:
+    def report(event: dict[str, Any]) -> None:
+        line = json.dumps({"id": node_id, **event}, separators=(",", ":")).encode() + b"\n"
+        if len(line) > EVENT_BYTES_MAX:
+            line = json.dumps({"id": node_id, "event": "too long an event"}).encode() + b"\n"
+        # The launcher may be stopped or gone; a daemon does not wait for its audience.
+        with suppress(BlockingIOError, BrokenPipeError):
+            os.write(_EVENTS_FD, line)
+
+    return report
