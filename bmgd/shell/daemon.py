@@ -1,0 +1,313 @@
+"""One daemon: a core, its sockets, its programs, in one task group.
+
+Theory of operation. Everything that happens becomes an event in one queue, and one place takes events
+out, steps the core and carries out the effects, in order; so the core is never re-entered, whoever
+calls. Outboxes are written when the queue is empty, so what one wake-up caused leaves together. When
+the core's deadline comes, the sockets are drained first: nobody is judged while its bytes wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from types import ModuleType
+from typing import Any
+
+from bmgd.config import Config
+from bmgd.core.commands import Command, Leave, ShowStatus
+from bmgd.core.effects import (
+    Close,
+    Deliver,
+    Dial,
+    Effect,
+    Exit,
+    ForwardingChanged,
+    Observed,
+    RecordChanged,
+    Refuse,
+    Renewed,
+    Reply,
+    Send,
+    Welcome,
+)
+from bmgd.core.events import CommandIssued, DeadlineReached, Event
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
+from bmgd.errors import BmgdError, ConfigError, InvariantError
+from bmgd.routing import BACKEND
+from bmgd.shell.control import ControlServer
+from bmgd.shell.log import DaemonLog
+from bmgd.shell.state import StateDirectory
+from bmgd.shell.transport import Transport, bind_listener
+from bmgd.wire.hello import Identity
+
+Report = Callable[[dict[str, object]], None]
+
+FLUSH_AT_EXIT_S = 0.5
+_OWN_REQUEST = 0
+"""The request number of commands that the daemon itself issues; programs' numbers begin at 1."""
+
+
+class Daemon:
+    """One running daemon.
+
+    Args:
+        config: what it is told.
+        report: gets an event as a dict whenever something worth telling the starter happens.
+
+    Raises:
+        ConfigError: an address or a directory cannot be used.
+    """
+
+    def __init__(self, config: Config, report: Report | None = None) -> None:
+        self._config = config
+        self._report_to = report
+        self._settings = Settings.of(config)
+        self._log = DaemonLog(config.id, config.log_level, config.log_format)
+        self._state = StateDirectory(config.state_dir, config.id)
+        self._listener = bind_listener(config.listen or self._settings.address)
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at_ns = 0
+        self._exit_code: int | None = None
+        self._began_ns = time.monotonic_ns()
+
+    async def run(self) -> int:
+        """Serve until the core ends the daemon; returns the exit code."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_stray_error)
+        self._ended = asyncio.Event()
+        incarnation = self._state.begin_life()
+        now_ns = time.monotonic_ns()
+        self._node = Node(self._settings, incarnation, Random(secrets.randbits(64)), now_ns)
+        identity = Identity(
+            cluster=self._config.cluster,
+            founding_size=self._config.size,
+            fingerprint=self._config.peers.fingerprint(),
+            id=self._settings.id,
+            address=self._settings.address,
+            secret=self._config.secret,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._transport = Transport(
+                    identity,
+                    self._listener,
+                    self._config.timing.timeout_ms,
+                    self._emit,
+                    tasks.create_task,
+                    incarnation,
+                )
+                await self._serve()
+        finally:
+            self._listener.close()
+        return self._exit_code or 0
+
+    async def _serve(self) -> None:
+        control = None
+        if self._config.control:
+            control = ControlServer(self._config.control, self.issue, self._describe)
+            await control.start()
+        self._control = control
+        self._transport.start()
+        self._handle_signals()
+        self._report("listening")
+        self._log.line("listening", f"listening on {self._config.listen or self._settings.address}")
+        self._emit(DeadlineReached())
+        try:
+            await self._ended.wait()
+            self._transport.flush()
+            if not await self._transport.settle(FLUSH_AT_EXIT_S):
+                self._log.line("flush", "not everything could be written", logging.WARNING)
+        finally:
+            if self._wake is not None:
+                self._wake.cancel()
+            if control is not None:
+                control.close()
+            self._transport.stop()
+            self._report("exit", code=self._exit_code)
+
+    # --- the queue of events ------------------------------------------------------------------
+
+    def issue(self, request: int, command: Command) -> None:
+        """Hand a program's command to the core; its reply may come before this returns."""
+        self._emit(CommandIssued(request, command))
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events:
+                self._step(self._events.popleft())
+                if not self._events:
+                    self._transport.flush()
+        except InvariantError as error:
+            self._end_loudly(error)
+        finally:
+            self._stepping = False
+        self._plan_wake()
+
+    def _step(self, event: Event) -> None:
+        if self._exit_code is not None:
+            return
+        for effect in self._node.step(time.monotonic_ns(), event):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        transport, control = self._transport, self._control
+        match effect:
+            case Send(link, message):
+                transport.send(link, message)
+            case Observed():
+                self._observed(effect)
+            case ForwardingChanged(snapshot):
+                transport.snapshot = snapshot
+            case Dial():
+                transport.dial(effect)
+            case Welcome():
+                transport.welcome(effect)
+            case Refuse():
+                transport.refuse(effect)
+            case Close(link, reason):
+                transport.close(link, reason)
+            case Reply(request):
+                if request != _OWN_REQUEST and control is not None:
+                    control.reply(effect)
+                elif request == _OWN_REQUEST and effect.result is not None:
+                    self._log.line("status", f"{effect.result} {self._describe()}")
+            case Deliver():
+                if control is not None:
+                    control.deliver(effect)
+            case RecordChanged():
+                self._record_changed(effect)
+            case Renewed(incarnation):
+                self._state.keep(incarnation)
+                transport.incarnation = incarnation
+            case Exit(code, reason):
+                self._end(code, reason)
+
+    def _plan_wake(self) -> None:
+        deadline_ns = self._node.deadline_ns
+        if deadline_ns is None or self._exit_code is not None:
+            return
+        if self._wake is not None:
+            if self._wake_at_ns <= deadline_ns:
+                return
+            self._wake.cancel()
+        self._wake_at_ns = deadline_ns
+        delay_s = max(0, deadline_ns - time.monotonic_ns()) / 1e9
+        self._wake = self._loop.call_later(delay_s, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self._wake = None
+        self._transport.drain()
+        deadline_ns = self._node.deadline_ns
+        if deadline_ns is not None and deadline_ns <= time.monotonic_ns():
+            self._emit(DeadlineReached())
+        else:
+            self._plan_wake()
+
+    # --- what others see ----------------------------------------------------------------------
+
+    def _observed(self, observed: Observed) -> None:
+        self._log.observed(observed)
+        if self._control is not None:
+            self._control.observed(observed)
+        if observed.event in ("ready", "suspected", "verdict", "vetoed", "refuted", "new life"):
+            self._report(observed.event, peer=observed.peer, detail=observed.detail)
+
+    def _record_changed(self, changed: RecordChanged) -> None:
+        if self._control is not None:
+            self._control.record_changed(changed)
+        if changed.id != self._config.id:
+            self._report("notice", peer=changed.id, status=changed.record.status.name.lower())
+
+    def _report(self, event: str, **fields: object) -> None:
+        if self._report_to is not None:
+            now_ns = time.monotonic_ns()
+            self._report_to({"event": event, "id": self._config.id, "at_ns": now_ns} | fields)
+
+    def _describe(self) -> Mapping[str, object]:
+        return {
+            "backend": BACKEND,
+            "loop": "uvloop" if type(self._loop).__module__.startswith("uvloop") else "asyncio",
+            "pid": os.getpid(),
+            "uptime_s": round((time.monotonic_ns() - self._began_ns) / 1e9, 3),
+            "relayed_runs": self._transport.relayed_runs,
+            "dropped_frames": self._transport.dropped_frames,
+            "backlog_bytes": self._transport.backlog_bytes(),
+        }
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.issue, _OWN_REQUEST, Leave())
+        self._loop.add_signal_handler(signal.SIGUSR1, self.issue, _OWN_REQUEST, ShowStatus())
+        # Nothing of the configuration can change while it runs, so there is nothing to re-read.
+        self._loop.add_signal_handler(signal.SIGHUP, self._log.line, "hangup", "nothing to re-read")
+
+    def _end(self, code: int, reason: str) -> None:
+        if self._exit_code is None:
+            self._exit_code = code
+            level = logging.INFO if code == 0 else logging.ERROR
+            self._log.line("exit", reason, level)
+            self._report("ending", code=code, detail=reason)
+            self._ended.set()
+
+    def _end_loudly(self, error: BaseException | None) -> None:
+        logging.getLogger("bmgd").critical("a bug in bmgd ends this daemon", exc_info=error)
+        self._end(1, f"a bug in bmgd: {error!r}")
+
+    def _on_stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._end_loudly(context.get("exception"))
+
+
+def _uvloop_or_none(wish: str) -> ModuleType | None:
+    if wish == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError as error:
+        if wish == "uvloop":
+            raise ConfigError(f"--loop uvloop: {error}") from error
+        return None
+    return uvloop
+
+
+def run_daemon(config: Config, *, report: Report | None = None) -> int:
+    """Run one daemon until it ends.
+
+    Args:
+        config: what it is told.
+        report: see `Daemon`.
+
+    Returns:
+        The exit code: 0 after leaving, 1 when the daemon had to end.
+    """
+    uvloop = _uvloop_or_none(config.loop)
+    factory = uvloop.new_event_loop if uvloop is not None else None
+    try:
+        daemon = Daemon(config, report)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(daemon.run())
+    except BmgdError as error:
+        print(f"bmgd: {error}", file=sys.stderr)
+        return 1
+    except BaseExceptionGroup as group:
+        expected, rest = group.split(BmgdError)
+        if rest is not None or expected is None:
+            raise
+        print(f"bmgd: {expected.exceptions[0]}", file=sys.stderr)
+        return 1

@@ -1,0 +1,381 @@
+"""All sockets of one daemon to other daemons: the listener, the dials, the links.
+
+It turns what sockets do into the core's events, and carries out the core's orders about links. The
+data plane runs here: runs of relayed frames go from one connection's bytes to another's outbox
+without the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from bmgd.core.effects import Dial, Refuse, Welcome
+from bmgd.core.events import DialFailed, Event, Greeted, Heard, LinkDown, LinkUp, Received
+from bmgd.errors import ConfigError, ProtocolError
+from bmgd.peers import split_address
+from bmgd.routing import Snapshot
+from bmgd.routing.header import FRAME_BYTES_MAX, LENGTH_BYTES
+from bmgd.shell.connection import CHUNK_BYTES, Connection, Phase, set_options
+from bmgd.shell.outbox import frames_in
+from bmgd.types import Evidence, Incarnation, LinkId
+from bmgd.wire.codec import decode, encode
+from bmgd.wire.hello import (
+    NONCE_BYTES,
+    OWN_NONCE_BYTES,
+    Acceptor,
+    Dialer,
+    HelloState,
+    Identity,
+    Refusal,
+)
+from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message
+
+BACKLOG = 4096
+WAITING_HELLOS_MAX = 128
+ACCEPTS_PER_WAKE_MAX = 64
+USER_TIMEOUT_MIN_MS = 5000
+SETTLE_POLL_S = 0.005
+
+Emit = Callable[[Event], None]
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+
+def bind_listener(address: str) -> socket.socket:
+    """A listening, non-blocking socket.
+
+    Raises:
+        ConfigError: the address cannot be resolved or bound.
+    """
+    host, port = split_address(address)
+    try:
+        family, kind, proto, _, target = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, proto)
+    except OSError as error:
+        raise ConfigError(f"cannot resolve {address}: {error.strerror}") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(target)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
+    return sock
+
+
+class Transport:
+    """The daemon's links.
+
+    Args:
+        identity: what hellos say.
+        listener: from `bind_listener`.
+        timeout_ms: the detection timeout, from which TCP_USER_TIMEOUT follows.
+        emit: takes events for the core; must not re-enter.
+        spawn: runs a coroutine in the daemon's task group (names are resolved so).
+        incarnation: the life that hellos speak of.
+
+    Attributes:
+        snapshot: what relayed messages follow.
+        relayed_runs, dropped_frames: counters.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        listener: socket.socket,
+        timeout_ms: int,
+        emit: Emit,
+        spawn: Spawn,
+        incarnation: Incarnation,
+    ) -> None:
+        self.snapshot = Snapshot(0, identity.id, identity.founding_size, (), ())
+        self.receive_buffer = bytearray(CHUNK_BYTES + FRAME_BYTES_MAX + LENGTH_BYTES)
+        self.relayed_runs = 0
+        self.dropped_frames = 0
+        self.incarnation = incarnation
+        self._identity = identity
+        self._listener = listener
+        self._user_timeout_ms = max(USER_TIMEOUT_MIN_MS, 2 * timeout_ms)
+        self._emit = emit
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._own_nonce = os.urandom(OWN_NONCE_BYTES)
+        self._connections: dict[LinkId, Connection] = {}
+        self._waiting: set[LinkId] = set()
+        self._dials: dict[LinkId, Dial] = {}
+        self._unflushed: dict[LinkId, Connection] = {}
+        self._closing: list[Connection] = []
+        self._link_count = 0
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
+
+    def start(self) -> None:
+        """Begin to accept."""
+        self._loop.add_reader(self._listener.fileno(), self._on_acceptable)
+
+    def stop(self) -> None:
+        """Close the listener and every connection at once."""
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        for connection in (*self._connections.values(), *self._closing):
+            connection.abort()
+        self._connections.clear()
+
+    # --- accepting ----------------------------------------------------------------------------
+
+    def _on_acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_WAKE_MAX):
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            if len(self._waiting) >= WAITING_HELLOS_MAX:
+                sock.close()
+                continue
+            set_options(sock, self._user_timeout_ms)
+            acceptor = Acceptor(self._identity, self.incarnation, self._nonce())
+            connection = Connection(self, self._loop, sock, self._new_link(), acceptor)
+            self._connections[connection.link] = connection
+            self._waiting.add(connection.link)
+            connection.accept()
+
+    def _nonce(self) -> bytes:
+        return self._own_nonce + os.urandom(NONCE_BYTES - OWN_NONCE_BYTES)
+
+    def _new_link(self) -> LinkId:
+        self._link_count += 1
+        return LinkId(self._link_count)
+
+    # --- dialling -----------------------------------------------------------------------------
+
+    def dial(self, dial: Dial) -> None:
+        """Connect as ordered; `LinkUp` or `DialFailed` follows."""
+        try:
+            host, port = split_address(dial.address)
+        except ConfigError:
+            self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+            return
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                socket.inet_pton(family, host)
+            except OSError:
+                continue
+            self._connect(dial, family, (host, port))
+            return
+        self._spawn(self._resolve_and_connect(dial, host, port))
+
+    async def _resolve_and_connect(self, dial: Dial, host: str, port: int) -> None:
+        try:
+            async with asyncio.timeout(dial.timeout_ns / 1e9):
+                found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, TimeoutError):
+            self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+            return
+        family, _, _, _, target = found[0]
+        self._connect(dial, family, target)
+
+    def _connect(self, dial: Dial, family: int, target: tuple[object, ...]) -> None:
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError:
+            self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+            return
+        set_options(sock, self._user_timeout_ms)
+        dialer = Dialer(
+            self._identity,
+            self.incarnation,
+            dial.peer,
+            dial.known,
+            dial.dial_number,
+            self._nonce(),
+        )
+        timeout_s = dial.timeout_ns / 1e9
+        connection = Connection(self, self._loop, sock, self._new_link(), dialer, timeout_s)
+        self._connections[connection.link] = connection
+        self._dials[connection.link] = dial
+        connection.connect(target)
+
+    # --- what connections tell ----------------------------------------------------------------
+
+    def on_hello_progress(self, connection: Connection) -> None:
+        """A hello was answered, refused, or waits for the core."""
+        hello = connection.hello
+        if isinstance(hello, Dialer):
+            self._on_dial_progress(connection, hello)
+        elif hello.state is HelloState.REFUSED:
+            self._drop(connection)
+        elif hello.state is HelloState.GREETED and hello.peer is not None:
+            connection.peer = hello.peer.id
+            self._emit(
+                Greeted(
+                    connection.link,
+                    hello.peer.id,
+                    hello.peer.incarnation,
+                    hello.peer.address,
+                    hello.known_of_me,
+                    hello.peer.dial_number,
+                )
+            )
+
+    def _on_dial_progress(self, connection: Connection, hello: Dialer) -> None:
+        dial = self._dials.pop(connection.link)
+        if hello.state is HelloState.UP and hello.peer is not None:
+            connection.peer = hello.peer.id
+            self._emit(
+                LinkUp(
+                    connection.link,
+                    dial.peer,
+                    hello.peer.incarnation,
+                    hello.peer.address,
+                    hello.known_of_me,
+                    dial.dial_number,
+                )
+            )
+            connection.up()
+        else:
+            self._drop(connection)
+            self._emit(DialFailed(dial.peer, Evidence.REJECTED, hello.refusal, hello.known_of_me))
+
+    def on_frames(
+        self, connection: Connection, runs: list[tuple[int, bytes]], bodies: list[bytes]
+    ) -> None:
+        """Pass the runs on; hand the rest to the core."""
+        if runs:
+            connection.relayed = True
+            self._relay(connection, runs)
+        for body in bodies:
+            try:
+                message = decode(body)
+            except ProtocolError as error:
+                self._lose(connection, Evidence.PROTOCOL_ERROR, str(error))
+                return
+            if isinstance(message, Goodbye) and connection.phase is Phase.UP:
+                self._lose(connection, Evidence.GOODBYE, message.reason)
+                return
+            self._emit(Received(connection.link, message))
+
+    def _relay(self, connection: Connection, runs: list[tuple[int, bytes]]) -> None:
+        for link, run in runs:
+            self.relayed_runs += 1
+            out = self._connections.get(LinkId(link))
+            if out is None or out.phase is not Phase.UP:
+                for body in frames_in(run):
+                    self._emit(Received(connection.link, decode(body)))
+            elif out.outbox.put_bulk(run):
+                self._unflushed[out.link] = out
+
+    def on_gone(self, connection: Connection, evidence: Evidence, detail: str) -> None:
+        """A connection ended by itself."""
+        self._forget(connection)
+        dial = self._dials.pop(connection.link, None)
+        if dial is not None:
+            self._emit(DialFailed(dial.peer, evidence))
+        elif connection.peer is not None:
+            self._emit(LinkDown(connection.link, evidence))
+            self._return_unsent(connection)
+
+    def _lose(self, connection: Connection, evidence: Evidence, detail: str) -> None:
+        connection.abort()
+        self.on_gone(connection, evidence, detail)
+
+    def _return_unsent(self, connection: Connection) -> None:
+        """Routed messages that a lost link did not take find another way."""
+        for body in connection.outbox.take_unsent():
+            message = decode(body)
+            if not isinstance(message, LinkMessage):
+                self._emit(Received(connection.link, message))
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.pop(connection.link, None)
+        self._waiting.discard(connection.link)
+        self._unflushed.pop(connection.link, None)
+
+    def _drop(self, connection: Connection) -> None:
+        self._forget(connection)
+        connection.abort()
+
+    # --- what the core orders -----------------------------------------------------------------
+
+    def send(self, link: LinkId, message: Message) -> None:
+        """Put a message into a link's outbox; `flush` writes it."""
+        connection = self._connections.get(link)
+        if connection is None or connection.phase is not Phase.UP:
+            return
+        # One notice goes to many links: the same object is encoded once.
+        if self._encoded[0] is not message:
+            self._encoded = (message, encode(message))
+        frame = self._encoded[1]
+        if isinstance(message, Data):
+            if not connection.outbox.put_bulk(frame):
+                self.dropped_frames += 1
+        elif not connection.outbox.put_control(frame):
+            self._lose(connection, Evidence.TIMED_OUT, "its control backlog is over the bound")
+            return
+        self._unflushed[link] = connection
+
+    def welcome(self, welcome: Welcome) -> None:
+        """Accept the hello that waits on a link."""
+        connection = self._connections.get(welcome.link)
+        if connection is None or not isinstance(connection.hello, Acceptor):
+            return
+        self._waiting.discard(welcome.link)
+        connection.hello.welcome(welcome.known)
+        connection.send_hello()
+        if connection.phase is Phase.HELLO:
+            connection.up()
+
+    def refuse(self, refuse: Refuse) -> None:
+        """Refuse the hello that waits on a link."""
+        self._refuse(refuse.link, refuse.refusal, refuse.known)
+
+    def _refuse(self, link: LinkId, refusal: Refusal, known: Incarnation) -> None:
+        connection = self._connections.get(link)
+        if connection is not None and isinstance(connection.hello, Acceptor):
+            connection.peer = None
+            connection.hello.refuse(refusal, known)
+            connection.send_hello()
+            self._drop(connection)
+
+    def close(self, link: LinkId, reason: str) -> None:
+        """Say goodbye on a link and close it."""
+        connection = self._connections.pop(link, None)
+        if connection is not None:
+            self._unflushed.pop(link, None)
+            connection.close(reason)
+            self._closing = [c for c in self._closing if c.phase is Phase.CLOSING]
+            self._closing.append(connection)
+
+    def flush(self) -> None:
+        """Write what the last events have put into outboxes."""
+        while self._unflushed:
+            self._unflushed.popitem()[1].flush()
+
+    def drain(self) -> None:
+        """Read everything that waits in the kernel; tell the core whom it has not heard of."""
+        for connection in list(self._connections.values()):
+            connection.drain()
+        heard = tuple(c.link for c in self._connections.values() if c.relayed)
+        if heard:
+            for link in heard:
+                self._connections[link].relayed = False
+            self._emit(Heard(heard))
+
+    def backlog_bytes(self) -> int:
+        """What waits to be written, on all links."""
+        return sum(c.outbox.backlog_bytes for c in self._connections.values())
+
+    async def settle(self, limit_s: float) -> bool:
+        """Wait, not longer than `limit_s`, until all is written and the other ends have closed too.
+
+        Closing earlier, with bytes unread, would reset the connection, and the goodbye in it be lost.
+        """
+        for _ in range(max(1, int(limit_s / SETTLE_POLL_S))):
+            self._closing = [c for c in self._closing if c.phase is not Phase.CLOSED]
+            if not self._closing and not self.backlog_bytes():
+                return True
+            await asyncio.sleep(SETTLE_POLL_S)
+        return False
