@@ -19,7 +19,8 @@ from bmgd.core.context import Context
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.links import Links
 from bmgd.routing import Snapshot, hop_count, rank_of
-from bmgd.topology.distance import diameter_bound
+from bmgd.routing.header import flow_of
+from bmgd.topology import diameter_bound
 from bmgd.types import LinkId, NodeId
 from bmgd.wire.messages import (
     ROUTE_IDS_MAX,
@@ -106,11 +107,15 @@ class Forwarding:
             message = replace(message, passed=(*message.passed, self._context.id))
         if route.search is not None:
             return self._search(message, route.search)
-        flow = route.source << 32 | route.destination
+        direct = self._links.to(route.destination)
+        if direct is not None:
+            self._context.send(direct.id, message)
+            return True
+        flow = flow_of(route.source, route.destination)
         link_id = LinkId(self._snapshot.next_hop(route.destination, came_from, flow))
-        if link_id > 0 and (route.hop_budget or self._links.to(route.destination)):
-            budget = max(0, route.hop_budget - 1)
-            self._context.send(link_id, _with_route(message, replace(route, hop_budget=budget)))
+        if link_id > 0 and route.hop_budget:
+            onward = replace(route, hop_budget=route.hop_budget - 1)
+            self._context.send(link_id, _with_route(message, onward))
             return True
         if not self._context.membership.in_layout(route.destination):
             return False
