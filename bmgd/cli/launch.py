@@ -9,6 +9,8 @@ from typing import Any
 from bmgd.errors import ConfigError
 from bmgd.launcher.rundir import default_run_dir
 
+# The line for "ended" says it all.
+_TWICE_TOLD = frozenset({"ending", "exit"})
 _SHARED = ("cluster", "healing", "loop", "log_level", "log_format", "secret_file", "state_dir")
 
 
@@ -37,7 +39,10 @@ def run(args: Namespace) -> int:
     lines: list[str] = []
 
     def show(event: dict[str, Any]) -> None:
-        lines.append(_json(event) if args.json else _text(event))
+        if args.json:
+            lines.append(_json(event))
+        elif event["event"] not in _TWICE_TOLD:
+            lines.append(_text(event))
 
     def flush() -> None:
         if lines:

@@ -247,6 +247,9 @@ class Supervisor:
         if event["event"] == "ready" and daemon.state is _State.STARTING:
             daemon.state = _State.READY
             daemon.joined = True
+        if self._stopping_s is not None and event["event"] == "notice":
+            # Everybody hears of everybody's end: N * N lines that nobody wants to read.
+            return
         self._show({**event, "at": time.monotonic() - self._began_s})
 
     def _event(self, event: str, **details: object) -> None:

@@ -109,11 +109,16 @@ class Zygote:
 
     def order(self, order: Order) -> None:
         """Give an order."""
-        self.channel.send(pickle.dumps(order))
+        # A zygote that is gone is noticed when its news are read.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.channel.send(pickle.dumps(order))
 
     def news(self) -> News | None:
         """The next news; None at the end."""
-        data = self.channel.recv(ORDER_BYTES_MAX)
+        try:
+            data = self.channel.recv(ORDER_BYTES_MAX)
+        except ConnectionResetError:
+            return None
         return cast(News, pickle.loads(data)) if data else None
 
 

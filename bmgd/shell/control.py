@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bmgd.core.commands import Command, Consumed, Unsubscribe
 from bmgd.core.effects import Deliver, Observed, RecordChanged, Reply
-from bmgd.errors import BmgdError, InvariantError, ProtocolError, RequestError, SubscriptionError
+from bmgd.errors import BmgdError, ProtocolError, RequestError, SubscriptionError
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.shell.verbs import VERBS, describe_change, describe_observed
 from bmgd.wire import control
@@ -289,10 +289,9 @@ class _Program(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise InvariantError("a stream socket without a stream transport")
-        self._transport = transport
-        transport.set_write_buffer_limits(high=PAUSE_BYTES)
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=PAUSE_BYTES)
         if not self._server.admit(self):
             error = RequestError(f"more than {PROGRAMS_MAX} programs at a time")
             self.write(control.failure_of(0, error))
