@@ -139,6 +139,7 @@ class Node:
         self._probing = Probing(context, self._forwarding)
         self._leave_by_ns = 0
         self._unsettled = False
+        self._links_exact = False
         self._timer_handlers = self._make_timer_handlers()
         context.timers.set((START_TIMER, 0, 0), now_ns)
 
@@ -461,8 +462,20 @@ class Node:
             self._links.release_unwanted(self._dialling.wanted, settled=self._is_settled())
             if self._links.forwarding_stale:
                 self._forwarding.publish()
+            self._note_exactness()
+
+    def _note_exactness(self) -> None:
+        """Tell when the links have become exactly those of the healed graph."""
+        context, linked = self._context, self._links.by_peer
+        exact = (RELAYOUT_TIMER, 0, 0) not in context.timers and linked.keys() == {
+            peer for peer in self._dialling.wanted if not context.membership.is_gone(peer)
+        }
+        if exact and not self._links_exact:
+            context.observe("links exact", detail=f"{len(linked)} links")
+        self._links_exact = exact
 
     def _plan_relayout(self) -> None:
+        self._unsettled = True
         key = (RELAYOUT_TIMER, 0, 0)
         if key not in self._context.timers:
             self._context.timers.set(key, self._context.now_ns + self._context.settings.relayout_ns)

@@ -52,6 +52,9 @@ from bmgd.wire.hello import Identity
 Report = Callable[[dict[str, object]], None]
 
 FLUSH_AT_EXIT_S = 0.5
+_REPORTED = frozenset(
+    {"ready", "suspected", "verdict", "vetoed", "refuted", "new life", "links exact"}
+)
 _OWN_REQUEST = 0
 """The request number of commands that the daemon itself issues; programs' numbers begin at 1."""
 
@@ -224,7 +227,7 @@ class Daemon:
         self._log.observed(observed)
         if self._control is not None:
             self._control.observed(observed)
-        if observed.event in ("ready", "suspected", "verdict", "vetoed", "refuted", "new life"):
+        if observed.event in _REPORTED:
             self._report(observed.event, peer=observed.peer, detail=observed.detail)
 
     def _record_changed(self, changed: RecordChanged) -> None:

@@ -15,6 +15,7 @@ RATE_PER_S = 200
 _LEVELS = {
     "link up": logging.DEBUG,
     "link down": logging.DEBUG,
+    "links exact": logging.DEBUG,
     "unreachable": logging.DEBUG,
     "suspected": logging.WARNING,
     "verdict": logging.WARNING,
