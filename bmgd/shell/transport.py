@@ -51,13 +51,12 @@ def bind_listener(address: str) -> socket.socket:
         ConfigError: the address cannot be resolved or bound.
     """
     host, port = split_address(address)
+    numeric = numeric_family(host)
+    family, target = (numeric, (host, port)) if numeric else _resolve_passive(address, host, port)
     try:
-        family, kind, proto, _, target = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, proto)
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     except OSError as error:
-        raise ConfigError(f"cannot resolve {address}: {error.strerror}") from error
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(target)
@@ -66,6 +65,28 @@ def bind_listener(address: str) -> socket.socket:
         sock.close()
         raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
     return sock
+
+
+def numeric_family(host: str) -> socket.AddressFamily | None:
+    """The family of a numeric address; None for a name.
+
+    The resolver is kept from numbers because it loads a megabyte of tables for names first.
+    """
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return family
+    return None
+
+
+def _resolve_passive(address: str, host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigError(f"cannot resolve {address}: {error.strerror}") from error
+    return found[0][0], found[0][4]
 
 
 class Transport:
@@ -159,14 +180,11 @@ class Transport:
         except ConfigError:
             self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
             return
-        for family in (socket.AF_INET, socket.AF_INET6):
-            try:
-                socket.inet_pton(family, host)
-            except OSError:
-                continue
+        family = numeric_family(host)
+        if family is not None:
             self._connect(dial, family, (host, port))
-            return
-        self._spawn(self._resolve_and_connect(dial, host, port))
+        else:
+            self._spawn(self._resolve_and_connect(dial, host, port))
 
     async def _resolve_and_connect(self, dial: Dial, host: str, port: int) -> None:
         try:
