@@ -43,7 +43,7 @@ class ProbeTo:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Read a topic: `Deliver` effects follow, at most `credit` of them unconsumed at any time."""
+    """Read a topic: after the `Reply`, `Deliver` effects, at most `credit` of them unconsumed."""
 
     topic: str
     credit: int

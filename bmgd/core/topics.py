@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from bmgd.core.context import Context
-from bmgd.core.effects import Deliver
+from bmgd.core.effects import Deliver, Reply
 from bmgd.types import NodeId
 
 TOPICS_MAX = 1024
@@ -67,7 +67,7 @@ class Topics:
         return True
 
     def subscribe(self, request: int, topic: str, credit: int) -> bool:
-        """Begin to read a topic; False when the table of subscriptions is full."""
+        """Begin to read a topic, answered at once; False when the table of subscriptions is full."""
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX or (
             topic not in self._topics and len(self._topics) >= TOPICS_MAX
         ):
@@ -76,6 +76,7 @@ class Topics:
         subscription = _Subscription(request, topic, min(credit, CREDIT_MAX))
         self._subscriptions[request] = subscription
         entry.readers.append(subscription)
+        self._context.emit(Reply(request))
         self._hand_out(topic, entry)
         return True
 
@@ -99,8 +100,6 @@ class Topics:
         entry.waiting.extendleft(reversed(subscription.unconsumed))
         entry.waiting_bytes += sum(len(message.payload) for message in subscription.unconsumed)
         self._hand_out(subscription.topic, entry)
-        if not entry.waiting and not entry.readers:
-            del self._topics[subscription.topic]
 
     def waiting(self) -> int:
         """How many messages wait for a reader, in all topics."""
