@@ -130,6 +130,7 @@ class Transport:
         self._waiting: set[LinkId] = set()
         self._dials: dict[LinkId, Dial] = {}
         self._unflushed: dict[LinkId, Connection] = {}
+        self._flush_planned = False
         self._closing: list[Connection] = []
         self._link_count = 0
         self._encoded: tuple[Message | None, bytes] = (None, b"")
@@ -285,6 +286,14 @@ class Transport:
                     self._emit(Received(connection.link, decode(body)))
             elif out.outbox.put_bulk(run):
                 self._unflushed[out.link] = out
+        # No event may follow that would flush: whatever this turn of the loop relays leaves after it.
+        if self._unflushed and not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush_relayed)
+
+    def _flush_relayed(self) -> None:
+        self._flush_planned = False
+        self.flush()
 
     def on_gone(self, connection: Connection, evidence: Evidence, detail: str) -> None:
         """A connection ended by itself."""

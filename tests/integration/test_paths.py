@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import pytest
 
+from bmgd.topology import BinomialGraph
 from tests.integration.cluster import (
     Flavour,
     check_optimal,
@@ -17,6 +19,8 @@ from tests.integration.cluster import (
 SIZES = [2, 3, 7, 8, 9, 12, 16, 33]
 LATE_JOIN = "[timing]\njoin_ms = 60000\n"
 """With this, a lower id does not dial within a test."""
+RELAYED_PING_S = 0.03
+"""Far above what it takes, far below the half second between two heartbeats."""
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -53,3 +57,12 @@ async def test_paths_to_oneself_have_no_step(tmp_path: Path) -> None:
         daemon = await cluster.daemon(1)
         assert (await daemon.trace(1)).path == (1,)
         assert await daemon.ping(1) >= 0
+
+
+async def test_paths_of_two_hops_do_not_wait_for_a_timer_of_the_relay(tmp_path: Path) -> None:
+    async with launched(16, tmp_path) as cluster:
+        await cluster.at_rest()
+        far = next(b for b in range(16) if BinomialGraph(16).hops(0, b) == 2)
+        daemon = await cluster.daemon(0)
+        times_s = [await daemon.ping(far) for _ in range(21)]
+        assert statistics.median(times_s) < RELAYED_PING_S, times_s
