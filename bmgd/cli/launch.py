@@ -103,7 +103,9 @@ def _text(event: dict[str, Any]) -> str:
 
             text = f"node {node} {how_ended(event['code'])} (pid {event['pid']})"
         case _:
-            rest = [f"{k}={v}" for k, v in event.items() if k not in ("event", "id", "at", "at_ns")]
+            known = ("event", "id", "at", "at_ns")
+            given = {k: v for k, v in event.items() if k not in known and v not in (None, "")}
+            rest = [f"{key}={value}" for key, value in given.items()]
             who = "" if node is None else f"node {node} "
             text = " ".join([f"{who}{kind}", *rest])
     return f"{event['at']:8.3f} s  {text}"
