@@ -6,8 +6,8 @@ step what follows from the changes is settled, in this order, so that the news t
 
     notices flooded -> forwarding snapshot published -> links reconciled -> readiness
 
-Changes of the layout are gathered for a moment (`relayout_ns`) before links follow, so that many
-deaths at once make one new graph.
+Changes of the layout are gathered for a moment before links follow, the longer the more members there
+are: so many deaths at once make one new graph, and the dials do not delay the news of the first.
 
     STARTING --first deadline--> JOINING --each wanted link was up, or its id is dead, broken or past
     the start deadline--> READY --Leave--> LEAVING --drained--> exit
@@ -108,6 +108,8 @@ START_TIMER = "start"
 START_DEADLINE_TIMER = "start deadline"
 RELAYOUT_TIMER = "relayout"
 LEAVE_TIMER = "leave"
+RELAYOUT_PER_MEMBER_NS = 200_000
+RELAYOUT_SPREAD_MAX_NS = 50_000_000
 LEAVE_POLL_NS = 10_000_000
 LEAVE_DRAIN_NS = 500_000_000
 _COUNTER_MAX = 2**32 - 1
@@ -478,7 +480,10 @@ class Node:
         self._unsettled = True
         key = (RELAYOUT_TIMER, 0, 0)
         if key not in self._context.timers:
-            self._context.timers.set(key, self._context.now_ns + self._context.settings.relayout_ns)
+            members = self._context.membership.layout_size
+            pause_ns = min(members * RELAYOUT_PER_MEMBER_NS, RELAYOUT_SPREAD_MAX_NS)
+            pause_ns += self._context.settings.relayout_ns
+            self._context.timers.set(key, self._context.now_ns + pause_ns)
 
     def _on_relayout_timer(self, key: TimerKey | None = None) -> None:
         context = self._context

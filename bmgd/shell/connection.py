@@ -171,8 +171,11 @@ class Connection:
         """The hello is over: frames from now on."""
         self.phase = Phase.UP
         self._timeout.cancel()
+
+    def read_rest(self) -> None:
+        """Take the frames that came with the end of the hello, once the core knows the link."""
         rest = self.hello.take_rest()
-        if rest:
+        if rest and self.phase is Phase.UP:
             self._rest = rest
             self._split(b"")
 
@@ -193,8 +196,11 @@ class Connection:
             return self._read_hello()
         buffer, kept = self._owner.receive_buffer, len(self._rest)
         try:
-            with memoryview(buffer) as view:
-                count = self.sock.recv_into(view[kept:], CHUNK_BYTES)
+            if kept:
+                with memoryview(buffer) as view:
+                    count = self.sock.recv_into(view[kept:], CHUNK_BYTES)
+            else:
+                count = self.sock.recv_into(buffer, CHUNK_BYTES)
         except BlockingIOError:
             return False
         except OSError as error:

@@ -78,6 +78,7 @@ class Daemon:
         self._state = StateDirectory(config.state_dir, config.id)
         self._listener = bind_listener(config.listen or self._settings.address)
         self._events: deque[Event] = deque()
+        self._happened: deque[tuple[int, Observed | RecordChanged]] = deque()
         self._stepping = False
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
@@ -155,6 +156,7 @@ class Daemon:
                 self._step(self._events.popleft())
                 if not self._events:
                     self._transport.flush()
+                    self._show_what_happened()
         except InvariantError as error:
             self._end_loudly(error)
         finally:
@@ -172,8 +174,8 @@ class Daemon:
         match effect:
             case Send(link, message):
                 transport.send(link, message)
-            case Observed():
-                self._observed(effect)
+            case Observed() | RecordChanged():
+                self._happened.append((time.monotonic_ns(), effect))
             case ForwardingChanged(snapshot):
                 transport.snapshot = snapshot
             case Dial():
@@ -192,8 +194,6 @@ class Daemon:
             case Deliver():
                 if control is not None:
                     control.deliver(effect)
-            case RecordChanged():
-                self._record_changed(effect)
             case Renewed(incarnation):
                 self._state.keep(incarnation)
                 transport.incarnation = incarnation
@@ -223,23 +223,33 @@ class Daemon:
 
     # --- what others see ----------------------------------------------------------------------
 
-    def _observed(self, observed: Observed) -> None:
+    def _show_what_happened(self) -> None:
+        """Tell the log, the starter and the programs, after the neighbors have been told."""
+        while self._happened:
+            at_ns, effect = self._happened.popleft()
+            if isinstance(effect, Observed):
+                self._observed(effect, at_ns)
+            else:
+                self._record_changed(effect, at_ns)
+
+    def _observed(self, observed: Observed, at_ns: int) -> None:
         self._log.observed(observed)
         if self._control is not None:
             self._control.observed(observed)
         if observed.event in _REPORTED:
-            self._report(observed.event, peer=observed.peer, detail=observed.detail)
+            self._report(observed.event, at_ns, peer=observed.peer, detail=observed.detail)
 
-    def _record_changed(self, changed: RecordChanged) -> None:
+    def _record_changed(self, changed: RecordChanged, at_ns: int) -> None:
         if self._control is not None:
             self._control.record_changed(changed)
         if changed.id != self._config.id:
-            self._report("notice", peer=changed.id, status=changed.record.status.name.lower())
+            status = changed.record.status.name.lower()
+            self._report("notice", at_ns, peer=changed.id, status=status)
 
-    def _report(self, event: str, **fields: object) -> None:
+    def _report(self, event: str, at_ns: int | None = None, **fields: object) -> None:
         if self._report_to is not None:
-            now_ns = time.monotonic_ns()
-            self._report_to({"event": event, "id": self._config.id, "at_ns": now_ns} | fields)
+            at_ns = at_ns or time.monotonic_ns()
+            self._report_to({"event": event, "id": self._config.id, "at_ns": at_ns} | fields)
 
     def _describe(self) -> Mapping[str, object]:
         return {

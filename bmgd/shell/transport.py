@@ -32,13 +32,14 @@ from bmgd.wire.hello import (
     Identity,
     Refusal,
 )
-from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message
+from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message, Notice
 
 BACKLOG = 4096
 WAITING_HELLOS_MAX = 128
 ACCEPTS_PER_WAKE_MAX = 64
 USER_TIMEOUT_MIN_MS = 5000
 SETTLE_POLL_S = 0.005
+KNOWN_NOTICES_MAX = 64
 
 Emit = Callable[[Event], None]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -133,6 +134,7 @@ class Transport:
         self._flush_planned = False
         self._closing: list[Connection] = []
         self._link_count = 0
+        self._known_notices: dict[bytes, None] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")
 
     def start(self) -> None:
@@ -244,6 +246,8 @@ class Transport:
         dial = self._dials.pop(connection.link)
         if hello.state is HelloState.UP and hello.peer is not None:
             connection.peer = hello.peer.id
+            # Up before the core hears of it: what it sends at once would be dropped otherwise.
+            connection.up()
             self._emit(
                 LinkUp(
                     connection.link,
@@ -254,7 +258,7 @@ class Transport:
                     dial.dial_number,
                 )
             )
-            connection.up()
+            connection.read_rest()
         else:
             self._drop(connection)
             self._emit(DialFailed(dial.peer, Evidence.REJECTED, hello.refusal, hello.known_of_me))
@@ -267,6 +271,9 @@ class Transport:
             connection.relayed = True
             self._relay(connection, runs)
         for body in bodies:
+            if body in self._known_notices:
+                connection.relayed = True
+                continue
             try:
                 message = decode(body)
             except ProtocolError as error:
@@ -275,7 +282,15 @@ class Transport:
             if isinstance(message, Goodbye) and connection.phase is Phase.UP:
                 self._lose(connection, Evidence.GOODBYE, message.reason)
                 return
+            if isinstance(message, Notice):
+                self._know_notice(body)
             self._emit(Received(connection.link, message))
+
+    def _know_notice(self, body: bytes) -> None:
+        """Remember a notice: in a flood it comes again over every link, and joins are idempotent."""
+        if len(self._known_notices) >= KNOWN_NOTICES_MAX:
+            del self._known_notices[next(iter(self._known_notices))]
+        self._known_notices[body] = None
 
     def _relay(self, connection: Connection, runs: list[tuple[int, bytes]]) -> None:
         for link, run in runs:
@@ -354,6 +369,7 @@ class Transport:
         connection.send_hello()
         if connection.phase is Phase.HELLO:
             connection.up()
+            connection.read_rest()
 
     def refuse(self, refuse: Refuse) -> None:
         """Refuse the hello that waits on a link."""
