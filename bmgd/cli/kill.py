@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-import socket
-import struct
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, run_async, seconds
 from bmgd.config import control_path
-from bmgd.errors import ControlError, NoDaemonError, SilentDaemonError
-
-_CONNECT_S = 5.0
-_PEER_CREDENTIALS = struct.Struct("=iII")
+from bmgd.errors import SilentDaemonError
+from bmgd.launcher.listening import ListeningProcess
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -30,7 +23,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """End it, and wait until its process is gone."""
     address = address_of(args)
-    with _Process(control_path(address)) as process:
+    with ListeningProcess(control_path(address)) as process:
         if args.hard:
             process.kill()
         else:
@@ -49,51 +42,3 @@ async def _leave(address: str) -> None:
 
     async with connect(address) as daemon:
         await daemon.leave()
-
-
-class _Process:
-    """The process that listens at a control socket.
-
-    The kernel tells who listens, so neither a stale file nor a process id that was given out again
-    can name another process; and it works for a daemon that is stopped.
-    """
-
-    def __init__(self, path: str) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(_CONNECT_S)
-            try:
-                probe.connect(path)
-                options = probe.getsockopt(
-                    socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size
-                )
-                self.pid: int = _PEER_CREDENTIALS.unpack(options)[0]
-                self._pidfd = os.pidfd_open(self.pid)
-            except OSError as error:
-                raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
-            # Still connected: it was alive after its process was opened, so it is that process.
-            if _readable(probe, 0):
-                os.close(self._pidfd)
-                raise NoDaemonError(f"the daemon at {path} has just ended")
-
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._pidfd)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        try:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        except OSError as error:
-            raise ControlError(f"cannot kill process {self.pid}: {error.strerror}") from None
-
-    def wait(self, within_s: float) -> bool:
-        """Wait until the process has ended; False when it has not."""
-        return _readable(self._pidfd, within_s)
-
-
-def _readable(source: socket.socket | int, within_s: float) -> bool:
-    poll = select.poll()
-    poll.register(source, select.POLLIN)
-    return bool(poll.poll(within_s * 1000))
