@@ -49,8 +49,8 @@ class Notices:
     def _on_own(self, record: Record) -> None:
         if record > self._context.own_record():
             self._context.tell(AccusedSelf(record))
-        elif record < self._context.own_record():
-            # Somebody believes less of this node than is so: from now on it is a record.
+        else:
+            # Somebody has a record of this node, of this life or less: from now on it is one here too.
             self.publish(self._context.id, self._context.own_record())
 
     def flush(self) -> None:
