@@ -558,6 +558,9 @@ class FoundedCluster(Cluster):
     def start(self, *ids: int, flags: Iterable[str] = ()) -> None:
         """Start daemons; does not wait for anything."""
         for node_id in ids:
+            # A process that was killed must have given its port back.
+            if node_id in self._processes:
+                self._processes[node_id].wait(DEADLINE_S)
             words = ["run", "--id", str(node_id), "--control", self.control(node_id)]
             with (self.directory / f"node-{node_id}.log").open("ab") as log:
                 self._processes[node_id] = self._spawn([*words, *self._flags, *flags], log)
