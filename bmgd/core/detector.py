@@ -138,12 +138,19 @@ class Detector:
             silent_at = max(self._silent_at(link) for link in links)
             if silent_at > context.now_ns:
                 next_ns = min(next_ns, silent_at)
+                self._close_silent(links)
             elif context.membership.is_gone(peer):
                 for link in list(links):
                     self.links.close(link, "declared dead")
             else:
                 self.suspect(peer, "silence")
         context.timers.set((SILENCE_TIMER, 0, 0), next_ns)
+
+    def _close_silent(self, links: list[Link]) -> None:
+        """Of several links to one peer, those that are silent while another is heard are broken."""
+        for link in list(links):
+            if len(links) > 1 and self._silent_at(link) <= self.context.now_ns:
+                self.links.close(link, "silent, another link is heard")
 
     def _silent_at(self, link: Link) -> int:
         silent_at = link.heard_ns + self.timeout_ns

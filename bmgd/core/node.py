@@ -377,6 +377,7 @@ class Node:
             case RecordMoved():
                 self._on_record_moved(fact)
             case Vetoed(peer):
+                self._unsettled = True
                 self._dialling.on_vetoed(peer)
             case AccusedSelf(record):
                 self._on_accused_self(record)
@@ -415,6 +416,7 @@ class Node:
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context
         peer, status = moved.id, moved.after.status
+        self._unsettled = True
         context.observe("record", peer, moved.after.incarnation, status.name.lower())
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
         if was_in != (status < Status.EXCLUDED):

@@ -393,6 +393,18 @@ class Network:
 
         self._plan_for(other.host, DELAY_NS, arrive)
 
+    def _reset(self, sender: _End, by: Host) -> None:
+        """Bytes came to an end that is closed: its kernel says so."""
+        if self._is_cut(by.id, sender.host.id):
+            return
+
+        def arrive() -> None:
+            if sender.open:
+                self._forget(sender)
+                self._step(sender.host, LinkDown(sender.link, Evidence.RESET))
+
+        self._plan_for(sender.host, DELAY_NS, arrive)
+
     # --- bytes --------------------------------------------------------------------------------
 
     def _transmit(self, host: Host, link: LinkId, data: bytes) -> None:
@@ -404,7 +416,10 @@ class Network:
 
     def _arrive(self, sender: _End, end: _End, data: bytes) -> None:
         host, snapshot = end.host, end.host.snapshot
-        if not end.open or snapshot is None:
+        if not end.open:
+            self._reset(sender, host)
+            return
+        if snapshot is None:
             return
         buffer = bytearray(data)
         _, runs, bodies, error = snapshot.split(buffer, len(buffer), sender.host.id)
