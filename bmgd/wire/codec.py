@@ -88,6 +88,13 @@ def _text(value: object, bytes_max: int) -> str:
     return value
 
 
+def _topic(value: object) -> str:
+    topic = _text(value, TOPIC_BYTES_MAX)
+    if not topic:
+        raise ProtocolError("an empty topic")
+    return topic
+
+
 def _bytes(value: object, bytes_max: int) -> bytes:
     if type(value) is not bytes or len(value) > bytes_max:
         raise ProtocolError(f"not at most {bytes_max} bytes")
@@ -180,7 +187,7 @@ _FORMATS: dict[int, _Format] = {
         3,
         lambda m: (m.topic, m.payload, m.floor),
         lambda f: (
-            _text(f[0], TOPIC_BYTES_MAX),
+            _topic(f[0]),
             _bytes(f[1], PAYLOAD_BYTES_MAX),
             _int(f[2], 0, _U64_MAX),
         ),

@@ -1,0 +1,125 @@
+"""One message or more of every kind, with each field at the ends of its range."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
+from bmgd.wire.messages import (
+    BUCKETS,
+    PAYLOAD_BYTES_MAX,
+    RECORDS_PER_NOTICE_MAX,
+    ROUTE_IDS_MAX,
+    SEARCH_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    Ack,
+    Answer,
+    Ask,
+    Buckets,
+    Data,
+    Goodbye,
+    Heartbeat,
+    Message,
+    Notice,
+    Ping,
+    Pong,
+    Probe,
+    ProbeReply,
+    Route,
+    Search,
+    Unreachable,
+    Unwanted,
+)
+
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
+DIGEST_MAX: Final = 2**128 - 1
+LIFE: Final = Incarnation(1 << 32 | 0x5EED)
+
+ROUTE: Final = Route(
+    destination=NodeId(9),
+    source=NodeId(4),
+    source_incarnation=LIFE,
+    destination_tag=0x01020304,
+    sequence=77,
+    hop_budget=10,
+    priority=1,
+)
+LOWEST_ROUTE: Final = Route(NodeId(0), NodeId(0), Incarnation(0))
+HIGHEST_ROUTE: Final = Route(
+    destination=NodeId(NODE_ID_MAX),
+    source=NodeId(NODE_ID_MAX),
+    source_incarnation=Incarnation(U64_MAX),
+    destination_tag=U32_MAX,
+    sequence=U64_MAX,
+    hop_budget=255,
+    priority=255,
+    record=True,
+)
+SEARCH: Final = Search(visited=b"\x13\x02", stack=(NodeId(4), NodeId(1)), restarts=1)
+IN_SEARCH: Final = Route(NodeId(9), NodeId(4), LIFE, search=SEARCH)
+LONGEST_SEARCH: Final = Route(
+    destination=NodeId(9),
+    source=NodeId(4),
+    source_incarnation=LIFE,
+    record=True,
+    search=Search(
+        visited=bytes(SEARCH_BYTES_MAX - 8), stack=(NodeId(0), NodeId(NODE_ID_MAX)), restarts=255
+    ),
+)
+RECORD: Final = Record(LIFE, 2, Status.ALIVE, "host3:7400")
+
+MESSAGES: Final[dict[str, Message]] = {
+    "heartbeat": Heartbeat(sequence=5, echo=4, digest=0x0F0E0D0C0B0A09080706050403020100),
+    "heartbeat lowest": Heartbeat(1, 0, 0),
+    "heartbeat highest": Heartbeat(U64_MAX, U64_MAX, DIGEST_MAX),
+    "ping": Ping(0),
+    "ping highest": Ping(U64_MAX),
+    "pong": Pong(300),
+    "notice": Notice(
+        (
+            (NodeId(3), RECORD),
+            (NodeId(8), Record(Incarnation(0), 0, Status.EXCLUDED, "[fe80::1]:7400")),
+        )
+    ),
+    "notice empty": Notice(()),
+    "notice longest": Notice(
+        tuple(
+            (
+                NodeId(NODE_ID_MAX - RECORDS_PER_NOTICE_MAX + 1 + number),
+                Record(Incarnation(U64_MAX), U32_MAX, Status(number % 5), "a" * 255),
+            )
+            for number in range(RECORDS_PER_NOTICE_MAX)
+        )
+    ),
+    "buckets": Buckets(tuple(range(BUCKETS)), answer=True),
+    "buckets highest": Buckets((DIGEST_MAX,) * BUCKETS, answer=False),
+    "unwanted": Unwanted(1),
+    "goodbye": Goodbye("leaving"),
+    "goodbye empty": Goodbye(""),
+    "goodbye longest": Goodbye("é" * 127 + "e"),
+    "data": Data(ROUTE, topic="jobs", payload=b"\x00\xffhello", floor=70),
+    "data lowest": Data(LOWEST_ROUTE, topic="t", payload=b"", floor=0),
+    "data highest": Data(
+        HIGHEST_ROUTE,
+        topic="€" * (TOPIC_BYTES_MAX // 3),
+        payload=bytes(PAYLOAD_BYTES_MAX),
+        floor=U64_MAX,
+    ),
+    "data in careful mode": Data(IN_SEARCH, topic="jobs", payload=b"hello", floor=1),
+    "data longest": Data(LONGEST_SEARCH, "t" * 255, bytes(PAYLOAD_BYTES_MAX), U64_MAX),
+    "ack": Ack(ROUTE, outcome=0, tag=0xA1B2C3D4),
+    "ack highest": Ack(HIGHEST_ROUTE, outcome=255, tag=U32_MAX),
+    "unreachable": Unreachable(ROUTE, target=NodeId(9)),
+    "unreachable highest": Unreachable(HIGHEST_ROUTE, target=NodeId(NODE_ID_MAX)),
+    "probe": Probe(Route(NodeId(9), NodeId(4), LIFE, record=True), (NodeId(4), NodeId(5))),
+    "probe empty": Probe(ROUTE, ()),
+    "probe longest": Probe(HIGHEST_ROUTE, (NodeId(NODE_ID_MAX),) * ROUTE_IDS_MAX),
+    "probe in careful mode": Probe(LONGEST_SEARCH, (NodeId(4),)),
+    "probe reply": ProbeReply(ROUTE, (NodeId(4), NodeId(5), NodeId(9))),
+    "probe reply empty": ProbeReply(LOWEST_ROUTE, ()),
+    "ask": Ask(ROUTE, suspect=NodeId(7), incarnation=LIFE),
+    "ask highest": Ask(HIGHEST_ROUTE, NodeId(NODE_ID_MAX), Incarnation(U64_MAX)),
+    "answer": Answer(ROUTE, suspect=NodeId(7), incarnation=LIFE, alive=True),
+    "answer concurring": Answer(LOWEST_ROUTE, NodeId(0), Incarnation(0), alive=False),
+}
