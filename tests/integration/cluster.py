@@ -339,6 +339,29 @@ class Cluster:
         await until("the cluster at rest", condition, within_s)
         return seen
 
+    async def command(self, *words: str, within_s: float = DEADLINE_S) -> tuple[int, str]:
+        """Run a command until it ends; returns its exit code and what it wrote.
+
+        Raises:
+            AssertionError: it has not ended within `within_s`; then it is killed.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *_command(list(words)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environment(FLAVOURS[0]),
+        )
+        try:
+            async with asyncio.timeout(within_s):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            output, _ = await process.communicate()
+            raise AssertionError(f"not ended within {within_s:g} s:\n{output.decode()}") from None
+        assert process.returncode is not None
+        return process.returncode, output.decode()
+
     # --- hurting ----------------------------------------------------------------------------------
 
     async def kill(self, *ids: int) -> int:
