@@ -15,7 +15,7 @@ from bmgd.types import NodeId
 
 _FIELD = re.compile(r"\{(?:(\d+)\+)?id\}")
 _ADDRESS = re.compile(
-    r"^(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]{}]+)):(?P<port>\d{1,5})$"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]{}]+)):(?P<port>[0-9]{1,5})"
 )
 
 ADDRESS_BYTES_MAX = 255
@@ -30,7 +30,7 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         ConfigError: the text is not such an address.
     """
-    match = _ADDRESS.match(address)
+    match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > 65535 or len(address.encode()) > ADDRESS_BYTES_MAX:
         raise ConfigError(f"not an address of the form host:port or [v6]:port: {address!r}")
     return match["six"] or match["host"], int(match["port"])

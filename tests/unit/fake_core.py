@@ -1,0 +1,139 @@
+"""A daemon without a cluster: the real control server over a core that answers from a table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from bmgd.core.commands import (
+    Command,
+    Consumed,
+    Leave,
+    ProbeTo,
+    SendTo,
+    ShowLinks,
+    ShowMembers,
+    ShowStatus,
+    Subscribe,
+    Unsubscribe,
+)
+from bmgd.core.effects import Deliver, RecordChanged, Reply
+from bmgd.errors import BmgdError, DeadError, QueueFullError, RequestError, UnreachableError
+from bmgd.shell.control import ControlServer
+from bmgd.types import Incarnation, NodeId, Record, Status
+
+SENDERS: dict[int, BmgdError] = {
+    3: DeadError(3, "it is dead"),
+    4: UnreachableError(4, "no way was found before the deadline"),
+    5: QueueFullError(5, "its queue for that topic is full"),
+    6: RequestError("no node has the id 6"),
+}
+DEADLINE_S = 10.0
+SILENT = 7
+"""Nothing that is for this node is ever answered."""
+
+
+class FakeCore:
+    """Answers commands at once; one reader a topic; remembers everything that it was told."""
+
+    def __init__(self, path: Path) -> None:
+        self.address = f"unix:{path}"
+        self.told: list[tuple[int, Command]] = []
+        self._told_more = asyncio.Event()
+        self.revision = 10
+        self.waiting: deque[bytes] = deque()
+        self.unconsumed: deque[bytes] = deque()
+        self.credit = 0
+        self.reader: int | None = None
+        self.server = ControlServer(self.address, self.issue, lambda: {"pid": 4711})
+
+    def issue(self, request: int, command: Command) -> None:
+        """What the daemon would hand to its core."""
+        self.told.append((request, command))
+        self._told_more.set()
+        match command:
+            case ShowStatus():
+                self.server.reply(Reply(request, {"id": 0, "state": "ready"}))
+            case ShowMembers():
+                members = [self.member(node_id) for node_id in range(3)]
+                self.server.reply(Reply(request, {"revision": self.revision, "members": members}))
+            case ShowLinks():
+                self.server.reply(Reply(request, [{"id": 1, "dialled_by": 1, "state": "up"}]))
+            case SendTo(destination) | ProbeTo(destination) if destination == SILENT:
+                pass
+            case SendTo(destination):
+                self.server.reply(Reply(request, error=SENDERS.get(destination)))
+            case ProbeTo(destination):
+                self.server.reply(Reply(request, {"rtt_ns": 1500, "path": [0, destination]}))
+            case Subscribe(topic, credit):
+                self.subscribe(request, topic, credit)
+            case Consumed(count):
+                for _ in range(count):
+                    self.unconsumed.popleft()
+                self.credit += count
+                self.hand_out()
+            case Unsubscribe():
+                self.waiting.extendleft(reversed(self.unconsumed))
+                self.unconsumed.clear()
+                self.reader = None
+            case Leave():
+                self.server.reply(Reply(request))
+
+    async def until_told(self, condition: Callable[[], bool]) -> None:
+        """Wait until what was told fulfils a condition."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self._told_more.clear()
+                await self._told_more.wait()
+
+    def member(self, node_id: int) -> dict[str, object]:
+        """A member as the core shows it."""
+        return {
+            "id": node_id,
+            "status": "expected",
+            "incarnation": 1 << 32,
+            "version": 0,
+            "address": f"127.0.0.1:{7400 + node_id}",
+        }
+
+    def change(self, node_id: int, status: Status) -> None:
+        """Let a record change."""
+        self.revision += 1
+        record = Record(Incarnation(2**64 - 1), 1, status, "127.0.0.1:1")
+        self.server.record_changed(RecordChanged(NodeId(node_id), record, self.revision))
+
+    def put(self, *payloads: bytes) -> None:
+        """Let messages come."""
+        self.waiting.extend(payloads)
+        self.hand_out()
+
+    def subscribe(self, request: int, topic: str, credit: int) -> None:
+        """One reader at a time."""
+        if topic == "taken" or self.reader is not None:
+            self.server.reply(Reply(request, error=RequestError("too many subscriptions")))
+            return
+        self.reader, self.credit = request, credit
+        self.server.reply(Reply(request))
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Deliver what the reader's credit allows."""
+        while self.reader is not None and self.waiting and self.credit:
+            payload = self.waiting.popleft()
+            self.unconsumed.append(payload)
+            self.credit -= 1
+            self.server.deliver(Deliver(self.reader, NodeId(9), "jobs", payload))
+
+
+@asynccontextmanager
+async def fake_daemon(path: Path) -> AsyncIterator[FakeCore]:
+    """A fake daemon that listens at a path."""
+    core = FakeCore(path)
+    await core.server.start()
+    try:
+        yield core
+    finally:
+        core.server.close()

@@ -1,0 +1,329 @@
+"""The daemon's side of the control protocol, spoken to byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bmgd.core.commands import SendTo, Unsubscribe
+from bmgd.core.effects import Observed
+from bmgd.errors import ConfigError
+from bmgd.shell import control as server_module
+from bmgd.shell.control_socket import bind_control_socket
+from bmgd.types import Status
+from bmgd.wire.control import (
+    ANSWER_BYTES_MAX,
+    Cancel,
+    Consumed,
+    End,
+    Failure,
+    Frame,
+    FrameReader,
+    Item,
+    Request,
+    Result,
+    encode,
+)
+from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
+
+DEADLINE_S = 10.0
+SEND = {"destination": 1, "topic": "t", "payload": b"", "timeout": 1.0}
+
+
+class Program:
+    """A program that speaks frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = FrameReader(ANSWER_BYTES_MAX)
+
+    def say(self, *frames: Frame) -> None:
+        self._writer.write(b"".join(map(encode, frames)))
+
+    def say_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def hear(self) -> Frame | None:
+        """The next frame; None at the end of the connection."""
+        async with asyncio.timeout(DEADLINE_S):
+            while (frame := self._frames.next_frame()) is None:
+                data = await self._reader.read(65536)
+                if not data:
+                    return None
+                self._frames.feed(data)
+            return frame
+
+    def leave(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def program(core: FakeCore) -> AsyncIterator[Program]:
+    reader, writer = await asyncio.open_unix_connection(core.address.removeprefix("unix:"))
+    try:
+        yield Program(reader, writer)
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
+    async with fake_daemon(tmp_path / "d.sock") as fake:
+        yield fake
+
+
+async def test_requests_are_answered(core: FakeCore) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "status"), Request(2, "links"), Request(3, "leave"))
+        assert await p.hear() == Result(1, {"id": 0, "state": "ready", "pid": 4711})
+        assert await p.hear() == Result(2, [{"id": 1, "dialled_by": 1, "state": "up"}])
+        assert await p.hear() == Result(3)
+
+
+async def test_a_timeout_becomes_nanoseconds(core: FakeCore) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "send", SEND | {"timeout": 2}))
+        assert await p.hear() == Result(1)
+    command = core.told[0][1]
+    assert isinstance(command, SendTo)
+    assert command.timeout_ns == 2_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("verb", "params"),
+    [
+        ("dance", {}),
+        ("status", {"now": True}),
+        ("send", {}),
+        ("send", SEND | {"more": 1}),
+        ("send", SEND | {"destination": -1}),
+        ("send", SEND | {"destination": 2**31}),
+        ("send", SEND | {"destination": "1"}),
+        ("send", SEND | {"destination": True}),
+        ("send", SEND | {"payload": "text"}),
+        ("send", SEND | {"payload": bytes(65_537)}),
+        ("send", SEND | {"topic": ""}),
+        ("send", SEND | {"topic": "ä" * 128}),
+        ("send", SEND | {"timeout": 0}),
+        ("send", SEND | {"timeout": float("nan")}),
+        ("send", SEND | {"timeout": float("inf")}),
+        ("send", SEND | {"timeout": None}),
+        ("ping", {"destination": 1}),
+        ("subscribe", {"topic": "t", "credit": 0}),
+        ("subscribe", {"topic": "t", "credit": 1025}),
+        ("subscribe", {"topic": "t", "credit": 1.0}),
+        ("membership", {"since": 3}),
+    ],
+)
+async def test_bad_requests_get_an_error_and_no_more(
+    core: FakeCore, verb: str, params: dict[str, object]
+) -> None:
+    async with program(core) as p:
+        p.say(Request(1, verb, params), Request(2, "status"))
+        answer = await p.hear()
+        assert isinstance(answer, Failure)
+        assert (answer.sequence, answer.name) == (1, "RequestError")
+        assert isinstance(await p.hear(), Result)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n\r\n",
+        encode(Result(1)),
+        encode(Item(1, 1)),
+        encode(Request(0, "status")),
+        encode(Request(1, "send", SEND | {"destination": SILENT})) * 2,
+        encode(Request(1, "subscribe", {"topic": "t", "credit": 1})) + encode(Consumed(1, 1)),
+    ],
+    ids=range(7),
+)
+async def test_who_breaks_the_protocol_is_told_and_closed(core: FakeCore, data: bytes) -> None:
+    async with program(core) as p, program(core) as other:
+        p.say_bytes(data)
+        while isinstance(answer := await p.hear(), Result):
+            pass
+        assert isinstance(answer, Failure)
+        assert (answer.sequence, answer.name) == (0, "ProtocolError")
+        assert await p.hear() is None
+        other.say(Request(1, "status"))
+        assert isinstance(await other.hear(), Result)
+
+
+async def test_an_answer_too_long_for_a_frame_becomes_an_error(core: FakeCore) -> None:
+    core.member = lambda node_id: {"id": node_id, "x": bytes(ANSWER_BYTES_MAX)}  # type: ignore
+    async with program(core) as p:
+        p.say(Request(1, "members"))
+        answer = await p.hear()
+        assert isinstance(answer, Failure)
+        assert answer.name == "RequestError"
+        assert "at most" in answer.message
+
+
+async def test_a_subscription_keeps_to_its_credit_and_loses_nothing(core: FakeCore) -> None:
+    core.put(b"0", b"1", b"2", b"3")
+    async with program(core) as p:
+        p.say(Request(5, "subscribe", {"topic": "jobs", "credit": 2}))
+        assert await p.hear() == Result(5)
+        assert [await p.hear() for _ in range(2)] == [
+            Item(5, {"source": 9, "topic": "jobs", "payload": payload}) for payload in (b"0", b"1")
+        ]
+        p.say(Consumed(5, 1))
+        third = await p.hear()
+        assert isinstance(third, Item)
+        assert third.value["payload"] == b"2"
+        p.say(Cancel(5))
+        assert await p.hear() == End(5)
+    assert list(core.waiting) == [b"1", b"2", b"3"]
+
+
+async def test_a_program_that_goes_away_ends_its_subscription(core: FakeCore) -> None:
+    core.put(b"0")
+    async with program(core) as p:
+        p.say(Request(5, "subscribe", {"topic": "jobs", "credit": 2}))
+        assert await p.hear() == Result(5)
+        await p.hear()
+    await core.until_told(lambda: isinstance(core.told[-1][1], Unsubscribe))
+    assert list(core.waiting) == [b"0"]
+
+
+async def test_membership_has_a_snapshot_and_no_gap(core: FakeCore) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "membership"))
+        assert await p.hear() == Result(1)
+        core.change(2, Status.DEAD)
+        core.change(2, Status.ALIVE)
+        snapshot, *changes = [await p.hear() for _ in range(3)]
+        assert isinstance(snapshot, Item)
+        assert snapshot.value["revision"] == 10
+        assert [c.value["revision"] for c in changes if isinstance(c, Item)] == [11, 12]
+        p.say(Cancel(1))
+        assert await p.hear() == End(1)
+
+
+async def test_monitor_shows_events_and_records(core: FakeCore) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "monitor"))
+        assert await p.hear() == Result(1)
+        core.server.observed(Observed("suspected", detail="silence"))
+        core.change(2, Status.DEAD)
+        first, second = await p.hear(), await p.hear()
+    assert isinstance(first, Item)
+    assert isinstance(second, Item)
+    assert first.value["event"] == "suspected"
+    assert (second.value["event"], second.value["status"]) == ("record", "dead")
+
+
+async def test_a_cancelled_request_is_answered_all_the_same(core: FakeCore) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "send", SEND | {"destination": SILENT}), Cancel(1), Request(2, "status"))
+        assert isinstance(answer := await p.hear(), Result)
+        assert answer.sequence == 2
+
+
+async def test_one_program_too_many_is_told_so(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PROGRAMS_MAX", 1)
+    async with program(core) as first:
+        first.say(Request(1, "status"))
+        assert isinstance(await first.hear(), Result)
+        async with program(core) as second:
+            answer = await second.hear()
+            assert isinstance(answer, Failure)
+            assert (answer.sequence, answer.name) == (0, "RequestError")
+            assert await second.hear() is None
+        first.say(Request(2, "status"))
+        assert isinstance(await first.hear(), Result)
+
+
+async def test_one_request_too_many_is_told_so(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "CALLS_MAX", 1)
+    async with program(core) as p:
+        p.say(Request(1, "send", SEND | {"destination": SILENT}), Request(2, "status"))
+        answer = await p.hear()
+        assert isinstance(answer, Failure)
+        assert (answer.sequence, answer.name) == (2, "RequestError")
+
+
+async def test_a_reader_too_slow_loses_its_streams(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "OUTGOING_BYTES_MAX", 1 << 16)
+    async with program(core) as p:
+        p.say(Request(1, "monitor"))
+        assert await p.hear() == Result(1)
+        for _ in range(2000):
+            core.server.observed(Observed("event", detail="x" * 1000))
+        items = 0
+        while isinstance(frame := await p.hear(), Item):
+            items += 1
+        assert isinstance(frame, End)
+        assert (frame.sequence, frame.name) == (1, "SubscriptionError")
+        assert await p.hear() is None
+    assert items < 2000
+
+
+async def test_a_program_that_does_not_read_is_not_read_from(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.member = lambda node_id: {"id": node_id, "x": bytes(100_000)}  # type: ignore
+    async with program(core) as p:
+        p.say(*(Request(n, "members") for n in range(1, 301)))
+        await core.until_told(lambda: len(core.told) >= 2)
+        assert len(core.told) < 10
+        sequences = [f.sequence for _ in range(300) if isinstance(f := await p.hear(), Result)]
+    assert sequences == list(range(1, 301))
+
+
+async def test_only_the_owner_can_connect_and_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    umask = os.umask(0)
+    try:
+        async with fake_daemon(path):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        os.umask(umask)
+    assert not path.exists()
+
+
+async def test_a_living_daemon_keeps_its_socket(core: FakeCore) -> None:
+    with pytest.raises(ConfigError, match="another daemon"):
+        bind_control_socket(core.address)
+    async with program(core) as p:
+        p.say(Request(1, "status"))
+        assert isinstance(await p.hear(), Result)
+
+
+async def test_the_socket_of_a_dead_daemon_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+        stale.listen()
+    async with fake_daemon(path) as core, program(core) as p:
+        p.say(Request(1, "status"))
+        assert isinstance(await p.hear(), Result)
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    path.write_text("precious")
+    with pytest.raises(ConfigError, match="no socket"):
+        bind_control_socket(f"unix:{path}")
+    assert path.read_text() == "precious"
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        bind_control_socket(f"unix:{tmp_path}/none/d.sock")

@@ -1,0 +1,226 @@
+"""The Python client against a fake daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import bmgd
+from bmgd import client, connection
+from bmgd.core.effects import Observed
+from bmgd.types import Status
+from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
+    async with fake_daemon(tmp_path / "d.sock") as fake:
+        yield fake
+
+
+@pytest.fixture
+async def daemon(core: FakeCore) -> AsyncIterator[bmgd.Daemon]:
+    async with bmgd.connect(core.address) as connected:
+        yield connected
+
+
+async def test_requests(daemon: bmgd.Daemon) -> None:
+    assert (await daemon.status())["state"] == "ready"
+    assert [member["id"] for member in await daemon.members()] == [0, 1, 2]
+    assert (await daemon.links())[0]["dialled_by"] == 1
+    assert await daemon.ping(1) == 1.5e-6
+    assert await daemon.trace(2) == bmgd.Trace((0, 2), 1.5e-6)
+    await daemon.leave()
+
+
+async def test_many_requests_at_a_time(daemon: bmgd.Daemon) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(500):
+            tasks.create_task(daemon.send(1, b"x" * 1000))
+
+
+@pytest.mark.parametrize(
+    ("destination", "error"),
+    [
+        (3, bmgd.DeadError),
+        (4, bmgd.UnreachableError),
+        (5, bmgd.QueueFullError),
+        (6, bmgd.RequestError),
+    ],
+)
+async def test_errors_are_those_of_the_tree(
+    daemon: bmgd.Daemon, destination: int, error: type[bmgd.BmgdError]
+) -> None:
+    with pytest.raises(error) as caught:
+        await daemon.send(destination, b"")
+    if isinstance(caught.value, bmgd.DeliveryError):
+        assert caught.value.destination == destination
+
+
+async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    with pytest.raises(bmgd.RequestError, match=r"65537 bytes, at most 65536"):
+        await daemon.send(1, bytes(65_537))
+    for topic in ("", "x" * 256, "\udcff"):
+        with pytest.raises(bmgd.RequestError, match="topic"):
+            await daemon.send(1, b"", topic=topic)
+        with pytest.raises(bmgd.RequestError, match="topic"):
+            daemon.subscribe(topic)
+    for credit in (0, 1025):
+        with pytest.raises(bmgd.RequestError, match="credit"):
+            daemon.subscribe("jobs", credit=credit)
+    with pytest.raises(bmgd.RequestError, match="cannot be sent"):
+        await daemon.send(2**70, b"")
+    assert core.told == []
+
+
+async def test_the_largest_payload_fits(daemon: bmgd.Daemon) -> None:
+    await daemon.send(1, bytes(65_536), topic="x" * 255)
+
+
+async def test_a_subscription_takes_one_at_a_time(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    core.put(*(bytes([n]) for n in range(10)))
+    taken = []
+    async with daemon.subscribe("jobs", credit=4) as messages:
+        async for message in messages:
+            assert (message.source, message.topic) == (9, "jobs")
+            taken.append(message.payload)
+            if len(taken) == 6:
+                break
+    # What was delivered and not taken is there for the next reader, in order.
+    async with daemon.subscribe("jobs", credit=4) as messages:
+        taken += [(await anext(messages)).payload for _ in range(4)]
+    assert taken == [bytes([n]) for n in range(10)]
+
+
+async def test_taking_survives_a_timeout(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.subscribe("jobs") as messages:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await anext(messages)
+        core.put(b"at last")
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await anext(messages)).payload == b"at last"
+
+
+async def test_a_subscription_that_is_refused(daemon: bmgd.Daemon) -> None:
+    with pytest.raises(bmgd.RequestError, match="too many"):
+        async with daemon.subscribe("taken"):
+            pass
+    assert (await daemon.status())["state"] == "ready"
+
+
+async def test_membership_begins_with_everybody(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.membership() as changes:
+        core.change(1, Status.EXCLUDED)
+        items = [await anext(changes) for _ in range(4)]
+    assert [(c.id, c.status, c.revision) for c in items] == [
+        (0, "expected", 10),
+        (1, "expected", 10),
+        (2, "expected", 10),
+        (1, "excluded", 11),
+    ]
+    assert items[-1].incarnation == 2**64 - 1
+
+
+async def test_monitor(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.monitor() as events:
+        core.server.observed(Observed("suspected"))
+        assert (await anext(events))["event"] == "suspected"
+
+
+async def test_a_program_too_slow_for_a_stream_is_told(
+    core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "CHANGES_MAX", 8)
+    async with daemon.monitor() as events:
+        for _ in range(100):
+            core.server.observed(Observed("event"))
+        await daemon.status()
+        with pytest.raises(bmgd.SubscriptionError):
+            async for _ in events:
+                pass
+
+
+async def test_a_stopped_daemon_is_not_waited_for_for_ever(
+    daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "GRACE_S", 0.02)
+    with pytest.raises(bmgd.SilentDaemonError):
+        await daemon.send(SILENT, b"", timeout=0.01)
+    assert (await daemon.status())["state"] == "ready"
+
+
+async def test_everybody_hears_that_the_daemon_is_gone(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.subscribe("jobs") as messages:
+        sending = asyncio.ensure_future(daemon.send(SILENT, b""))
+        await daemon.status()
+        core.server.close()
+        with pytest.raises(bmgd.NoDaemonError):
+            await sending
+        with pytest.raises(bmgd.NoDaemonError):
+            await anext(messages)
+    with pytest.raises(bmgd.NoDaemonError):
+        await daemon.status()
+
+
+async def test_a_cancelled_request_leaves_nothing_behind(daemon: bmgd.Daemon) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await daemon.send(SILENT, b"")
+    assert (await daemon.status())["state"] == "ready"
+
+
+async def test_after_the_end_nothing_works(core: FakeCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        pass
+    with pytest.raises(bmgd.ControlError, match="closed"):
+        await daemon.status()
+
+
+async def test_garbage_from_a_daemon_is_an_error(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    path = tmp_path / "d.sock"
+    async with await asyncio.start_unix_server(talk, path), bmgd.connect(str(path)) as daemon:
+        with pytest.raises(bmgd.BmgdError, match="control frame"):
+            await daemon.status()
+
+
+@pytest.mark.parametrize("prefix", ["", "unix:"])
+async def test_nobody_there(tmp_path: Path, prefix: str) -> None:
+    with pytest.raises(bmgd.NoDaemonError, match="No such file"):
+        async with bmgd.connect(f"{prefix}{tmp_path}/none.sock"):
+            pass
+
+
+async def test_a_bad_address() -> None:
+    with pytest.raises(bmgd.ConfigError):
+        async with bmgd.connect("tcp:1.2.3.4:5"):
+            pass
+
+
+def test_the_public_names_are_there_and_cheap() -> None:
+    for name in bmgd.__all__:
+        assert getattr(bmgd, name) is not None
+    with pytest.raises(AttributeError):
+        _ = bmgd.nothing
+    code = "import sys, bmgd; sys.exit('asyncio' in sys.modules or 'msgpack' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_streams_have_the_bound_that_they_state() -> None:
+    stream: connection.Stream[int] = connection.Stream(2, None)
+    stream.add([1, 2, 3])
+    with pytest.raises(bmgd.SubscriptionError):
+        stream.add([4])

@@ -1,0 +1,222 @@
+"""Flags over environment over a TOML file; everything that cannot be used is one clear line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bmgd.config import CONTROL_PATH_BYTES_MAX, Config, control_path, is_loopback, load
+from bmgd.errors import ConfigError
+
+FLAGS: Mapping[str, object] = {"id": "1", "size": "3", "peers": "127.0.0.1:{7400+id}"}
+
+
+def load_with(
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    toml: Path | None = None,
+) -> Config:
+    return load({**FLAGS, **(flags or {})}, environment or {}, None if toml is None else str(toml))
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    return tmp_path / "bmgd.toml"
+
+
+def test_defaults() -> None:
+    config = load_with()
+    assert (config.id, config.size, config.cluster, config.loop) == (1, 3, "bmgd", "auto")
+    assert config.timing.timeout_ms == 1500
+
+
+def test_flags_go_over_environment_over_file(toml: Path) -> None:
+    toml.write_text('cluster = "file"\nhealing = "off"\nloop = "asyncio"\n')
+    environment = {"BMGD_CLUSTER": "environment", "BMGD_HEALING": "every-death"}
+    config = load_with({"cluster": "flag"}, environment, toml)
+    assert (config.cluster, config.healing, config.loop) == ("flag", "every-death", "asyncio")
+
+
+def test_a_flag_that_is_none_is_not_given() -> None:
+    assert load_with({"cluster": None}, {"BMGD_CLUSTER": "x"}).cluster == "x"
+
+
+def test_timing_from_file_and_environment(toml: Path) -> None:
+    toml.write_text("[timing]\nheartbeat_ms = 100\ntimeout_ms = 900\n")
+    config = load_with(environment={"BMGD_TIMING_TIMEOUT_MS": "800"}, toml=toml)
+    assert (config.timing.heartbeat_ms, config.timing.timeout_ms) == (100, 800)
+
+
+def test_peers_can_be_a_list_in_toml(toml: Path) -> None:
+    toml.write_text('id = 0\nsize = 2\npeers = ["127.0.0.1:1", "127.0.0.1:2"]\n')
+    assert load({}, {}, str(toml)).peers.listed == ("127.0.0.1:1", "127.0.0.1:2")
+
+
+def test_peers_can_be_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "peers"
+    path.write_text("127.0.0.1:1\n127.0.0.1:2\n127.0.0.1:3\n")
+    assert load_with({"peers": str(path)}).peers.listed[2] == "127.0.0.1:3"
+
+
+def test_peers_can_be_one_address() -> None:
+    config = load({"id": "0", "size": "1", "peers": "127.0.0.1:7400"}, {}, None)
+    assert config.peers.listed == ("127.0.0.1:7400",)
+
+
+def test_variables_that_others_set_are_no_errors() -> None:
+    environment = {
+        "BMGD_BACKEND": "python",
+        "BMGD_SERVICE_HOST": "10.0.0.1",
+        "BMGD_SERVICE_PORT_CONTROL": "7400",
+        "BMGD_PORT": "tcp://10.0.0.1:7400",
+        "BMGD_PORT_7400_TCP_ADDR": "10.0.0.1",
+        "BMGD_0_SERVICE_HOST": "10.0.0.1",
+        "OTHER": "x",
+    }
+    assert load_with(environment=environment).id == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        ({"id": "3"}, "out of range"),
+        ({"id": "-1"}, "--id"),
+        ({"id": "one"}, "--id"),
+        ({"id": True}, "--id"),
+        ({"size": "0"}, "--size"),
+        ({"size": str(2**31 + 1)}, "--size"),
+        ({"peers": "/does/not/exist"}, "/does/not/exist"),
+        ({"peers": "host:1 host:2"}, "--peers"),
+        ({"peers": ""}, "--peers"),
+        ({"peers": "127.0.0.1:0,127.0.0.1:1,127.0.0.1:2", "id": "0"}, "port 0"),
+        ({"listen": "nowhere"}, "nowhere"),
+        ({"control": "node.sock"}, "node.sock"),
+        ({"control": "unix:"}, "unix:"),
+        ({"control": "unix:/" + "x" * 107}, "107"),
+        ({"cluster": ""}, "--cluster"),
+        ({"cluster": "ä" * 33}, "--cluster"),
+        ({"healing": "sometimes"}, "--healing"),
+        ({"loop": "trio"}, "--loop"),
+        ({"log_level": "loud"}, "--log-level"),
+        ({"log_format": "xml"}, "--log-format"),
+        ({"queue_messages": "0"}, "--queue-messages"),
+        ({"insecure": "perhaps"}, "--insecure"),
+        ({"secret_file": "/does/not/exist"}, "/does/not/exist"),
+        ({"secret_file": ""}, "secret"),
+        ({"colour": "red"}, "--colour"),
+    ],
+)
+def test_flags_that_cannot_be_used(flags: Mapping[str, object], part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_with(flags)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", ["id", "size", "peers"])
+def test_what_is_needed_must_be_given(missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"--{missing} is missing"):
+        load({key: value for key, value in FLAGS.items() if key != missing}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("cluster = ", "not TOML"),
+        ("\x00", "not TOML"),
+        ("[[timing]]\n", "timing is not a table"),
+        ("timing = 3\n", "timing is not a table"),
+        ('colour = "red"\n', "unknown key 'colour'"),
+        ("[timing]\nspeed = 3\n", "unknown key 'speed'"),
+        ("[network]\nmtu = 3\n", "unknown key 'network'"),
+        ("cluster = 3\n", "cluster must be a text"),
+        ('secret = "in the file"\n', "unknown key 'secret'"),
+        ("insecure = 1\n", "insecure must be true or false"),
+        ("[timing]\ntimeout_ms = 1.5\n", "timeout_ms must be an integer"),
+        ("[timing]\ntimeout_ms = 0\n", "timeout_ms must be in"),
+        ("[timing]\ntimeout_ms = 400\n", "timeout_ms must be above"),
+        ("[timing]\nbackoff_max_ms = 1\n", "backoff_max_ms"),
+    ],
+)
+def test_files_that_cannot_be_used(toml: Path, text: str, part: str) -> None:
+    toml.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_with(toml=toml)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(FLAGS, {}, "/does/not/exist")
+
+
+def test_a_file_that_is_not_text(toml: Path) -> None:
+    toml.write_bytes(b'cluster = "\xff"')
+    with pytest.raises(ConfigError, match="not TOML"):
+        load_with(toml=toml)
+
+
+@pytest.mark.parametrize("name", ["BMGD_COLOUR", "BMGD_TIMING", "BMGD_TIMING_SPEED", "BMGD_SECRET"])
+def test_unknown_variables_are_errors(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown variable {name}"):
+        load_with(environment={name: "1"})
+
+
+@pytest.mark.parametrize(
+    "listen", ["0.0.0.0:7400", "[::]:7400", "10.0.0.1:1", "127.evil.example:1", "myhost:1"]
+)
+def test_beyond_loopback_needs_a_secret(listen: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="without a secret"):
+        load_with({"listen": listen})
+    secret = tmp_path / "secret"
+    secret.write_text("x\n")
+    secret.chmod(0o600)
+    assert load_with({"listen": listen, "secret_file": str(secret)}).secret == b"x"
+    assert load_with({"listen": listen, "insecure": True}).listen == listen
+
+
+def test_the_advertised_address_counts_where_nothing_is_bound_explicitly() -> None:
+    with pytest.raises(ConfigError, match="without a secret"):
+        load_with({"peers": "host{id}:7400"})
+    assert load_with({"peers": "host{id}:7400", "listen": "127.0.0.1:7400"}).size == 3
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("\n")
+    with pytest.raises(ConfigError, match="1 to 4096 bytes"):
+        load_with({"secret_file": str(secret)})
+
+
+def test_a_secret_that_everybody_can_read_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    secret.chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        load_with({"secret_file": str(secret)})
+    assert "every user can read" in caplog.text
+
+
+def test_the_secret_is_never_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("swordfish")
+    secret.chmod(0o600)
+    assert "swordfish" not in repr(load_with({"secret_file": str(secret)}))
+
+
+def test_control_addresses() -> None:
+    assert control_path("unix:/run/x.sock") == "/run/x.sock"
+    assert control_path("./x.sock") == "./x.sock"
+    longest = "/" + "x" * (CONTROL_PATH_BYTES_MAX - 1)
+    assert control_path("unix:" + longest) == longest
