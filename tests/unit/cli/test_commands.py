@@ -1,0 +1,326 @@
+"""Every command against a fake daemon: what it prints, and its exit code; never a traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bmgd
+from bmgd.cli import COMMANDS, exit_code_of
+from bmgd.errors import (
+    ConfigError,
+    DeadError,
+    GraphError,
+    LaunchError,
+    NoDaemonError,
+    SilentDaemonError,
+    UnreachableError,
+)
+from tests.unit.fake_core import FakeCore, fake_daemon
+
+DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+async def run(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ran:
+    """Run a command as a process; whatever it does, it shows no traceback."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bmgd", *words),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    ran = Ran(process.returncode, out.decode(), err.decode())
+    assert "Traceback" not in ran.err
+    return ran
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
+    async with fake_daemon(tmp_path / "node-0.sock") as fake:
+        yield fake
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    nodes = [
+        {"id": 0, "pid": 1, "address": "a:1", "control": f"unix:{tmp_path}/node-0.sock"},
+        {"id": 1, "pid": None, "address": "a:2", "control": f"unix:{tmp_path}/node-1.sock"},
+        {"id": 2, "pid": 1, "address": "a:3", "control": f"unix:{tmp_path}/node-2.sock"},
+    ]
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster": "c", "size": 3, "nodes": nodes}))
+    return tmp_path
+
+
+# --- what works -----------------------------------------------------------------------------------
+
+
+async def test_json_of_every_command_that_asks(core: FakeCore) -> None:
+    there = ("--control", core.address, "--json")
+    assert (await run("status", *there)).json()["state"] == "ready"
+    assert len((await run("members", *there)).json()) == 3
+    assert (await run("links", *there)).json()[0]["dialled_by"] == 1
+    assert (await run("send", "1", "hello", "--topic", "t", *there)).json()["bytes"] == 5
+    assert (await run("ping", "1", *there)).json()["rtt_ms"] == pytest.approx(0.0015)
+    assert (await run("trace", "2", *there)).json()["path"] == [0, 2]
+
+
+async def test_text_of_commands(core: FakeCore) -> None:
+    there = ("--control", core.address)
+    assert (await run("trace", "2", *there)).out.startswith("0 -> 2  (1 hops")
+    assert (await run("ping", "1", "--count", "3", *there)).out.count("node 1:") == 3
+    assert "127.0.0.1:7402" in (await run("members", *there)).out
+
+
+async def test_a_daemon_of_a_run_dir(core: FakeCore, run_dir: Path) -> None:
+    ran = await run("links", "--run-dir", str(run_dir), "--id", "0", "--json")
+    assert ran.code == 0
+
+
+async def test_a_payload_from_stdin(core: FakeCore) -> None:
+    there = ("--control", core.address)
+    assert (await run("send", "1", "-", *there, stdin=bytes(65_536))).code == 0
+    too_much = await run("send", "1", *there, stdin=bytes(65_537))
+    assert (too_much.code, len(core.told)) == (1, 1)
+    assert "65536 bytes" in too_much.err
+
+
+async def test_recv_takes_no_more_than_it_prints(core: FakeCore) -> None:
+    core.put(b"one", b"two", b"three")
+    ran = await run("recv", "--topic", "jobs", "--count", "2", "--control", core.address)
+    assert (ran.code, ran.out) == (0, "one\ntwo\n")
+    assert list(core.waiting) == [b"three"]
+
+
+async def test_recv_prints_json_whatever_the_bytes(core: FakeCore) -> None:
+    core.put(b"text", b"\xff")
+    ran = await run("recv", "--topic", "jobs", "--count", "2", "--json", "--control", core.address)
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [row["payload"] for row in rows] == ["text", {"hex": "ff"}]
+
+
+async def test_recv_ends_partial_at_its_timeout(core: FakeCore) -> None:
+    core.put(b"one")
+    words = ("recv", "--topic", "jobs", "--count", "2", "--timeout", "0.3")
+    ran = await run(*words, "--control", core.address)
+    assert (ran.code, ran.out) == (4, "one\n")
+    assert "1 of 2" in ran.err
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (("send", "3", "x"), 1, "it is dead"),
+        (("send", "4", "x"), 4, "no way was found"),
+        (("send", "5", "x"), 1, "is full"),
+        (("send", "6", "x"), 1, "no node has the id 6"),
+        (("send", "7", "x", "--topic", "x" * 256), 1, "255"),
+        (("send", "minus", "x"), 2, "not a node id"),
+        (("send", "-1", "x"), 2, "usage"),
+        (("send", str(2**31), "x"), 2, "not a node id"),
+        (("send", "²", "x"), 2, "not a node id"),
+        (("send", "1", "x", "--timeout", "0"), 2, "seconds"),
+        (("send", "1", "x", "--timeout", "nan"), 2, "seconds"),
+        (("send",), 2, "required"),
+        (("ping", "1", "--count", "0"), 2, "whole number"),
+        (("recv", "--topic", "taken"), 1, "too many"),
+        (("status", "--colour"), 2, "unrecognized"),
+    ],
+)
+async def test_errors_are_one_line_and_a_code(
+    core: FakeCore, words: tuple[str, ...], code: int, part: str
+) -> None:
+    ran = await run(*words, "--control", core.address)
+    assert ran.code == code
+    assert part in ran.err
+    assert len(ran.err.splitlines()) == 1 or ran.err.startswith("usage")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [
+        (("--id", "3"), 2, "out of range"),
+        (("--id", "1"), 3, "not running"),
+        (("--id", "2"), 3, "no daemon at"),
+        ((), 2, "which daemon"),
+        (("--id", "0", "--control", "unix:/x"), 2, "either"),
+    ],
+)
+async def test_which_daemon(run_dir: Path, words: tuple[str, ...], code: int, part: str) -> None:
+    for command in (("status",), ("kill", "--hard"), ("send", "1", "x")):
+        ran = await run(*command, "--run-dir", str(run_dir), *words)
+        assert (ran.code, len(ran.err.splitlines())) == (code, 1)
+        assert part in ran.err
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"nodes": [{"id": "x"}]}', '{"nodes": 3}'])
+async def test_a_damaged_cluster_file(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    ran = await run("status", "--run-dir", str(tmp_path), "--id", "0")
+    assert ran.code == 2
+    assert "not the file of a launcher" in ran.err
+
+
+async def test_no_daemon_there(tmp_path: Path) -> None:
+    dead = tmp_path / "dead.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(dead))
+    for words in (
+        ("--control", f"unix:{tmp_path}/none.sock"),
+        ("--control", f"unix:{dead}"),
+        ("--run-dir", str(tmp_path), "--id", "0"),
+    ):
+        for command in (("status",), ("kill",), ("kill", "--hard"), ("monitor",)):
+            ran = await run(*command, *words)
+            assert (ran.code, len(ran.err.splitlines())) == (3, 1)
+    ran = await run("launch", "--restart", "1", "--run-dir", str(tmp_path))
+    assert (ran.code, len(ran.err.splitlines())) == (3, 1)
+
+
+@pytest.mark.parametrize("address", ["x", "unix:", "tcp:1.2.3.4:5", "unix:/" + "x" * 200])
+async def test_a_control_address_that_cannot_be_used(address: str) -> None:
+    assert (await run("status", "--control", address)).code == 2
+
+
+RUN = ("run", "--id", "0", "--size", "2", "--peers", "127.0.0.1:{7400+id}")
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "toml", "part"),
+    [
+        (("run",), {}, "", "--id is missing"),
+        ((*RUN, "--id", "2"), {}, "", "out of range"),
+        ((*RUN, "--size", "0"), {}, "", "--size"),
+        ((*RUN, "--peers", "/none"), {}, "", "/none"),
+        ((*RUN, "--listen", "0.0.0.0:7400"), {}, "", "without a secret"),
+        ((*RUN, "--healing", "no"), {}, "", "--healing"),
+        ((*RUN, "--control", "unix:/" + "x" * 107), {}, "", "107"),
+        ((*RUN, "--colour", "red"), {}, "", "unrecognized"),
+        (RUN, {"BMGD_COLOUR": "red"}, "", "BMGD_COLOUR"),
+        (RUN, {"BMGD_TIMING_ASK_MS": "soon"}, "", "BMGD_TIMING_ASK_MS"),
+        (RUN, {}, "cluster = ", "not TOML"),
+        (RUN, {}, "colour = 3", "unknown key"),
+        (RUN, {}, "[timing]\ncolour = 3", "unknown key"),
+        (RUN, {"BMGD_BACKEND": "fortran"}, "", "BMGD_BACKEND"),
+        (("launch",), {}, "", "-n N"),
+        (("launch", "-n", "x"), {}, "", "-n"),
+        (("launch", "-n", "2", "--base-port", "x"), {}, "", "--base-port"),
+        (("launch", "-n", "2", "--restart", "1"), {}, "", "either"),
+        (("launch", "-n", "2", "--healing", "no"), {}, "", "--healing"),
+        (("launch", "-n", "2"), {}, "colour = 3", "unknown key"),
+        (("demo", "-n", "2"), {}, "", "invalid choice"),
+    ],
+)
+async def test_usage(
+    tmp_path: Path, words: tuple[str, ...], env: dict[str, str], toml: str, part: str
+) -> None:
+    path = tmp_path / "bmgd.toml"
+    path.write_text(toml)
+    more: tuple[str, ...] = ("--config", str(path)) if words[0] in ("run", "launch") else ()
+    more += ("--run-dir", str(tmp_path / "run")) if words[0] == "launch" else ()
+    ran = await run(*words, *more, env=env)
+    assert ran.code == 2
+    assert part in ran.err
+
+
+@pytest.mark.parametrize("words", [(), ("dance",), ("--colour",)])
+async def test_no_such_command(words: tuple[str, ...]) -> None:
+    assert (await run(*words)).code == 2
+
+
+async def test_version_and_help() -> None:
+    assert (await run("--version")).out == f"bmgd {bmgd.__version__}\n"
+    ran = await run("--help")
+    assert all(command in ran.out for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_help_of_every_command(command: str) -> None:
+    ran = await run(command, "--help")
+    assert (ran.code, ran.out.startswith(f"usage: bmgd {command}")) == (0, True)
+
+
+def test_exit_codes_of_errors() -> None:
+    errors = {
+        ConfigError("x"): 2,
+        GraphError("x"): 2,
+        NoDaemonError("x"): 3,
+        SilentDaemonError("x"): 4,
+        UnreachableError(1, "x"): 4,
+        DeadError(1, "x"): 1,
+        LaunchError("x"): 1,
+    }
+    assert [exit_code_of(error) for error in errors] == list(errors.values())
+
+
+# --- rough hands ----------------------------------------------------------------------------------
+
+
+async def start(*words: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bmgd", *words),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_ctrl_c_shows_no_traceback(core: FakeCore) -> None:
+    process = await start("recv", "--topic", "jobs", "--control", core.address)
+    await core.until_told(lambda: core.reader is not None)
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(DEADLINE_S):
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (130, b"")
+
+
+async def test_a_closed_pipe_shows_no_traceback(core: FakeCore) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bmgd", "members", "--control", core.address),
+        stdout=write,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(write)
+    async with asyncio.timeout(DEADLINE_S):
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"")
+
+
+async def test_a_daemon_that_goes_away_is_code_3(core: FakeCore) -> None:
+    process = await start("monitor", "--control", core.address)
+    async with asyncio.timeout(DEADLINE_S):
+        while not core.server._monitors:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        core.server.close()
+        _, err = await process.communicate()
+    assert process.returncode == 3
+    assert len(err.splitlines()) == 1
