@@ -10,7 +10,8 @@ dialer speaks first; what follows depends on whether the cluster has a secret:
 
 A proof is HMAC-SHA256 with the secret over both hello bodies and the prover's direction, so it can
 neither be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
-core before its proof was checked. Each side is a `Dialer` or an `Acceptor`: bytes go in by
+core before its proof was checked, and a dialer believes a stranger no refusal but that the two do not
+fit together. Each side is a `Dialer` or an `Acceptor`: bytes go in by
 `receive`, bytes to send come out of `take_output`, and the attribute `state` says how far it is:
 
     Dialer:    WAITING --hello ok--> (PROVEN) --welcome--> UP         any --refusal--> REFUSED
@@ -89,6 +90,9 @@ MISCONFIGURED = frozenset(
     }
 )
 """Refusals that time does not mend: one of the two daemons is configured wrongly."""
+
+_BELIEVED_UNPROVEN = MISCONFIGURED | {Refusal.WRONG_ID, Refusal.OWN_ADDRESS}
+"""Refusals that come before the acceptor's proof: whoever listens at an address can send them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +308,9 @@ class _Side:
         if hello.nonce[:OWN_NONCE_BYTES] == self._nonce[:OWN_NONCE_BYTES]:
             return Refusal.OWN_ADDRESS
         if hello.id == me.id:
-            return Refusal.DUPLICATE
+            # One of the two is an impostor, and this side cannot know which: "duplicate", which ends
+            # the one who hears it, is for the core to say, from a link to the living one.
+            return Refusal.WRONG_ID
         if hello.founding_size != me.founding_size:
             return Refusal.WRONG_SIZE
         if hello.fingerprint != me.fingerprint:
@@ -371,10 +377,14 @@ class Dialer(_Side):
             raise ProtocolError("refusal of a wrong length")
         code, known = _REFUSAL.unpack(body)
         try:
-            self._fail(Refusal(code))
+            refusal = Refusal(code)
         except ValueError as error:
             raise ProtocolError(f"refused with an unknown code {code}") from error
-        self.known_of_me = Incarnation(known)
+        if self._proven:
+            self.known_of_me = Incarnation(known)
+        elif refusal not in _BELIEVED_UNPROVEN:
+            raise ProtocolError(f"refused without a proof: {refusal.text}")
+        self._fail(refusal)
 
     def _on_hello(self, body: bytes) -> None:
         if self._is_foreign_version(body):

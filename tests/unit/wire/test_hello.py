@@ -1,0 +1,593 @@
+"""The hello: who gets in, who is refused and why, and that nothing but a hello is read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bmgd.errors import ProtocolError
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
+from bmgd.wire.hello import (
+    CLUSTER_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    PROOF_BYTES,
+    Acceptor,
+    Dialer,
+    Hello,
+    HelloState,
+    Identity,
+    Refusal,
+    decode_hello,
+    encode_hello,
+)
+
+SECRET = b"correct horse battery staple"
+ONE = Identity("blue", 8, b"F" * 16, NodeId(1), "host1:7400")
+FIVE = Identity("blue", 8, b"F" * 16, NodeId(5), "host5:7400")
+LIFE_OF_ONE = Incarnation(1 << 32 | 11)
+LIFE_OF_FIVE = Incarnation(1 << 32 | 55)
+KNOWN_OF_ONE = Incarnation(7)
+KNOWN_OF_FIVE = Incarnation(9)
+NONCE_OF_ONE = b"process1" + b"connect1"
+NONCE_OF_FIVE = b"process5" + b"connect5"
+HELLO, PROOF, WELCOME, REFUSAL = 1, 2, 3, 4
+
+BLANK = Hello(
+    has_secret=False,
+    cluster="blue",
+    founding_size=8,
+    fingerprint=b"F" * 16,
+    id=NodeId(5),
+    expected=NodeId(1),
+    known=Incarnation(0),
+    incarnation=LIFE_OF_FIVE,
+    dial_number=1,
+    nonce=NONCE_OF_FIVE,
+    address="host5:7400",
+)
+
+secrets = pytest.mark.parametrize("secret", [b"", SECRET], ids=["without secret", "with secret"])
+
+
+def dialer(identity: Identity = FIVE, expected: int = 1, nonce: bytes = NONCE_OF_FIVE) -> Dialer:
+    return Dialer(identity, LIFE_OF_FIVE, NodeId(expected), KNOWN_OF_ONE, 3, nonce)
+
+
+def acceptor(identity: Identity = ONE, nonce: bytes = NONCE_OF_ONE) -> Acceptor:
+    return Acceptor(identity, LIFE_OF_ONE, nonce)
+
+
+def pair(secret: bytes) -> tuple[Dialer, Acceptor]:
+    return dialer(replace(FIVE, secret=secret)), acceptor(replace(ONE, secret=secret))
+
+
+def record(kind: int, body: bytes, magic: bytes = b"BMGD") -> bytes:
+    return struct.pack(">4sBH", magic, kind, len(body)) + body
+
+
+def records_of(data: bytes) -> list[tuple[int, bytes]]:
+    found = []
+    while data:
+        _, kind, length = struct.unpack_from(">4sBH", data)
+        found.append((kind, data[7 : 7 + length]))
+        data = data[7 + length :]
+    return found
+
+
+def converse(one: Dialer, other: Acceptor, rest: bytes = b"") -> None:
+    """Let both sides talk until neither has anything to say; the acceptor welcomes who is greeted."""
+    for _ in range(4):
+        to_acceptor = one.take_output()
+        if to_acceptor:
+            other.receive(to_acceptor)
+        if other.state is HelloState.GREETED:
+            other.welcome(KNOWN_OF_FIVE)
+        to_dialer = other.take_output()
+        if to_dialer:
+            if other.state is HelloState.UP:
+                to_dialer += rest
+            one.receive(to_dialer)
+
+
+# --- getting in -----------------------------------------------------------------------------------
+
+
+@secrets
+def test_hello_brings_both_sides_up(secret: bytes) -> None:
+    one, other = pair(secret)
+    converse(one, other)
+    assert one.state is other.state is HelloState.UP
+    assert one.peer is not None
+    assert other.peer is not None
+    assert (one.peer.id, one.peer.incarnation, one.peer.address) == (1, LIFE_OF_ONE, "host1:7400")
+    assert (other.peer.id, other.peer.incarnation) == (5, LIFE_OF_FIVE)
+    assert (other.peer.address, other.peer.dial_number) == ("host5:7400", 3)
+    assert one.known_of_me == KNOWN_OF_FIVE
+    assert other.known_of_me == KNOWN_OF_ONE
+
+
+@secrets
+def test_hello_hands_on_the_frames_behind_it(secret: bytes) -> None:
+    one, other = pair(secret)
+    converse(one, other, rest=b"BMGD" * 300)
+    assert one.state is HelloState.UP
+    assert one.take_rest() == b"BMGD" * 300
+    assert one.take_rest() == b""
+
+
+@secrets
+def test_hello_keeps_the_secret_to_itself(secret: bytes) -> None:
+    one, other = pair(secret)
+    first = one.take_output()
+    other.receive(first)
+    assert SECRET not in first + other.take_output()
+    assert SECRET.decode() not in repr(one.identity)
+
+
+def test_hello_with_the_longest_texts_stays_within_its_bound() -> None:
+    longest = replace(ONE, cluster="é" * (CLUSTER_BYTES_MAX // 2), address="a" * 255, secret=SECRET)
+    one, other = dialer(replace(longest, id=NodeId(5))), acceptor(longest)
+    sent = sent_by_dialer = 0
+    for _ in range(2):
+        output = one.take_output()
+        other.receive(output)
+        sent_by_dialer = sent_by_dialer + len(output)
+        if other.state is HelloState.GREETED:
+            other.welcome(KNOWN_OF_FIVE)
+        output = other.take_output()
+        one.receive(output)
+        sent += len(output)
+    assert one.state is HelloState.UP
+    assert 400 < sent_by_dialer < sent <= HELLO_BYTES_MAX
+
+
+def _streams(secret: bytes) -> Iterator[tuple[str, bytes, bytes]]:
+    """(side, everything that it is sent, what it answers) of one conversation."""
+    one, other = pair(secret)
+    to_acceptor, to_dialer = b"", b""
+    for _ in range(3):
+        output = one.take_output()
+        to_acceptor += output
+        other.receive(output)
+        if other.state is HelloState.GREETED:
+            other.welcome(KNOWN_OF_FIVE)
+        output = other.take_output()
+        to_dialer += output
+        if output:
+            one.receive(output)
+    yield "acceptor", to_acceptor, to_dialer
+    yield "dialer", to_dialer, to_acceptor
+
+
+@secrets
+@pytest.mark.parametrize("seed", range(40))
+def test_hello_does_not_depend_on_how_its_bytes_are_cut(secret: bytes, seed: int) -> None:
+    random = Random(seed)
+    for name, stream, answers in _streams(secret):
+        one, other = pair(secret)
+        side: Dialer | Acceptor = one if name == "dialer" else other
+        at, output = 0, b""
+        while at < len(stream):
+            end = at + (1 if seed == 0 else random.randrange(1, 60))
+            side.receive(stream[at:end])
+            if isinstance(side, Acceptor) and side.state is HelloState.GREETED:
+                side.welcome(KNOWN_OF_FIVE)
+            output += side.take_output()
+            at = end
+        assert side.state is HelloState.UP
+        assert output == answers
+
+
+# --- refusals ---------------------------------------------------------------------------------------
+
+MISFITS = {
+    Refusal.WRONG_CLUSTER: replace(FIVE, cluster="red"),
+    Refusal.WRONG_SIZE: replace(FIVE, founding_size=9),
+    Refusal.WRONG_PEERS: replace(FIVE, fingerprint=b"G" * 16),
+    Refusal.WRONG_SECRET: replace(FIVE, secret=SECRET),
+    Refusal.WRONG_ID: replace(FIVE, id=NodeId(1)),
+}
+
+
+@pytest.mark.parametrize("refusal", MISFITS)
+def test_hello_of_a_misfit_is_refused_with_the_reason(refusal: Refusal) -> None:
+    one, other = dialer(MISFITS[refusal]), acceptor()
+    other.receive(one.take_output())
+    assert other.state is HelloState.REFUSED
+    assert other.refusal is refusal
+    assert other.peer is None
+    one.receive(other.take_output())
+    assert one.state is HelloState.REFUSED
+    assert one.refusal is refusal
+
+
+@pytest.mark.parametrize("refusal", MISFITS)
+def test_hello_of_a_misfit_that_accepts_is_refused_by_the_dialer(refusal: Refusal) -> None:
+    one = dialer(replace(ONE, id=NodeId(5)))
+    misfit = replace(MISFITS[refusal], id=NodeId(1), address="host1:7400")
+    if refusal is Refusal.WRONG_ID:
+        misfit = replace(misfit, id=NodeId(5))
+    one.receive(record(HELLO, _own_hello(misfit, expected=5)))
+    assert one.state is HelloState.REFUSED
+    assert one.refusal is refusal
+
+
+def _own_hello(identity: Identity, expected: int) -> bytes:
+    side = Dialer(
+        identity, LIFE_OF_ONE, NodeId(expected), Incarnation(0), 0, b"processX" + b"connectX"
+    )
+    return records_of(side.take_output())[0][1]
+
+
+def test_hello_for_another_id_is_refused() -> None:
+    one, other = dialer(expected=2), acceptor()
+    other.receive(one.take_output())
+    assert other.refusal is Refusal.WRONG_ID
+    one = dialer(expected=2)
+    one.receive(record(HELLO, _own_hello(ONE, expected=5)))
+    assert one.refusal is Refusal.WRONG_ID
+
+
+@secrets
+def test_hello_of_a_dialer_that_reaches_itself_is_refused(secret: bytes) -> None:
+    me = replace(FIVE, secret=secret)
+    one = dialer(me, nonce=b"process5" + b"connectA")
+    other = acceptor(me, nonce=b"process5" + b"connectB")
+    other.receive(one.take_output())
+    assert other.refusal is Refusal.OWN_ADDRESS
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.OWN_ADDRESS
+
+
+def test_hello_of_another_version_is_refused_by_both_sides() -> None:
+    body = encode_hello(BLANK)
+    for foreign in (b"\x00\x02" + body[2:], b"\x00\x00" + body[2:], b"\xff\xff", b"\x00\x02later"):
+        other = acceptor()
+        other.receive(record(HELLO, foreign))
+        assert other.refusal is Refusal.WRONG_VERSION
+        assert records_of(other.take_output()) == [(REFUSAL, b"\x01" + bytes(8))]
+        one = dialer()
+        one.receive(record(HELLO, foreign))
+        assert one.refusal is Refusal.WRONG_VERSION
+
+
+@pytest.mark.parametrize("refusal", Refusal)
+def test_hello_refusal_of_every_reason_reaches_the_dialer(refusal: Refusal) -> None:
+    one, other = dialer(), acceptor()
+    other.receive(one.take_output())
+    assert other.state is HelloState.GREETED
+    other.refuse(refusal, Incarnation(2**64 - 1))
+    one.receive(other.take_output())
+    assert one.state is HelloState.REFUSED
+    assert one.refusal is refusal
+    assert one.known_of_me == 2**64 - 1
+
+
+def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
+    for body in (b"\x00" + bytes(8), b"\x0d" + bytes(8), b"\xff" + bytes(8)):
+        with pytest.raises(ProtocolError):
+            dialer().receive(record(REFUSAL, body))
+
+
+# --- secrets ------------------------------------------------------------------------------------------
+
+
+def test_hello_with_a_wrong_secret_is_seen_by_the_dialer_first() -> None:
+    one, other = dialer(replace(FIVE, secret=b"wrong")), acceptor(replace(ONE, secret=SECRET))
+    other.receive(one.take_output())
+    assert other.state is HelloState.PROVING
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.WRONG_SECRET
+    assert one.take_output() == b""
+
+
+def test_hello_of_a_dialer_that_proves_wrongly_is_refused() -> None:
+    one, other = pair(SECRET)
+    other.receive(one.take_output())
+    other.take_output()
+    other.receive(record(PROOF, bytes(PROOF_BYTES)))
+    assert other.refusal is Refusal.WRONG_SECRET
+    assert records_of(other.take_output())[0][0] == REFUSAL
+
+
+@pytest.mark.parametrize("length", [0, 1, PROOF_BYTES - 1, PROOF_BYTES + 1])
+def test_hello_with_a_proof_of_another_length_is_refused(length: int) -> None:
+    one, other = pair(SECRET)
+    other.receive(one.take_output())
+    to_dialer = records_of(other.take_output())
+    one.receive(record(*to_dialer[0]) + record(PROOF, (to_dialer[1][1] * 2)[:length]))
+    assert one.refusal is Refusal.WRONG_SECRET
+    other.receive(record(PROOF, bytes(length)))
+    assert other.refusal is Refusal.WRONG_SECRET
+
+
+def test_hello_reflected_proof_is_refused() -> None:
+    one, other = pair(SECRET)
+    other.receive(one.take_output())
+    acceptors_proof = records_of(other.take_output())[1]
+    assert acceptors_proof[0] == PROOF
+    other.receive(record(*acceptors_proof))
+    assert other.refusal is Refusal.WRONG_SECRET
+
+
+def test_hello_replayed_proof_is_refused() -> None:
+    one, other = pair(SECRET)
+    first = one.take_output()
+    other.receive(first)
+    one.receive(other.take_output())
+    proof = one.take_output()
+    again = acceptor(replace(ONE, secret=SECRET), nonce=b"process1" + b"connect2")
+    again.receive(first)
+    again.take_output()
+    again.receive(proof)
+    assert again.refusal is Refusal.WRONG_SECRET
+
+
+def test_hello_replayed_acceptor_is_refused() -> None:
+    one, other = pair(SECRET)
+    other.receive(one.take_output())
+    recorded = other.take_output()
+    fresh = dialer(replace(FIVE, secret=SECRET), nonce=b"process5" + b"connect6")
+    fresh.receive(recorded)
+    assert fresh.refusal is Refusal.WRONG_SECRET
+
+
+def test_hello_changed_on_its_way_does_not_prove() -> None:
+    for at in range(2, len(encode_hello(BLANK)), 5):
+        one, other = pair(SECRET)
+        changed = bytearray(one.take_output())
+        changed[7 + at] ^= 1
+        try:
+            other.receive(bytes(changed))
+        except ProtocolError:
+            continue
+        if other.state is HelloState.PROVING:
+            one.receive(other.take_output())
+            assert one.refusal is Refusal.WRONG_SECRET
+        else:
+            assert other.state is HelloState.REFUSED
+
+
+def test_hello_welcome_without_a_proof_is_out_of_turn() -> None:
+    one, other = pair(SECRET)
+    other.receive(one.take_output())
+    hello = records_of(other.take_output())[0]
+    with pytest.raises(ProtocolError):
+        one.receive(record(*hello) + record(WELCOME, bytes(8)))
+
+
+BELIEVED_UNPROVEN = {
+    Refusal.WRONG_VERSION,
+    Refusal.WRONG_CLUSTER,
+    Refusal.WRONG_SIZE,
+    Refusal.WRONG_PEERS,
+    Refusal.WRONG_SECRET,
+    Refusal.WRONG_ID,
+    Refusal.OWN_ADDRESS,
+}
+
+
+@pytest.mark.parametrize("refusal", Refusal)
+def test_hello_with_a_secret_believes_a_stranger_only_that_the_two_do_not_fit(
+    refusal: Refusal,
+) -> None:
+    one, _ = pair(SECRET)
+    data = record(REFUSAL, bytes((refusal,)) + b"\xff" * 8)
+    if refusal in BELIEVED_UNPROVEN:
+        one.receive(data)
+        assert one.refusal is refusal
+        assert one.known_of_me == 0
+    else:
+        with pytest.raises(ProtocolError):
+            one.receive(data)
+
+
+def test_hello_proven_acceptor_is_believed_every_refusal() -> None:
+    for refusal in Refusal:
+        one, other = pair(SECRET)
+        other.receive(one.take_output())
+        one.receive(other.take_output())
+        other.receive(one.take_output())
+        other.refuse(refusal, Incarnation(6))
+        one.receive(other.take_output())
+        assert one.refusal is refusal
+        assert one.known_of_me == 6
+
+
+# --- bytes that are no hello ------------------------------------------------------------------------
+
+FOREIGN = {
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+    "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "zeros": bytes(64),
+    "one byte": b"\n",
+    "a magic in small letters": record(HELLO, encode_hello(BLANK), magic=b"bmgd"),
+    "a record too long": struct.pack(">4sBH", b"BMGD", HELLO, HELLO_BYTES_MAX + 1),
+    "the longest record": struct.pack(">4sBH", b"BMGD", HELLO, 65_535),
+    "a frame": b"\x00\x00\x00\x24\x92\xc4\x20\x02" + bytes(33),
+    "no version": record(HELLO, b""),
+    "half a version": record(HELLO, b"\x00"),
+    "kind 0": record(0, b""),
+    "kind 5": record(5, bytes(8)),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@secrets
+def test_hello_refuses_what_is_none(name: str, secret: bytes) -> None:
+    for side in pair(secret):
+        side.take_output()
+        with pytest.raises(ProtocolError):
+            side.receive(FOREIGN[name])
+        assert side.state is HelloState.WAITING
+        assert side.take_output() == b""
+
+
+@secrets
+def test_hello_out_of_turn_is_refused(secret: bytes) -> None:
+    hello = record(HELLO, encode_hello(replace(BLANK, has_secret=bool(secret))))
+    proof, welcome = record(PROOF, bytes(PROOF_BYTES)), record(WELCOME, bytes(8))
+    refusal = record(REFUSAL, b"\x0b" + bytes(8))
+    for data in (proof, welcome, refusal, hello + hello, hello + welcome, hello + refusal):
+        with pytest.raises(ProtocolError):
+            pair(secret)[1].receive(data)
+    answer = record(HELLO, _own_hello(replace(ONE, secret=secret), expected=5))
+    for data in (proof, welcome, answer + answer):
+        with pytest.raises(ProtocolError):
+            pair(secret)[0].receive(data)
+
+
+def test_hello_with_an_unasked_proof_is_out_of_turn() -> None:
+    answer = record(HELLO, _own_hello(ONE, expected=5))
+    with pytest.raises(ProtocolError):
+        dialer().receive(answer + record(PROOF, bytes(PROOF_BYTES)))
+
+
+@pytest.mark.parametrize("length", [0, 7, 9])
+def test_hello_welcome_or_refusal_of_a_wrong_length_is_refused(length: int) -> None:
+    answer = record(HELLO, _own_hello(ONE, expected=5))
+    with pytest.raises(ProtocolError):
+        dialer().receive(answer + record(WELCOME, bytes(length)))
+    with pytest.raises(ProtocolError):
+        dialer().receive(record(REFUSAL, b"\x02" + bytes(length)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_hello_never_takes_more_than_its_bound(seed: int) -> None:
+    random = Random(seed)
+    # A HELLO record that announces as much as it may, and never ends.
+    endless = struct.pack(">4sBH", b"BMGD", HELLO, HELLO_BYTES_MAX) + bytes(4096)
+    for side in pair(b""):
+        taken = 0
+        while taken <= HELLO_BYTES_MAX:
+            piece = endless[taken : taken + random.randrange(1, 200)]
+            taken += len(piece)
+            if taken <= HELLO_BYTES_MAX:
+                side.receive(piece)
+        with pytest.raises(ProtocolError):
+            side.receive(piece)
+        assert side.state is HelloState.WAITING
+
+
+def test_hello_counts_small_records_together() -> None:
+    side = acceptor(replace(ONE, secret=SECRET))
+    hello = record(HELLO, encode_hello(replace(BLANK, has_secret=True)))
+    with pytest.raises(ProtocolError):
+        side.receive(hello + record(PROOF, bytes(HELLO_BYTES_MAX - len(hello))))
+
+
+# --- the body of a hello ------------------------------------------------------------------------------
+
+
+def test_hello_body_reads_what_it_writes() -> None:
+    highest = Hello(
+        has_secret=True,
+        cluster="é" * 32,
+        founding_size=2**31,
+        fingerprint=b"\xff" * 16,
+        id=NodeId(NODE_ID_MAX),
+        expected=NodeId(NODE_ID_MAX),
+        known=Incarnation(2**64 - 1),
+        incarnation=Incarnation(2**64 - 1),
+        dial_number=2**32 - 1,
+        nonce=b"\xff" * 16,
+        address="a" * 255,
+    )
+    lowest = replace(BLANK, cluster="", address="", founding_size=1, dial_number=0, id=NodeId(0))
+    for hello in (BLANK, highest, lowest):
+        assert decode_hello(encode_hello(hello)) == hello
+
+
+def test_hello_body_with_a_wrong_length_is_refused() -> None:
+    body = encode_hello(BLANK)
+    for end in range(len(body)):
+        with pytest.raises(ProtocolError):
+            decode_hello(body[:end])
+    with pytest.raises(ProtocolError):
+        decode_hello(body + b"\x00")
+
+
+# Offsets in the body: version 0, flags 2, size-1 3, fingerprint 7, id 23, expected 27, known 31,
+# incarnation 39, dial number 47, nonce 51, length of the cluster's name 67.
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (3, struct.pack(">I", 2**31)),
+        (23, struct.pack(">I", 2**31)),
+        (27, struct.pack(">I", 2**31)),
+        (39, bytes(8)),
+        (67, b"\x41"),
+        (67, b"\xff"),
+        (67, b"\x03"),
+        (68, b"\xff"),
+        (68, b"\xc3\x28"),
+        (72, b"\x09"),
+        (72, b"\xff"),
+        (73, b"\xff"),
+    ],
+)
+def test_hello_body_out_of_range_is_refused(at: int, value: bytes) -> None:
+    body = encode_hello(BLANK)
+    assert body[67:68] == b"\x04"
+    assert body[72:73] == b"\x0a"
+    with pytest.raises(ProtocolError):
+        decode_hello(body[:at] + value + body[at + len(value) :])
+
+
+# --- fuzz -----------------------------------------------------------------------------------------------
+
+
+def _feed(side: Dialer | Acceptor, data: bytes, random: Random) -> None:
+    """Feed data in random pieces until the side has decided."""
+    at = 0
+    while at < len(data) and side.state in (HelloState.WAITING, HelloState.PROVING):
+        end = at + random.randrange(1, len(data) + 1)
+        side.receive(data[at:end])
+        at = end
+
+
+@secrets
+def test_hello_mutated_is_refused_or_read_and_nothing_else(secret: bytes) -> None:
+    random = Random(f"mutated {secret!r}")
+    streams = {name: stream for name, stream, _ in _streams(secret)}
+    decided = dict.fromkeys(HelloState, 0)
+    refused = 0
+    for _ in range(6000):
+        one, other = pair(secret)
+        name = random.choice(("dialer", "acceptor"))
+        side: Dialer | Acceptor = one if name == "dialer" else other
+        data = bytearray(streams[name])
+        for _ in range(random.randrange(1, 4)):
+            at = random.randrange(len(data))
+            match random.randrange(3):
+                case 0:
+                    data[at] = random.randrange(256)
+                case 1:
+                    data[at:at] = random.randbytes(random.randrange(1, 5))
+                case _:
+                    del data[at : at + random.randrange(1, 5)]
+        if data == streams[name]:
+            continue
+        try:
+            _feed(side, bytes(data), random)
+        except ProtocolError:
+            refused += 1
+        decided[side.state] += 1
+    assert refused > 1000
+    assert decided[HelloState.REFUSED] > 200
+    if secret:
+        # Whoever changes one bit of what is proven gets neither side past the proof.
+        assert decided[HelloState.GREETED] == 0
+
+
+def test_hello_random_bytes_are_refused() -> None:
+    random = Random("random bytes")
+    for _ in range(3000):
+        side: Dialer | Acceptor = random.choice((dialer(), acceptor()))
+        with pytest.raises(ProtocolError):
+            _feed(side, random.randbytes(random.randrange(4, 600)), random)
