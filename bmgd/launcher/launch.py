@@ -71,6 +71,7 @@ def launch(
         _end_zygote(zygote)
         if lock >= 0:
             place.clear()
+            place.remove_sockets_dir()
             os.close(lock)
 
 
