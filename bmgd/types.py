@@ -77,6 +77,11 @@ def counter_of(incarnation: Incarnation) -> int:
     return incarnation >> 32
 
 
+def outranks(known: Incarnation, own: Incarnation) -> bool:
+    """Whether a life that a peer knows makes this one begin anew: another one, of no lower counter."""
+    return known != own and counter_of(known) >= counter_of(own)
+
+
 def incarnation_tag(incarnation: Incarnation) -> int:
     """32 bits that tell one life from another in a frame; 0 stands for "not known yet"."""
     if incarnation == UNKNOWN_INCARNATION:

@@ -72,7 +72,7 @@ class Dialling:
         peerings: by peer; bounded by the ids ever wanted or linked, pruned to those of use.
         wanted: the neighbors in the layout, sorted.
         may_accuse_strangers: whether an id that was never linked may be suspected.
-        renew_above: an incarnation of this id that a peer knows and that is not below the own one.
+        renew_above: an incarnation of this id that a peer knows and that asks for a new life.
     """
 
     context: Context
@@ -83,6 +83,7 @@ class Dialling:
     may_accuse_strangers: bool = False
     renew_above: Incarnation = UNKNOWN_INCARNATION
     _dial_number: int = 0
+    _renewed_at_dial: int = 0
     _duplicate_since_ns: int = 0
     _ever_linked: bool = False
 
@@ -149,6 +150,14 @@ class Dialling:
                 timeout_ns=context.settings.dial_ns,
             )
         )
+
+    def on_new_life(self) -> None:
+        """Dials that are under way speak for the former life."""
+        self._renewed_at_dial = self._dial_number
+
+    def speaks_for_former_life(self, dial_number: int) -> bool:
+        """Whether a dial began before this node's present life."""
+        return dial_number <= self._renewed_at_dial
 
     def on_dial_timer(self, key: TimerKey) -> None:
         """The backoff, or the time left to the other end, is over."""

@@ -20,7 +20,7 @@ from bmgd.core.effects import Refuse, Welcome
 from bmgd.core.events import Greeted
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
-from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, NodeState, Status
+from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
 
 HELD_MAX = 16
@@ -65,7 +65,7 @@ class Greeting:
             return Refusal.BUSY
         if membership.status_of(greeted.peer) is None:
             return Refusal.WRONG_SIZE
-        if greeted.known_of_me > context.incarnation:
+        if outranks(greeted.known_of_me, context.incarnation):
             self.dialling.renew_above = max(self.dialling.renew_above, greeted.known_of_me)
             return Refusal.RENEWED
         known = membership.incarnation(greeted.peer)

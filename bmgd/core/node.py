@@ -76,6 +76,7 @@ from bmgd.core.topics import Topics
 from bmgd.errors import InvariantError, RequestError
 from bmgd.types import (
     UNKNOWN_INCARNATION,
+    Evidence,
     Incarnation,
     LinkId,
     NodeId,
@@ -83,6 +84,7 @@ from bmgd.types import (
     Record,
     Status,
     counter_of,
+    outranks,
 )
 from bmgd.wire.messages import (
     Ack,
@@ -225,8 +227,9 @@ class Node:
             known_of_me=up.known_of_me,
         )
         self._links.open(link)
-        if up.incarnation < known:
+        if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
             self._links.close(link, "a former life")
+            self._dialling.on_dial_failed(DialFailed(up.peer, Evidence.EOF))
 
     def _on_received(self, link_id: LinkId, message: Message) -> None:
         link = self._links.get(link_id)
@@ -407,7 +410,7 @@ class Node:
         self._detector.beat(link)
 
     def _know_former_life(self, former: Incarnation) -> None:
-        if former > self._context.incarnation:
+        if outranks(former, self._context.incarnation):
             self._dialling.renew_above = max(self._dialling.renew_above, former)
             return
         self._context.followed = True
@@ -453,7 +456,7 @@ class Node:
 
     def _settle(self) -> None:
         self._react()
-        if self._dialling.renew_above >= self._context.incarnation:
+        if self._dialling.renew_above != UNKNOWN_INCARNATION:
             self._begin_new_life()
             self._react()
         self._notices.flush()
@@ -557,6 +560,7 @@ class Node:
         context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
         context.version = 0
         context.followed = True
+        self._dialling.on_new_life()
         context.emit(Renewed(context.incarnation))
         context.observe("new life", context.id, context.incarnation)
         self._notices.publish(context.id, context.own_record())

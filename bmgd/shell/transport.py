@@ -364,6 +364,11 @@ class Transport:
         connection = self._connections.get(welcome.link)
         if connection is None or not isinstance(connection.hello, Acceptor):
             return
+        if connection.hello.incarnation != self.incarnation:
+            # This side began a new life while the hello waited; it speaks for the former one.
+            self._refuse(welcome.link, Refusal.RENEWED, welcome.known)
+            self._emit(LinkDown(welcome.link, Evidence.GOODBYE))
+            return
         self._waiting.discard(welcome.link)
         connection.hello.welcome(welcome.known)
         connection.send_hello()

@@ -7,8 +7,8 @@ each host's arriving bytes through the real frame splitter with the snapshot tha
 last, so relays behave as in the daemon. Connections keep their order and deliver until they break.
 
 What a host can suffer: `kill` (connections close, dials are refused), `stop` and `resume` (nothing is
-read, the kernel still accepts), `cut` between two hosts, one way or both (bytes are lost and dials
-are not answered), `restart` (a new life at the same address).
+read, the kernel still accepts), `cut` between two hosts, one way or both (dials are not answered, and
+what TCP would send again arrives when the cut is mended), `boot` (a new life at the same address).
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ class Network:
         self._size = size
         self._changes = settings
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._held_back: list[tuple[Host, Callable[[], None]]] = []
         self._count = 0
         self._link_count = 0
         self._request_count = 0
@@ -168,14 +169,17 @@ class Network:
         self._plan_wake(host)
 
     def cut(self, a: int, b: int, *, one_way: bool = False) -> None:
-        """Lose everything from a to b, and from b to a unless `one_way`."""
+        """Hold back everything from a to b, and from b to a unless `one_way`."""
         self.cuts.add((NodeId(a), NodeId(b)))
         if not one_way:
             self.cuts.add((NodeId(b), NodeId(a)))
 
     def mend(self) -> None:
-        """Undo all cuts; what was lost stays lost."""
+        """Undo all cuts; what was held back arrives."""
         self.cuts.clear()
+        held_back, self._held_back = self._held_back, []
+        for host, happening in held_back:
+            self._plan_for(host, DELAY_NS, happening)
 
     def issue(self, number: int, command: Command) -> int:
         """Let a program ask its daemon; returns the request's number."""
@@ -231,6 +235,13 @@ class Network:
                 happening()
 
         self._plan(delay_ns, arrive)
+
+    def _carry(self, sender: Host, host: Host, happening: Callable[[], None]) -> None:
+        """Plan what one host's bytes do at another, now or when the cut between them is mended."""
+        if self._is_cut(sender.id, host.id):
+            self._held_back.append((host, happening))
+        else:
+            self._plan_for(host, DELAY_NS, happening)
 
     def _plan_wake(self, host: Host) -> None:
         deadline_ns = host.node.deadline_ns
@@ -379,7 +390,7 @@ class Network:
         """Close one end now; the other end learns of it after what is underway to it."""
         self._forget(end)
         other = end.other
-        if other is None or not other.open or self._is_cut(end.host.id, other.host.id):
+        if other is None or not other.open:
             return
 
         def arrive() -> None:
@@ -391,28 +402,26 @@ class Network:
             else:
                 self._step(other.host, LinkDown(other.link, evidence))
 
-        self._plan_for(other.host, DELAY_NS, arrive)
+        self._carry(end.host, other.host, arrive)
 
     def _reset(self, sender: _End, by: Host) -> None:
         """Bytes came to an end that is closed: its kernel says so."""
-        if self._is_cut(by.id, sender.host.id):
-            return
 
         def arrive() -> None:
             if sender.open:
                 self._forget(sender)
                 self._step(sender.host, LinkDown(sender.link, Evidence.RESET))
 
-        self._plan_for(sender.host, DELAY_NS, arrive)
+        self._carry(by, sender.host, arrive)
 
     # --- bytes --------------------------------------------------------------------------------
 
     def _transmit(self, host: Host, link: LinkId, data: bytes) -> None:
         end = host.ends.get(link)
-        if end is None or end.other is None or self._is_cut(host.id, end.other.host.id):
+        if end is None or end.other is None:
             return
         other = end.other
-        self._plan_for(other.host, DELAY_NS, lambda: self._arrive(end, other, data))
+        self._carry(host, other.host, lambda: self._arrive(end, other, data))
 
     def _arrive(self, sender: _End, end: _End, data: bytes) -> None:
         host, snapshot = end.host, end.host.snapshot

@@ -421,7 +421,7 @@ class Acceptor(_Side):
 
     def __init__(self, identity: Identity, incarnation: Incarnation, nonce: bytes) -> None:
         super().__init__(identity, nonce)
-        self._incarnation = incarnation
+        self.incarnation = incarnation
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the dialer; afterwards `state` may be GREETED or REFUSED.
@@ -443,7 +443,7 @@ class Acceptor(_Side):
         """Accept the dialer; `known` is the highest incarnation of it that is known."""
         assert self.peer is not None
         if not self.identity.secret:
-            self._put_hello(self.peer.id, known, self._incarnation, 0)
+            self._put_hello(self.peer.id, known, self.incarnation, 0)
         self._put(_Kind.WELCOME, _WELCOME.pack(known))
         self.state = HelloState.UP
 
@@ -470,7 +470,7 @@ class Acceptor(_Side):
         if not self.identity.secret:
             self.state = HelloState.GREETED
             return
-        self._put_hello(peer.id, UNKNOWN_INCARNATION, self._incarnation, 0)
+        self._put_hello(peer.id, UNKNOWN_INCARNATION, self.incarnation, 0)
         self._put(_Kind.PROOF, self._proof(b"acceptor", body, self._own_body))
         self.state = HelloState.PROVING
 

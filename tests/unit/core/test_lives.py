@@ -1,0 +1,90 @@
+"""Lives of an id: restarts, duplicates, former incarnations."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmgd.core.events import Greeted
+from bmgd.sim import Network
+from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, counter_of
+from bmgd.wire.hello import Refusal
+from tests.unit.core.clusters import send, settle
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.0001, 0.0003, 0.001, 0.01, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("counter", [1, 2])
+@pytest.mark.parametrize("victim", [0, 5, 15])
+def test_restart_is_a_higher_life(pause_s: float, counter: int, victim: int) -> None:
+    network = Network(16, seed=3)
+    settle(network)
+    former = network.status(victim)["incarnation"]
+    network.kill(victim)
+    network.run(pause_s)
+    network.boot(victim, counter)
+    settle(network)
+    assert network.status(victim)["incarnation"] > former
+    assert send(network, (victim + 3) % 16, victim).error is None
+    assert send(network, victim, (victim + 3) % 16).error is None
+
+
+def test_every_node_restarts_in_turn() -> None:
+    network = Network(9)
+    settle(network)
+    for victim in range(9):
+        network.kill(victim)
+        network.run(0.05)
+        network.boot(victim)
+        settle(network)
+    counters = [counter_of(network.status(i)["incarnation"]) for i in range(9)]
+    assert min(counters) >= 2
+
+
+def test_former_life_is_told_what_is_known_of_it() -> None:
+    network = Network(8)
+    settle(network)
+    network.kill(3)
+    settle(network, [3])
+    network.boot(3, counter=1)
+    settle(network)
+    assert counter_of(network.status(3)["incarnation"]) == 2
+
+
+def test_duplicate_of_a_living_id_is_refused() -> None:
+    network = Network(8)
+    settle(network)
+    host = network.hosts[NodeId(4)]
+    living = network.status(3)["incarnation"]
+    newcomer = Greeted(LinkId(10**6), NodeId(3), living + 2**32, "sim3:7400", UNKNOWN_INCARNATION, 1)
+    effects = host.node.step(network.now_ns, newcomer)
+    for effect in effects:
+        network._carry_out(host, effect)
+    refused: list[Refusal] = []
+    carry_out = network._carry_out
+
+    def watch(at: object, effect: object) -> None:
+        refusal = getattr(effect, "refusal", None)
+        if refusal is not None and getattr(effect, "link", None) == 10**6:
+            refused.append(refusal)
+        carry_out(at, effect)  # type: ignore[arg-type]
+
+    network._carry_out = watch  # type: ignore[method-assign,assignment]
+    network.run(1)
+    assert refused == [Refusal.DUPLICATE]
+    settle(network)
+
+
+def test_leaving_node_is_left_not_dead() -> None:
+    from bmgd.core.commands import Leave
+
+    network = Network(8)
+    settle(network)
+    network.issue(3, Leave())
+    network.run(1)
+    leaver = network.hosts[NodeId(3)]
+    assert leaver.exit is not None
+    assert leaver.exit.code == 0
+    for node_id in (0, 1, 2, 4, 5, 6, 7):
+        status = network.status(node_id)
+        assert status["left"] == [3]
+        assert status["dead"] == []
+        assert [link["id"] for link in status["links"]] == status["neighbors"]
