@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from argparse import ArgumentParser, Namespace
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
 from bmgd.cli.output import print_json
@@ -25,6 +27,7 @@ from bmgd.config import control_path
 from bmgd.errors import BmgdError, LaunchError
 from bmgd.launcher.listening import ListeningProcess
 from bmgd.launcher.rundir import read_members
+from bmgd.shell.process import die_with_parent
 from bmgd.topology import BinomialGraph
 
 TOPIC: Final = "demo"
@@ -48,7 +51,9 @@ def run(args: Namespace) -> int:
     """Run the demonstration."""
 
     async def main() -> dict[str, float]:
-        with tempfile.TemporaryDirectory(prefix="bmgd-demo-") as run_dir:
+        with tempfile.TemporaryDirectory(
+            prefix="bmgd-demo-", ignore_cleanup_errors=True
+        ) as run_dir:
             return await _Demo(args.count, run_dir, quiet=args.json).run()
 
     try:
@@ -101,6 +106,8 @@ class _Demo:
             *(sys.executable, "-m", "bmgd", "launch", "--json"),
             *("-n", str(self._count), "--run-dir", self._run_dir),
             stdout=PIPE,
+            # A demonstration that is killed takes its cluster with it.
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         try:
             async with asyncio.TaskGroup() as tasks:

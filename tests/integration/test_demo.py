@@ -1,0 +1,87 @@
+"""The README's first command: it shows what happens, verifies it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bmgd.cli.demo import STEP_S
+
+DEADLINE_S = 2 * STEP_S
+
+
+def demo(*words: str, tmp: Path) -> subprocess.Popen[str]:
+    """Start the demonstration."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "bmgd", "demo", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp)},
+        start_new_session=True,
+    )
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """The processes that a process has started, and those that these have."""
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def test_demo_shows_everything_and_verifies_it(tmp_path: Path) -> None:
+    process = demo("-n", "7", tmp=tmp_path)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, err) == (0, "")
+    for part in (
+        "node 6 joined",
+        "42 messages confirmed and received",
+        "killing node 2",
+        "node 0 hears that node 2 is excluded",
+        "all 6 others know",
+        "all links are those of the healed graph",
+        "30 messages confirmed and received",
+        "summary",
+        "everything was verified",
+    ):
+        assert part in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_as_json(tmp_path: Path) -> None:
+    process = demo("-n", "3", "--json", tmp=tmp_path)
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    summary = json.loads(out)
+    assert process.returncode == 0
+    assert summary["kill to the last survivor told, ms"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> None:
+    process = demo("-n", "5", tmp=tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "all 5 joined" in line:
+            break
+    started = descendants(process.pid)
+    assert len(started) == 7
+    # As a terminal does it on Ctrl-C, to the whole group; SIGKILL meets the one process only.
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert "Traceback" not in err
+    deadline_s = time.monotonic() + 30
+    while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started):
+        assert time.monotonic() < deadline_s, "processes are left"
+        time.sleep(0.01)
