@@ -110,7 +110,7 @@ START_TIMER = "start"
 START_DEADLINE_TIMER = "start deadline"
 RELAYOUT_TIMER = "relayout"
 LEAVE_TIMER = "leave"
-RELAYOUT_PER_MEMBER_NS = 200_000
+RELAYOUT_PER_MEMBER_NS = 300_000
 RELAYOUT_SPREAD_MAX_NS = 50_000_000
 LEAVE_POLL_NS = 10_000_000
 LEAVE_DRAIN_NS = 500_000_000
@@ -142,6 +142,7 @@ class Node:
         self._delivery = Delivery(context, self._forwarding, self._topics)
         self._probing = Probing(context, self._forwarding)
         self._leave_by_ns = 0
+        self._late_for_ns = -1
         self._unsettled = False
         self._links_exact = False
         self._timer_handlers = self._make_timer_handlers()
@@ -321,7 +322,9 @@ class Node:
         if due_ns is None or self._context.state is NodeState.STARTING:
             return
         lag_ns = self._context.now_ns - due_ns
-        if lag_ns > LATE_NS:
+        # Until the deadline is reached every event finds it overdue: once is enough.
+        if lag_ns > LATE_NS and due_ns != self._late_for_ns:
+            self._late_for_ns = due_ns
             self._detector.on_late(lag_ns)
 
     def _on_deadline(self) -> None:

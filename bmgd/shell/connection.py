@@ -30,7 +30,9 @@ from bmgd.wire.messages import Goodbye
 HELLO_TIMEOUT_S = 3.0
 CLOSING_TIMEOUT_S = 1.0
 NOTSENT_LOWAT_BYTES = 128 * 1024
-CHUNK_BYTES = 64 * 1024
+CHUNK_BYTES_MIN = 16 * 1024
+CHUNK_BYTES_MAX = 256 * 1024
+"""The one receive buffer of a daemon begins small and doubles while it is filled at once."""
 DRAIN_ROUNDS_MAX = 64
 
 
@@ -58,6 +60,9 @@ class Owner(Protocol):
     ) -> None:
         """Bytes came: runs to pass on, and bodies for the core."""
 
+    def on_writable(self, connection: Connection) -> None:
+        """The outbox is empty again after it was `backlogged`."""
+
     def on_gone(self, connection: Connection, evidence: Evidence, detail: str) -> None:
         """The connection is closed, and not by `close()`."""
 
@@ -76,8 +81,10 @@ def evidence_of(error: OSError) -> Evidence:
 
 
 def set_options(sock: socket.socket, user_timeout_ms: int) -> None:
-    """Set what every link's socket has: no delay, a short unsent backlog, an end to retries."""
-    sock.setblocking(False)
+    """Set what every link's socket has: no delay, a short unsent backlog, an end to retries.
+
+    Sockets that a listener accepts inherit its options.
+    """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, user_timeout_ms)
@@ -96,6 +103,7 @@ class Connection:
 
     Attributes:
         peer: the other end's id, once its hello is known.
+        backlogged: its outbox was full, and has not been empty since.
         relayed: bytes were passed on that the core has not heard of.
     """
 
@@ -106,6 +114,7 @@ class Connection:
         "_rest",
         "_timeout",
         "_writing",
+        "backlogged",
         "hello",
         "link",
         "outbox",
@@ -137,6 +146,7 @@ class Connection:
         self.peer: NodeId | None = None
         self.phase = Phase.HELLO
         self.relayed = False
+        self.backlogged = False
 
     # --- beginning ----------------------------------------------------------------------------
 
@@ -160,12 +170,16 @@ class Connection:
         self._loop.add_reader(self._fd, self._on_readable)
         self.send_hello()
 
-    def send_hello(self) -> None:
-        """Write what the hello has to say."""
+    def put_hello(self) -> None:
+        """Put what the hello has to say into the outbox."""
         output = self.hello.take_output()
         if output:
             self.outbox.put_control(output)
-            self.flush()
+
+    def send_hello(self) -> None:
+        """Write what the hello has to say."""
+        self.put_hello()
+        self.flush()
 
     def up(self) -> None:
         """The hello is over: frames from now on."""
@@ -195,12 +209,13 @@ class Connection:
         if self.phase is Phase.HELLO:
             return self._read_hello()
         buffer, kept = self._owner.receive_buffer, len(self._rest)
+        room = len(buffer) - kept
+        if room < CHUNK_BYTES_MIN:
+            buffer.extend(bytes(CHUNK_BYTES_MIN))
+            room += CHUNK_BYTES_MIN
         try:
-            if kept:
-                with memoryview(buffer) as view:
-                    count = self.sock.recv_into(view[kept:], CHUNK_BYTES)
-            else:
-                count = self.sock.recv_into(buffer, CHUNK_BYTES)
+            with memoryview(buffer) as view:
+                count = self.sock.recv_into(view[kept:])
         except BlockingIOError:
             return False
         except OSError as error:
@@ -212,6 +227,8 @@ class Connection:
         if kept:
             buffer[:kept] = self._rest
         self._split_buffer(kept + count)
+        if count == room and len(buffer) < CHUNK_BYTES_MAX:
+            buffer.extend(bytes(len(buffer)))
         return self.phase is Phase.UP
 
     def _read_hello(self) -> bool:
@@ -266,6 +283,8 @@ class Connection:
             return
         if self.phase is Phase.CLOSING:
             self._shut_down()
+        elif self.backlogged:
+            self._owner.on_writable(self)
 
     def _watch_writable(self) -> None:
         self._writing = True

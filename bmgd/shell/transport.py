@@ -14,12 +14,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bmgd.core.effects import Dial, Refuse, Welcome
-from bmgd.core.events import DialFailed, Event, Greeted, Heard, LinkDown, LinkUp, Received
+from bmgd.core.events import Backlog, DialFailed, Event, Greeted, Heard, LinkDown, LinkUp, Received
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import split_address
 from bmgd.routing import Snapshot
-from bmgd.routing.header import FRAME_BYTES_MAX, LENGTH_BYTES
-from bmgd.shell.connection import CHUNK_BYTES, Connection, Phase, set_options
+from bmgd.shell.connection import CHUNK_BYTES_MIN, Connection, Phase, set_options
 from bmgd.shell.outbox import frames_in
 from bmgd.types import Evidence, Incarnation, LinkId
 from bmgd.wire.codec import decode, encode
@@ -116,7 +115,7 @@ class Transport:
         incarnation: Incarnation,
     ) -> None:
         self.snapshot = Snapshot(0, identity.id, identity.founding_size, (), ())
-        self.receive_buffer = bytearray(CHUNK_BYTES + FRAME_BYTES_MAX + LENGTH_BYTES)
+        self.receive_buffer = bytearray(CHUNK_BYTES_MIN)
         self.relayed_runs = 0
         self.dropped_frames = 0
         self.incarnation = incarnation
@@ -126,6 +125,7 @@ class Transport:
         self._emit = emit
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
+        set_options(listener, self._user_timeout_ms)
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
         self._connections: dict[LinkId, Connection] = {}
         self._waiting: set[LinkId] = set()
@@ -160,7 +160,7 @@ class Transport:
             if len(self._waiting) >= WAITING_HELLOS_MAX:
                 sock.close()
                 continue
-            set_options(sock, self._user_timeout_ms)
+            sock.setblocking(False)
             acceptor = Acceptor(self._identity, self.incarnation, self._nonce())
             connection = Connection(self, self._loop, sock, self._new_link(), acceptor)
             self._connections[connection.link] = connection
@@ -299,8 +299,8 @@ class Transport:
             if out is None or out.phase is not Phase.UP:
                 for body in frames_in(run):
                     self._emit(Received(connection.link, decode(body)))
-            elif out.outbox.put_bulk(run):
-                self._unflushed[out.link] = out
+            else:
+                self._put_bulk(out, run)
         # No event may follow that would flush: whatever this turn of the loop relays leaves after it.
         if self._unflushed and not self._flush_planned:
             self._flush_planned = True
@@ -309,6 +309,21 @@ class Transport:
     def _flush_relayed(self) -> None:
         self._flush_planned = False
         self.flush()
+
+    def _put_bulk(self, out: Connection, run: bytes) -> None:
+        """Add frames to an outbox, or drop them at its bound; the core hears of either turn."""
+        if out.outbox.put_bulk(run):
+            self._unflushed[out.link] = out
+            return
+        self.dropped_frames += len(frames_in(run))
+        if not out.backlogged:
+            out.backlogged = True
+            self._emit(Backlog(out.link, out.outbox.backlog_bytes))
+
+    def on_writable(self, connection: Connection) -> None:
+        """An outbox that was full has been written."""
+        connection.backlogged = False
+        self._emit(Backlog(connection.link, connection.outbox.backlog_bytes))
 
     def on_gone(self, connection: Connection, evidence: Evidence, detail: str) -> None:
         """A connection ended by itself."""
@@ -352,8 +367,7 @@ class Transport:
             self._encoded = (message, encode(message))
         frame = self._encoded[1]
         if isinstance(message, Data):
-            if not connection.outbox.put_bulk(frame):
-                self.dropped_frames += 1
+            self._put_bulk(connection, frame)
         elif not connection.outbox.put_control(frame):
             self._lose(connection, Evidence.TIMED_OUT, "its control backlog is over the bound")
             return
@@ -371,10 +385,11 @@ class Transport:
             return
         self._waiting.discard(welcome.link)
         connection.hello.welcome(welcome.known)
-        connection.send_hello()
-        if connection.phase is Phase.HELLO:
-            connection.up()
-            connection.read_rest()
+        # Written together with the link's first frames: one wake-up of the other end.
+        connection.put_hello()
+        self._unflushed[welcome.link] = connection
+        connection.up()
+        connection.read_rest()
 
     def refuse(self, refuse: Refuse) -> None:
         """Refuse the hello that waits on a link."""
