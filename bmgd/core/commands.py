@@ -63,7 +63,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the cluster gracefully; answered when the record is written."""
+    """Leave the cluster gracefully; answered at once, carried out when what is underway has drained."""
 
 
 Command = (

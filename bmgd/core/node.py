@@ -70,7 +70,7 @@ from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.notices import Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.settings import Settings
-from bmgd.core.show import show_links, show_members, show_status
+from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import InvariantError, RequestError
@@ -288,6 +288,9 @@ class Node:
     def _on_command(self, request: int, command: Command) -> None:
         context = self._context
         match command:
+            case ShowStatus() | ShowMembers() if context.membership.id_space > SHOWN_IDS_MAX:
+                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
+                context.emit(Reply(request, error=error))
             case ShowStatus():
                 links = self._links
                 facts = {

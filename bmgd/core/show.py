@@ -8,6 +8,9 @@ from bmgd.core.context import Context
 from bmgd.core.links import Links
 from bmgd.types import NodeId, Status
 
+SHOWN_IDS_MAX = 2**18
+"""A larger id space is not listed: one request would hold up the daemon."""
+
 
 def show_status(context: Context, links: Links) -> dict[str, Any]:
     """The core's part of `bmgd status --json`. Complexity: O(N)."""

@@ -11,6 +11,7 @@ it also signals them.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -36,6 +37,8 @@ Load = Callable[[], Target]
 ORDER_BYTES_MAX: Final = 1 << 17
 EVENT_BYTES_MAX: Final = select.PIPE_BUF
 """Longer writes into the pipe could be torn apart by those of other daemons."""
+
+PIPE_BYTES: Final = 1 << 20
 
 _EVENTS_FD = 3
 _MAX_FD = 1 << 20
@@ -130,6 +133,9 @@ def start_zygote(load: Load) -> Zygote:
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     events, events_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    # Daemons drop events that do not fit, and hundreds of them may start or hear at once.
+    with suppress(PermissionError):
+        fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     launcher_pid = os.getpid()
     sys.stdout.flush()
     pid = os.fork()
