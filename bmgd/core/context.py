@@ -118,6 +118,7 @@ class Context:
     Attributes:
         now_ns: the time of the step under way.
         incarnation, version: of this node.
+        renew_above: a life of this id above which a new one must begin; 0 for none.
         followed: whether a former life of this id is known, so that tag 0 is refused.
         effects: the orders of the step under way, in order.
     """
@@ -131,6 +132,7 @@ class Context:
         self.incarnation = incarnation
         self.version = 0
         self.followed = False
+        self.renew_above = UNKNOWN_INCARNATION
         self.now_ns = 0
         self.effects: list[Effect] = []
         self.facts: deque[Fact] = deque()

@@ -72,7 +72,6 @@ class Dialling:
         peerings: by peer; bounded by the ids ever wanted or linked, pruned to those of use.
         wanted: the neighbors in the layout, sorted.
         may_accuse_strangers: whether an id that was never linked may be suspected.
-        renew_above: an incarnation of this id that a peer knows and that asks for a new life.
     """
 
     context: Context
@@ -81,7 +80,6 @@ class Dialling:
     peerings: dict[NodeId, Peering] = field(default_factory=dict)
     wanted: tuple[NodeId, ...] = ()
     may_accuse_strangers: bool = False
-    renew_above: Incarnation = UNKNOWN_INCARNATION
     _dial_number: int = 0
     _renewed_at_dial: int = 0
     _duplicate_since_ns: int = 0
@@ -262,7 +260,7 @@ class Dialling:
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
         elif refusal is Refusal.STALE_INCARNATION:
-            self.renew_above = max(self.renew_above, known_of_me)
+            context.renew_above = max(context.renew_above, known_of_me)
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
             context.emit(Exit(1, "this node was evicted from the cluster"))

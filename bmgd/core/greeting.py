@@ -66,7 +66,7 @@ class Greeting:
         if membership.status_of(greeted.peer) is None:
             return Refusal.WRONG_SIZE
         if outranks(greeted.known_of_me, context.incarnation):
-            self.dialling.renew_above = max(self.dialling.renew_above, greeted.known_of_me)
+            context.renew_above = max(context.renew_above, greeted.known_of_me)
             return Refusal.RENEWED
         known = membership.incarnation(greeted.peer)
         if greeted.incarnation < known:

@@ -5,12 +5,6 @@ facts (`context.py`); `_react` is the one place that says who reacts to which fa
 step what follows from the changes is settled, in this order, so that the news travels first:
 
     notices flooded -> forwarding snapshot published -> links reconciled -> readiness
-
-Changes of the layout are gathered for a moment before links follow, the longer the more members there
-are: so many deaths at once make one new graph, and the dials do not delay the news of the first.
-
-    STARTING --first deadline--> JOINING --each wanted link was up, or its id is dead, broken or past
-    the start deadline--> READY --Leave--> LEAVING --drained--> exit
 """
 
 from __future__ import annotations
@@ -51,7 +45,7 @@ from bmgd.core.detector import (
     Detector,
 )
 from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, Dialling
-from bmgd.core.effects import Effect, Exit, Renewed, Reply
+from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import (
     Backlog,
     CommandIssued,
@@ -66,9 +60,11 @@ from bmgd.core.events import (
 )
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
+from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.notices import Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
+from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
 from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
 from bmgd.core.timers import TimerKey
@@ -79,12 +75,9 @@ from bmgd.types import (
     Evidence,
     Incarnation,
     LinkId,
-    NodeId,
     NodeState,
     Record,
     Status,
-    counter_of,
-    outranks,
 )
 from bmgd.wire.messages import (
     Ack,
@@ -105,16 +98,6 @@ from bmgd.wire.messages import (
     Unreachable,
     Unwanted,
 )
-
-START_TIMER = "start"
-START_DEADLINE_TIMER = "start deadline"
-RELAYOUT_TIMER = "relayout"
-LEAVE_TIMER = "leave"
-RELAYOUT_PER_MEMBER_NS = 300_000
-RELAYOUT_SPREAD_MAX_NS = 50_000_000
-LEAVE_POLL_NS = 10_000_000
-LEAVE_DRAIN_NS = 500_000_000
-_COUNTER_MAX = 2**32 - 1
 
 
 class Node:
@@ -141,10 +124,17 @@ class Node:
         self._topics = Topics(context)
         self._delivery = Delivery(context, self._forwarding, self._topics)
         self._probing = Probing(context, self._forwarding)
-        self._leave_by_ns = 0
+        self._relayout = Relayout(context, self._links, self._dialling)
+        self._lifecycle = Lifecycle(
+            context,
+            self._links,
+            self._notices,
+            self._detector,
+            self._dialling,
+            self._relayout,
+            self._delivery,
+        )
         self._late_for_ns = -1
-        self._unsettled = False
-        self._links_exact = False
         self._timer_handlers = self._make_timer_handlers()
         context.timers.set((START_TIMER, 0, 0), now_ns)
 
@@ -261,7 +251,7 @@ class Node:
                 self._notices.on_buckets(link, message)
             case Unwanted(digest):
                 link.unwanted = digest
-                self._unsettled = True
+                self._relayout.unsettled = True
             case Goodbye():
                 # The shell turns a goodbye into LinkDown before it comes here.
                 pass
@@ -315,7 +305,7 @@ class Node:
             case Unsubscribe():
                 self._topics.unsubscribe(request)
             case Leave():
-                self._leave()
+                self._lifecycle.leave()
                 context.emit(Reply(request))
 
     # --- deadlines ----------------------------------------------------------------------------
@@ -357,14 +347,14 @@ class Node:
             DIGEST_TIMER: self._detector.on_digest_timer,
             HELD_TIMER: self._greeting.on_held_timer,
             JOIN_TIMER: self._dialling.on_dial_timer,
-            LEAVE_TIMER: self._on_leave_timer,
+            LEAVE_TIMER: self._lifecycle.on_leave_timer,
             PROBE_TIMER: self._probing.on_timer,
             REDIAL_TIMER: self._dialling.on_redial_timer,
-            RELAYOUT_TIMER: self._on_relayout_timer,
+            RELAYOUT_TIMER: self._relayout.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,
-            START_DEADLINE_TIMER: self._on_start_deadline_timer,
-            START_TIMER: self._on_start_timer,
+            START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
+            START_TIMER: self._lifecycle.on_start_timer,
         }
 
     # --- facts --------------------------------------------------------------------------------
@@ -386,10 +376,10 @@ class Node:
             case RecordMoved():
                 self._on_record_moved(fact)
             case Vetoed(peer):
-                self._unsettled = True
+                self._relayout.unsettled = True
                 self._dialling.on_vetoed(peer)
             case AccusedSelf(record):
-                self._on_accused_self(record)
+                self._lifecycle.on_accused_self(record)
 
     def _on_link_opened(self, link: Link) -> None:
         context, membership = self._context, self._context.membership
@@ -408,28 +398,21 @@ class Node:
         elif membership.is_gone(link.peer) and record.incarnation == link.incarnation:
             context.send(link.id, Notice(((link.peer, record),)))
         if link.known_of_me not in (UNKNOWN_INCARNATION, context.incarnation):
-            self._know_former_life(link.known_of_me)
+            self._lifecycle.know_former_life(link.known_of_me)
         if context.id in membership.exceptions():
             context.send(link.id, Notice(((context.id, context.own_record()),)))
         self._greeting.on_link_opened(link)
         self._dialling.on_link_opened(link)
         self._detector.beat(link)
 
-    def _know_former_life(self, former: Incarnation) -> None:
-        if outranks(former, self._context.incarnation):
-            self._dialling.renew_above = max(self._dialling.renew_above, former)
-            return
-        self._context.followed = True
-        self._notices.publish(self._context.id, self._context.own_record())
-
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context
         peer, status = moved.id, moved.after.status
-        self._unsettled = True
+        self._relayout.unsettled = True
         context.observe("record", peer, moved.after.incarnation, status.name.lower())
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
         if was_in != (status < Status.EXCLUDED):
-            self._plan_relayout()
+            self._relayout.plan()
         if peer == context.id:
             return
         if status >= Status.DEAD:
@@ -442,156 +425,19 @@ class Node:
             )
             self._dialling.reconcile()
 
-    def _on_accused_self(self, record: Record) -> None:
-        context = self._context
-        if record.incarnation > context.incarnation:
-            if record.status in (Status.DEAD, Status.EXCLUDED, Status.LEFT):
-                renew_above = max(self._dialling.renew_above, record.incarnation)
-                self._dialling.renew_above = renew_above
-            else:
-                context.emit(Exit(1, f"another life has the id {context.id}"))
-        elif record.status is Status.LEFT:
-            if context.state is not NodeState.LEAVING:
-                context.emit(Exit(1, "this node was evicted from the cluster"))
-        else:
-            context.version = record.version + (record.status >= Status.DEAD)
-            context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
-            self._notices.publish(context.id, context.own_record())
-
     # --- what follows -------------------------------------------------------------------------
 
     def _settle(self) -> None:
         self._react()
-        if self._dialling.renew_above != UNKNOWN_INCARNATION:
-            self._begin_new_life()
+        if self._lifecycle.renew_if_asked():
             self._react()
         self._notices.flush()
         if self._links.forwarding_stale:
             self._forwarding.publish()
-            self._unsettled = True
-        if self._unsettled:
-            self._unsettled = False
-            self._check_ready()
-            self._links.release_unwanted(self._dialling.wanted, settled=self._is_settled())
+            self._relayout.unsettled = True
+        if self._relayout.unsettled:
+            self._relayout.unsettled = False
+            self._lifecycle.check_ready()
+            self._relayout.release()
             if self._links.forwarding_stale:
                 self._forwarding.publish()
-            self._note_exactness()
-
-    def _note_exactness(self) -> None:
-        """Tell when the links have become exactly those of the healed graph."""
-        context, linked = self._context, self._links.by_peer
-        exact = (RELAYOUT_TIMER, 0, 0) not in context.timers and linked.keys() == {
-            peer for peer in self._dialling.wanted if not context.membership.is_gone(peer)
-        }
-        if exact and not self._links_exact:
-            context.observe("links exact", detail=f"{len(linked)} links")
-        self._links_exact = exact
-
-    def _plan_relayout(self) -> None:
-        self._unsettled = True
-        key = (RELAYOUT_TIMER, 0, 0)
-        if key not in self._context.timers:
-            members = self._context.membership.layout_size
-            pause_ns = min(members * RELAYOUT_PER_MEMBER_NS, RELAYOUT_SPREAD_MAX_NS)
-            pause_ns += self._context.settings.relayout_ns
-            self._context.timers.set(key, self._context.now_ns + pause_ns)
-
-    def _on_relayout_timer(self, key: TimerKey | None = None) -> None:
-        context = self._context
-        self._dialling.wanted = context.membership.neighbors(context.id)
-        self._links.forwarding_stale = True
-        if context.state is not NodeState.LEAVING:
-            self._dialling.reconcile()
-            self._dialling.prune()
-
-    def _is_settled(self) -> bool:
-        """Whether each wanted link is up, or its id is gone, broken, or never came."""
-        if (RELAYOUT_TIMER, 0, 0) in self._context.timers:
-            return False
-        return all(self._is_settled_with(peer) for peer in self._dialling.wanted)
-
-    def _is_settled_with(self, node_id: NodeId) -> bool:
-        if node_id in self._links.by_peer or self._context.membership.is_gone(node_id):
-            return True
-        peering = self._dialling.peering(node_id)
-        never_came = self._dialling.may_accuse_strangers and not peering.linked
-        expected = self._context.membership.status_of(node_id) is Status.EXPECTED
-        return peering.broken or (never_came and expected)
-
-    # --- the node's own life ------------------------------------------------------------------
-
-    def _on_start_timer(self, key: TimerKey) -> None:
-        context = self._context
-        context.state = NodeState.JOINING
-        baseline = context.membership.get(context.id)
-        if baseline is None or baseline.address != context.settings.address:
-            self._notices.publish(context.id, context.own_record())
-        deadline_ns = context.now_ns + context.settings.start_ns
-        context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
-        self._detector.start()
-        self._dialling.start_redialling()
-        self._on_relayout_timer()
-        self._unsettled = True
-
-    def _check_ready(self) -> None:
-        if self._context.state is not NodeState.JOINING:
-            return
-        membership = self._context.membership
-        for peer in self._dialling.wanted:
-            peering = self._dialling.peering(peer)
-            if not (peering.linked or peering.broken or membership.is_gone(peer)):
-                return
-        self._become_ready()
-
-    def _become_ready(self) -> None:
-        self._context.state = NodeState.READY
-        self._dialling.may_accuse_strangers = True
-        self._context.timers.cancel((START_DEADLINE_TIMER, 0, 0))
-        self._context.observe("ready", detail=f"{len(self._links.by_peer)} links")
-
-    def _on_start_deadline_timer(self, key: TimerKey) -> None:
-        if self._context.state is NodeState.JOINING:
-            self._become_ready()
-            self._unsettled = True
-
-    def _begin_new_life(self) -> None:
-        context = self._context
-        counter = counter_of(self._dialling.renew_above) + 1
-        if counter > _COUNTER_MAX:
-            context.emit(Exit(1, "no incarnation is left above the highest known"))
-            return
-        self._dialling.renew_above = UNKNOWN_INCARNATION
-        for link in list(self._links.table.values()):
-            self._links.close(link, "a new life begins")
-        context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
-        context.version = 0
-        context.followed = True
-        self._dialling.on_new_life()
-        context.emit(Renewed(context.incarnation))
-        context.observe("new life", context.id, context.incarnation)
-        self._notices.publish(context.id, context.own_record())
-        self._delivery.on_own_new_life()
-        self._dialling.reconcile()
-
-    # --- leaving ------------------------------------------------------------------------------
-
-    def _leave(self) -> None:
-        context = self._context
-        if context.state is NodeState.LEAVING:
-            return
-        context.state = NodeState.LEAVING
-        context.observe("leaving")
-        self._leave_by_ns = context.now_ns + LEAVE_DRAIN_NS
-        context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns)
-
-    def _on_leave_timer(self, key: TimerKey) -> None:
-        context = self._context
-        if self._delivery.underway and context.now_ns < self._leave_by_ns:
-            context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
-            return
-        self._notices.publish(context.id, context.own_record(Status.LEFT))
-        self._react()
-        self._notices.flush()
-        for link in list(self._links.table.values()):
-            self._links.close(link, "leaving")
-        context.emit(Exit(0, "left the cluster"))

@@ -1,0 +1,169 @@
+"""This node's own life: starting, being ready, beginning a new life, refuting, leaving.
+
+    STARTING --first deadline--> JOINING --each wanted link was up, or its id is dead, broken or past
+    the start deadline--> READY --Leave--> LEAVING --drained--> exit
+
+A node begins a *new life*, with a counter above, when it learns of another life of its id of no lower
+counter (a peer's hello knows one), or of a higher one that is dead. A higher one that is alive ends
+the process. What is said of the life it leads, it answers: a false death with a higher version,
+`left` (an eviction) by ending.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmgd.core.context import Context
+from bmgd.core.delivery import Delivery
+from bmgd.core.detector import Detector
+from bmgd.core.dialling import Dialling
+from bmgd.core.effects import Exit, Renewed
+from bmgd.core.links import Links
+from bmgd.core.notices import Notices
+from bmgd.core.relayout import Relayout
+from bmgd.core.timers import TimerKey
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Incarnation,
+    NodeState,
+    Record,
+    Status,
+    counter_of,
+    outranks,
+)
+
+START_TIMER = "start"
+START_DEADLINE_TIMER = "start deadline"
+LEAVE_TIMER = "leave"
+LEAVE_POLL_NS = 10_000_000
+LEAVE_DRAIN_NS = 500_000_000
+_COUNTER_MAX = 2**32 - 1
+_VERSION_MAX = 2**32 - 1
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """The states of one node, and what moves it from one to the next."""
+
+    context: Context
+    links: Links
+    notices: Notices
+    detector: Detector
+    dialling: Dialling
+    relayout: Relayout
+    delivery: Delivery
+    _leave_by_ns: int = 0
+
+    # --- starting -----------------------------------------------------------------------------
+
+    def on_start_timer(self, key: TimerKey) -> None:
+        """The first deadline: begin to join."""
+        context = self.context
+        context.state = NodeState.JOINING
+        baseline = context.membership.get(context.id)
+        if baseline is None or baseline.address != context.settings.address:
+            self.notices.publish(context.id, context.own_record())
+        deadline_ns = context.now_ns + context.settings.start_ns
+        context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
+        self.detector.start()
+        self.dialling.start_redialling()
+        self.relayout.follow()
+
+    def check_ready(self) -> None:
+        """Become ready once each wanted link has been up, or its id is dead or broken."""
+        if self.context.state is not NodeState.JOINING:
+            return
+        for peer in self.dialling.wanted:
+            peering = self.dialling.peering(peer)
+            if not (peering.linked or peering.broken or self.context.membership.is_gone(peer)):
+                return
+        self._become_ready()
+
+    def on_start_deadline_timer(self, key: TimerKey) -> None:
+        """Founders that have not come by now are not waited for."""
+        if self.context.state is NodeState.JOINING:
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        self.context.state = NodeState.READY
+        self.dialling.may_accuse_strangers = True
+        self.relayout.unsettled = True
+        self.context.timers.cancel((START_DEADLINE_TIMER, 0, 0))
+        self.context.observe("ready", detail=f"{len(self.links.by_peer)} links")
+
+    # --- other lives of this id ---------------------------------------------------------------
+
+    def know_former_life(self, former: Incarnation) -> None:
+        """A peer knows another life of this id."""
+        context = self.context
+        if outranks(former, context.incarnation):
+            context.renew_above = max(context.renew_above, former)
+            return
+        context.followed = True
+        self.notices.publish(context.id, context.own_record())
+
+    def on_accused_self(self, record: Record) -> None:
+        """A record says more of this id than this node says of itself."""
+        context = self.context
+        if record.incarnation > context.incarnation:
+            if record.status >= Status.DEAD:
+                context.renew_above = max(context.renew_above, record.incarnation)
+            else:
+                context.emit(Exit(1, f"another life has the id {context.id}"))
+        elif record.status is Status.LEFT:
+            if context.state is not NodeState.LEAVING:
+                context.emit(Exit(1, "this node was evicted from the cluster"))
+        elif record.version >= _VERSION_MAX:
+            # No version is left to refute with; a new life has all of them.
+            context.renew_above = max(context.renew_above, record.incarnation)
+        else:
+            context.version = record.version + (record.status >= Status.DEAD)
+            context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
+            self.notices.publish(context.id, context.own_record())
+
+    def renew_if_asked(self) -> bool:
+        """Begin a new life if something of this step asks for it; tell whether it did."""
+        context = self.context
+        if context.renew_above == UNKNOWN_INCARNATION:
+            return False
+        counter = counter_of(context.renew_above) + 1
+        context.renew_above = UNKNOWN_INCARNATION
+        if counter > _COUNTER_MAX:
+            context.emit(Exit(1, "no incarnation is left above the highest known"))
+            return False
+        for link in list(self.links.table.values()):
+            self.links.close(link, "a new life begins")
+        context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
+        context.version = 0
+        context.followed = True
+        self.dialling.on_new_life()
+        context.emit(Renewed(context.incarnation))
+        context.observe("new life", context.id, context.incarnation)
+        self.notices.publish(context.id, context.own_record())
+        self.delivery.on_own_new_life()
+        self.dialling.reconcile()
+        return True
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Stop dialling, drain what is underway, tell everybody, end."""
+        context = self.context
+        if context.state is NodeState.LEAVING:
+            return
+        context.state = NodeState.LEAVING
+        context.observe("leaving")
+        self._leave_by_ns = context.now_ns + LEAVE_DRAIN_NS
+        context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns)
+
+    def on_leave_timer(self, key: TimerKey) -> None:
+        """Look whether all is drained, or the time for it is over."""
+        context = self.context
+        if self.delivery.underway and context.now_ns < self._leave_by_ns:
+            context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
+            return
+        self.notices.publish(context.id, context.own_record(Status.LEFT))
+        self.notices.flush()
+        for link in list(self.links.table.values()):
+            self.links.close(link, "leaving")
+        context.emit(Exit(0, "left the cluster"))
