@@ -24,7 +24,7 @@ from bmgd.routing import Snapshot
 from bmgd.shell.outbox import Outbox
 from bmgd.types import Evidence, LinkId, NodeId
 from bmgd.wire.codec import encode
-from bmgd.wire.hello import Acceptor, Dialer, HelloState
+from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.messages import Goodbye
 
 HELLO_TIMEOUT_S = 3.0

@@ -22,15 +22,8 @@ from bmgd.shell.connection import CHUNK_BYTES_MIN, Connection, Phase, set_option
 from bmgd.shell.outbox import frames_in
 from bmgd.types import Evidence, Incarnation, LinkId
 from bmgd.wire.codec import decode, encode
-from bmgd.wire.hello import (
-    NONCE_BYTES,
-    OWN_NONCE_BYTES,
-    Acceptor,
-    Dialer,
-    HelloState,
-    Identity,
-    Refusal,
-)
+from bmgd.wire.handshake import Acceptor, Dialer, HelloState
+from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity, Refusal
 from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message, Notice
 
 BACKLOG = 4096

@@ -1,38 +1,17 @@
-"""The hello that begins every link: who is there, and that it may be.
+"""What a hello says: its records byte by byte, who is there, and why one may be refused.
 
-Theory of operation. A hello is a few binary records, each ``magic(4) kind(1) length(2) body``. The
-dialer speaks first; what follows depends on whether the cluster has a secret:
-
-    without a secret:   dialer  HELLO ->            <- HELLO WELCOME  acceptor
-    with a secret:      dialer  HELLO ->            <- HELLO PROOF    acceptor
-                                PROOF ->            <- WELCOME
-    refused:                                        <- REFUSAL, then the acceptor closes
-
-A proof is HMAC-SHA256 with the secret over both hello bodies and the prover's direction, so it can
-neither be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
-core before its proof was checked, and a dialer believes a stranger no refusal but that the two do not
-fit together. Each side is a `Dialer` or an `Acceptor`: bytes go in by
-`receive`, bytes to send come out of `take_output`, and the attribute `state` says how far it is:
-
-    Dialer:    WAITING --hello ok--> (PROVEN) --welcome--> UP         any --refusal--> REFUSED
-    Acceptor:  WAITING --hello ok--> (PROVING --proof ok-->) GREETED --welcome()--> UP
-                                                                     --refuse()--> REFUSED
-
-No I/O, no clock: the shell bounds time (3 s) and the number of waiting connections, this module
-bounds bytes (`HELLO_BYTES_MAX` in each direction).
+The conversation of which these are the words is in `handshake.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import struct
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
-from bmgd.types import NODE_ID_MAX, UNKNOWN_INCARNATION, Incarnation, NodeId
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
 
 PROTOCOL_VERSION = 1
 HELLO_BYTES_MAX = 512
@@ -42,16 +21,18 @@ OWN_NONCE_BYTES = 8
 FINGERPRINT_BYTES = 16
 PROOF_BYTES = 32
 
-_MAGIC = b"BMGD"
-_RECORD = struct.Struct(">4sBH")
-_VERSION = struct.Struct(">H")
+MAGIC = b"BMGD"
+RECORD = struct.Struct(">4sBH")
+VERSION = struct.Struct(">H")
 _FIXED = struct.Struct(">BI16sIIQQI16s")
-_REFUSAL = struct.Struct(">BQ")
-_WELCOME = struct.Struct(">Q")
+REFUSAL = struct.Struct(">BQ")
+WELCOME = struct.Struct(">Q")
 _FLAG_SECRET = 0x01
 
 
-class _Kind(IntEnum):
+class HelloKind(IntEnum):
+    """The records of a hello."""
+
     HELLO = 1
     PROOF = 2
     WELCOME = 3
@@ -90,9 +71,6 @@ MISCONFIGURED = frozenset(
     }
 )
 """Refusals that time does not mend: one of the two daemons is configured wrongly."""
-
-_BELIEVED_UNPROVEN = MISCONFIGURED | {Refusal.WRONG_ID, Refusal.OWN_ADDRESS}
-"""Refusals that come before the acceptor's proof: whoever listens at an address can send them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +118,12 @@ class Hello:
     address: str
 
 
-class HelloState(Enum):
-    """How far one side of a hello is."""
-
-    WAITING = "waiting"
-    PROVING = "proving"
-    GREETED = "greeted"
-    UP = "up"
-    REFUSED = "refused"
-
-
 def encode_hello(hello: Hello) -> bytes:
     """The body of a HELLO record."""
     cluster, address = hello.cluster.encode(), hello.address.encode()
     return b"".join(
         (
-            _VERSION.pack(PROTOCOL_VERSION),
+            VERSION.pack(PROTOCOL_VERSION),
             _FIXED.pack(
                 _FLAG_SECRET if hello.has_secret else 0,
                 hello.founding_size - 1,
@@ -181,7 +149,7 @@ def decode_hello(body: bytes) -> Hello:
     Raises:
         ProtocolError: a length or a value is out of its range.
     """
-    at = _VERSION.size
+    at = VERSION.size
     if len(body) < at + _FIXED.size + 2:
         raise ProtocolError("hello too short")
     flags, last, fingerprint, own, expected, known, incarnation, number, nonce = _FIXED.unpack_from(
@@ -218,265 +186,3 @@ def _short_text(body: bytes, at: int, bytes_max: int) -> tuple[str, int]:
         return body[at + 1 : end].decode(), end
     except UnicodeDecodeError as error:
         raise ProtocolError("hello text is not UTF-8") from error
-
-
-class _Side:
-    """What both ends share: framing of records, bounds, proofs."""
-
-    def __init__(self, identity: Identity, nonce: bytes) -> None:
-        self.identity = identity
-        self.state = HelloState.WAITING
-        self.peer: Hello | None = None
-        self.refusal: Refusal | None = None
-        self.known_of_me = UNKNOWN_INCARNATION
-        self._nonce = nonce
-        self._input = bytearray()
-        self._received_bytes = 0
-        self._output = bytearray()
-        self._own_body = b""
-        self._peer_body = b""
-
-    def take_output(self) -> bytes:
-        """The bytes to send now; empties them."""
-        output = bytes(self._output)
-        self._output.clear()
-        return output
-
-    def take_rest(self) -> bytes:
-        """What the peer sent behind its last hello record: the first frames. Call once, when up."""
-        rest = bytes(self._input)
-        self._input.clear()
-        return rest
-
-    def _records(self, data: bytes) -> list[tuple[int, bytes]]:
-        self._input += data
-        self._received_bytes += len(data)
-        found: list[tuple[int, bytes]] = []
-        while len(self._input) >= _RECORD.size:
-            magic, kind, length = _RECORD.unpack_from(self._input)
-            if magic != _MAGIC or length > HELLO_BYTES_MAX:
-                raise ProtocolError("not a bmgd hello")
-            end = _RECORD.size + length
-            if len(self._input) < end:
-                break
-            found.append((kind, bytes(self._input[_RECORD.size : end])))
-            del self._input[:end]
-            if kind in (_Kind.WELCOME, _Kind.REFUSAL):
-                return found
-        if not _MAGIC.startswith(self._input[: len(_MAGIC)]):
-            raise ProtocolError("not a bmgd hello")
-        if self._received_bytes > HELLO_BYTES_MAX:
-            raise ProtocolError("hello too long")
-        return found
-
-    def _put(self, kind: _Kind, body: bytes) -> None:
-        self._output += _RECORD.pack(_MAGIC, kind, len(body)) + body
-
-    def _put_hello(
-        self, expected: NodeId, known: Incarnation, incarnation: Incarnation, number: int
-    ) -> None:
-        me = self.identity
-        self._own_body = encode_hello(
-            Hello(
-                has_secret=bool(me.secret),
-                cluster=me.cluster,
-                founding_size=me.founding_size,
-                fingerprint=me.fingerprint,
-                id=me.id,
-                expected=expected,
-                known=known,
-                incarnation=incarnation,
-                dial_number=number,
-                nonce=self._nonce,
-                address=me.address,
-            )
-        )
-        self._put(_Kind.HELLO, self._own_body)
-
-    def _proof(self, direction: bytes, dialer_body: bytes, acceptor_body: bytes) -> bytes:
-        transcript = b"".join(
-            (direction, len(dialer_body).to_bytes(2, "big"), dialer_body, acceptor_body)
-        )
-        return hmac.new(self.identity.secret, transcript, hashlib.sha256).digest()
-
-    def _mismatch(self, hello: Hello) -> Refusal | None:
-        me = self.identity
-        if hello.cluster != me.cluster:
-            return Refusal.WRONG_CLUSTER
-        if hello.has_secret != bool(me.secret):
-            return Refusal.WRONG_SECRET
-        if hello.nonce[:OWN_NONCE_BYTES] == self._nonce[:OWN_NONCE_BYTES]:
-            return Refusal.OWN_ADDRESS
-        if hello.id == me.id:
-            # One of the two is an impostor, and this side cannot know which: "duplicate", which ends
-            # the one who hears it, is for the core to say, from a link to the living one.
-            return Refusal.WRONG_ID
-        if hello.founding_size != me.founding_size:
-            return Refusal.WRONG_SIZE
-        if hello.fingerprint != me.fingerprint:
-            return Refusal.WRONG_PEERS
-        return None
-
-    def _is_foreign_version(self, body: bytes) -> bool:
-        if len(body) < _VERSION.size:
-            raise ProtocolError("hello too short")
-        return bool(_VERSION.unpack_from(body)[0] != PROTOCOL_VERSION)
-
-
-class Dialer(_Side):
-    """The side that connected.
-
-    Args:
-        identity: own identity.
-        incarnation: own life.
-        expected: the id that is dialled.
-        known: the highest incarnation of it that is known; 0 for none.
-        dial_number: see `Hello`.
-        nonce: 8 random bytes of this process, by which it knows itself, and 8 fresh ones.
-    """
-
-    def __init__(
-        self,
-        identity: Identity,
-        incarnation: Incarnation,
-        expected: NodeId,
-        known: Incarnation,
-        dial_number: int,
-        nonce: bytes,
-    ) -> None:
-        super().__init__(identity, nonce)
-        self._expected = expected
-        self._proven = not identity.secret
-        self._put_hello(expected, known, incarnation, dial_number)
-
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the acceptor.
-
-        Raises:
-            ProtocolError: they are not a hello; close the connection.
-        """
-        for kind, body in self._records(data):
-            if kind == _Kind.REFUSAL:
-                self._on_refusal(body)
-            elif kind == _Kind.HELLO and self.peer is None:
-                self._on_hello(body)
-            elif kind == _Kind.PROOF and self.peer is not None and not self._proven:
-                self._on_proof(body)
-            elif kind == _Kind.WELCOME and self.peer is not None and self._proven:
-                if len(body) != _WELCOME.size:
-                    raise ProtocolError("welcome of a wrong length")
-                self.known_of_me = Incarnation(_WELCOME.unpack(body)[0])
-                self.state = HelloState.UP
-            else:
-                raise ProtocolError("a hello record out of turn")
-            if self.state is not HelloState.WAITING:
-                return
-
-    def _on_refusal(self, body: bytes) -> None:
-        if len(body) != _REFUSAL.size:
-            raise ProtocolError("refusal of a wrong length")
-        code, known = _REFUSAL.unpack(body)
-        try:
-            refusal = Refusal(code)
-        except ValueError as error:
-            raise ProtocolError(f"refused with an unknown code {code}") from error
-        if self._proven:
-            self.known_of_me = Incarnation(known)
-        elif refusal not in _BELIEVED_UNPROVEN:
-            raise ProtocolError(f"refused without a proof: {refusal.text}")
-        self._fail(refusal)
-
-    def _on_hello(self, body: bytes) -> None:
-        if self._is_foreign_version(body):
-            self._fail(Refusal.WRONG_VERSION)
-            return
-        self._peer_body = body
-        self.peer = decode_hello(body)
-        mismatch = self._mismatch(self.peer)
-        if mismatch is None and self.peer.id != self._expected:
-            mismatch = Refusal.WRONG_ID
-        if mismatch is not None:
-            self._fail(mismatch)
-
-    def _on_proof(self, body: bytes) -> None:
-        if not hmac.compare_digest(body, self._proof(b"acceptor", self._own_body, self._peer_body)):
-            self._fail(Refusal.WRONG_SECRET)
-            return
-        self._proven = True
-        self._put(_Kind.PROOF, self._proof(b"dialer", self._own_body, self._peer_body))
-
-    def _fail(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        self.state = HelloState.REFUSED
-
-
-class Acceptor(_Side):
-    """The side that listened.
-
-    Args:
-        identity: own identity.
-        incarnation: own life.
-        nonce: 8 random bytes of this process, by which it knows itself, and 8 fresh ones.
-    """
-
-    def __init__(self, identity: Identity, incarnation: Incarnation, nonce: bytes) -> None:
-        super().__init__(identity, nonce)
-        self.incarnation = incarnation
-
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the dialer; afterwards `state` may be GREETED or REFUSED.
-
-        Raises:
-            ProtocolError: they are not a hello; close the connection.
-        """
-        for kind, body in self._records(data):
-            if kind == _Kind.HELLO and self.state is HelloState.WAITING:
-                self._on_hello(body)
-            elif kind == _Kind.PROOF and self.state is HelloState.PROVING:
-                self._on_proof(body)
-            else:
-                raise ProtocolError("a hello record out of turn")
-            if self.refusal is not None:
-                return
-
-    def welcome(self, known: Incarnation) -> None:
-        """Accept the dialer; `known` is the highest incarnation of it that is known."""
-        assert self.peer is not None
-        if not self.identity.secret:
-            self._put_hello(self.peer.id, known, self.incarnation, 0)
-        self._put(_Kind.WELCOME, _WELCOME.pack(known))
-        self.state = HelloState.UP
-
-    def refuse(self, refusal: Refusal, known: Incarnation = UNKNOWN_INCARNATION) -> None:
-        """Refuse the dialer, telling it the highest incarnation of it that is known."""
-        self._put(_Kind.REFUSAL, _REFUSAL.pack(refusal, known))
-        self.refusal = refusal
-        self.state = HelloState.REFUSED
-
-    def _on_hello(self, body: bytes) -> None:
-        if self._is_foreign_version(body):
-            self.refuse(Refusal.WRONG_VERSION)
-            return
-        self._peer_body = body
-        peer = decode_hello(body)
-        mismatch = self._mismatch(peer)
-        if mismatch is None and peer.expected != self.identity.id:
-            mismatch = Refusal.WRONG_ID
-        if mismatch is not None:
-            self.refuse(mismatch)
-            return
-        self.peer = peer
-        self.known_of_me = peer.known
-        if not self.identity.secret:
-            self.state = HelloState.GREETED
-            return
-        self._put_hello(peer.id, UNKNOWN_INCARNATION, self.incarnation, 0)
-        self._put(_Kind.PROOF, self._proof(b"acceptor", body, self._own_body))
-        self.state = HelloState.PROVING
-
-    def _on_proof(self, body: bytes) -> None:
-        expected = self._proof(b"dialer", self._peer_body, self._own_body)
-        if hmac.compare_digest(body, expected):
-            self.state = HelloState.GREETED
-        else:
-            self.refuse(Refusal.WRONG_SECRET)

@@ -16,16 +16,8 @@ import pytest
 
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
-from bmgd.wire.hello import (
-    Acceptor,
-    Dialer,
-    Hello,
-    HelloState,
-    Identity,
-    Refusal,
-    decode_hello,
-    encode_hello,
-)
+from bmgd.wire.handshake import Acceptor, Dialer, HelloState
+from bmgd.wire.hello import Hello, Identity, Refusal, decode_hello, encode_hello
 from bmgd.wire.messages import RoutedMessage
 from tests.unit.wire.examples import MESSAGES
 

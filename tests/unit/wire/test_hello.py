@@ -11,14 +11,12 @@ import pytest
 
 from bmgd.errors import ProtocolError
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
+from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import (
     CLUSTER_BYTES_MAX,
     HELLO_BYTES_MAX,
     PROOF_BYTES,
-    Acceptor,
-    Dialer,
     Hello,
-    HelloState,
     Identity,
     Refusal,
     decode_hello,
