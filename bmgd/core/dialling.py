@@ -39,6 +39,7 @@ REDIAL_TIMER = "redial"
 STRANGER_ODDS = 4
 """One in so many slow dials goes to any of the dead, not to a would-be neighbor."""
 AGAIN_NS = 2_000_000
+_DIAL_NUMBER_MAX = 2**32 - 1
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Peering:
         proving: that link closed without goodbye: a refused dial is now proof of death.
         broken: an observer vetoed, or the link broke the protocol: not waited for.
         dialling: a `Dial` is under way.
+        dialled_life: the highest life that was known when it began.
         attempts: failed dials since the last success.
         trying_since_ns: when the first of those dials began; 0 for none.
         rejected: the peer refused for a reason that time does not mend.
@@ -59,6 +61,7 @@ class Peering:
     proving: bool = False
     broken: bool = False
     dialling: bool = False
+    dialled_life: Incarnation = UNKNOWN_INCARNATION
     attempts: int = 0
     trying_since_ns: int = 0
     rejected: bool = False
@@ -138,12 +141,13 @@ class Dialling:
         peering.dialling = True
         peering.trying_since_ns = peering.trying_since_ns or context.now_ns
         self._cancel_timers(peer)
-        self._dial_number += 1
+        self._dial_number = min(self._dial_number + 1, _DIAL_NUMBER_MAX)
+        peering.dialled_life = context.membership.incarnation(peer)
         context.emit(
             Dial(
                 peer=peer,
                 address=record.address,
-                known=context.membership.incarnation(peer),
+                known=peering.dialled_life,
                 dial_number=self._dial_number,
                 timeout_ns=context.settings.dial_ns,
             )
@@ -234,6 +238,9 @@ class Dialling:
             return
         if failed.evidence is Evidence.REJECTED and failed.refusal is not None:
             self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
+        elif self.context.membership.incarnation(peer) > peering.dialled_life:
+            # Its outcome says something of a former life, nothing of the one that is known now.
+            self._again(peer, AGAIN_NS)
         elif failed.evidence is Evidence.REFUSED and peering.proving:
             self.detector.convict(peer, peering.linked, "refused")
         elif failed.evidence in (Evidence.EOF, Evidence.RESET) and self._within_a_dial(peering):

@@ -165,7 +165,7 @@ class Forwarding:
         return min(candidates, key=distance, default=None)
 
     def _report_unreachable(self, message: RoutedMessage) -> None:
-        if not isinstance(message, Data | Probe):
+        if not isinstance(message, Data):
             return
         route = message.route
         self._context.observe("unreachable", route.destination, detail=f"from {route.source}")

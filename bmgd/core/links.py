@@ -11,7 +11,7 @@ This module only knows those that are, and closes those that must go:
   either and has an equal digest closes it (make before break).
 * A link to a peer that hearsay declares dead is not closed while it is heard from: the peer is told
   first, with a ping, and the link goes only when nothing comes back within the timeout.
-* Above the wanted links and `GUESTS_MAX` others, the oldest unwanted one closes.
+* Above the links wanted now and before and `GUESTS_MAX` others, the oldest unwanted one closes.
 """
 
 from __future__ import annotations
@@ -139,15 +139,19 @@ class Links:
 
     # --- unwanted links -----------------------------------------------------------------------
 
-    def release_unwanted(self, wanted: Collection[NodeId], *, settled: bool) -> None:
+    def release_unwanted(
+        self, wanted: Collection[NodeId], former: Collection[NodeId], *, settled: bool
+    ) -> None:
         """Offer to close, and close by agreement, the links that nobody wants.
 
         Args:
             wanted: the neighbors in the layout.
+            former: those in the layout before; their links may stay beside the guests'.
             settled: whether each wanted link is up, or its id is dead, broken or never came.
         """
         unwanted = [link for link in self.table.values() if link.peer not in wanted]
-        for link in unwanted[: max(0, len(unwanted) - len(wanted) - GUESTS_MAX)]:
+        kept = sum(1 for peer in former if peer not in wanted) + GUESTS_MAX
+        for link in unwanted[: max(0, len(unwanted) - kept)]:
             self.close(link, "too many links")
         if not settled:
             return

@@ -33,6 +33,7 @@ class Relayout:
     links: Links
     dialling: Dialling
     unsettled: bool = False
+    _former: tuple[NodeId, ...] = ()
     _exact: bool = False
 
     def plan(self) -> None:
@@ -53,6 +54,7 @@ class Relayout:
         context = self.context
         self.unsettled = True
         self.links.forwarding_stale = True
+        self._former = self.dialling.wanted
         self.dialling.wanted = context.membership.neighbors(context.id)
         if context.state is not NodeState.LEAVING:
             self.dialling.reconcile()
@@ -60,7 +62,8 @@ class Relayout:
 
     def release(self) -> None:
         """Let go of unwanted links where both ends are settled; tell when the links are exact."""
-        self.links.release_unwanted(self.dialling.wanted, settled=self._is_settled())
+        settled = self._is_settled()
+        self.links.release_unwanted(self.dialling.wanted, self._former, settled=settled)
         self._note_exactness()
 
     def _is_settled(self) -> bool:

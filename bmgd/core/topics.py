@@ -16,6 +16,8 @@ from bmgd.types import NodeId
 
 TOPICS_MAX = 1024
 QUEUE_BYTES_MAX = 16 * 1024 * 1024
+HELD_BYTES_MAX = 64 * 1024 * 1024
+"""Of all topics together, until consumed."""
 SUBSCRIPTIONS_MAX = 1024
 CREDIT_MAX = 4096
 
@@ -50,9 +52,12 @@ class Topics:
         self._context = context
         self._topics: dict[str, _Topic] = {}
         self._subscriptions: dict[int, _Subscription] = {}
+        self._held_bytes = 0
 
     def take(self, topic: str, message: Taken) -> bool:
-        """Answer for a message from now on; False when its queue (or the table) is full."""
+        """Answer for a message from now on; False when its queue, or a bound of all, is full."""
+        if self._held_bytes + len(message.payload) > HELD_BYTES_MAX:
+            return False
         entry = self._topics.get(topic)
         if entry is None:
             if len(self._topics) >= TOPICS_MAX:
@@ -63,6 +68,7 @@ class Topics:
             return False
         entry.waiting.append(message)
         entry.waiting_bytes += len(message.payload)
+        self._held_bytes += len(message.payload)
         self._hand_out(topic, entry)
         return True
 
@@ -86,7 +92,7 @@ class Topics:
         if subscription is None:
             return
         for _ in range(min(count, len(subscription.unconsumed))):
-            subscription.unconsumed.popleft()
+            self._held_bytes -= len(subscription.unconsumed.popleft().payload)
             subscription.credit += 1
         self._hand_out(subscription.topic, self._topics[subscription.topic])
 

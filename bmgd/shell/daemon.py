@@ -109,6 +109,7 @@ class Daemon:
                     self._config.timing.timeout_ms,
                     self._emit,
                     tasks.create_task,
+                    self._log.warn,
                     incarnation,
                 )
                 await self._serve()

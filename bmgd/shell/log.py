@@ -101,3 +101,7 @@ class DaemonLog:
         """Write a line of the shell's own."""
         fields = {"node": self._node_id, "event": event}
         self._logger.log(level, text, extra={"fields": fields})
+
+    def warn(self, event: str, text: str) -> None:
+        """Write a line of warning of the shell's own."""
+        self.line(event, f"{event} {text}", logging.WARNING)

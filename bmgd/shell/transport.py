@@ -18,8 +18,10 @@ from bmgd.core.events import Backlog, DialFailed, Event, Greeted, Heard, LinkDow
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import split_address
 from bmgd.routing import Snapshot
+from bmgd.routing.header import BODY_PREFIX_BYTES, KIND_AT, ROUTED_FIRST
 from bmgd.shell.connection import CHUNK_BYTES_MIN, Connection, Phase, set_options
 from bmgd.shell.outbox import frames_in
+from bmgd.shell.resolver import Resolver
 from bmgd.types import Evidence, Incarnation, LinkId
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
@@ -32,8 +34,10 @@ ACCEPTS_PER_WAKE_MAX = 64
 USER_TIMEOUT_MIN_MS = 5000
 SETTLE_POLL_S = 0.005
 KNOWN_NOTICES_MAX = 64
+KIND_OFFSET = BODY_PREFIX_BYTES + KIND_AT
 
 Emit = Callable[[Event], None]
+Note = Callable[[str, str], None]
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
@@ -91,6 +95,7 @@ class Transport:
         timeout_ms: the detection timeout, from which TCP_USER_TIMEOUT follows.
         emit: takes events for the core; must not re-enter.
         spawn: runs a coroutine in the daemon's task group (names are resolved so).
+        note: writes a line of log: an event and a text.
         incarnation: the life that hellos speak of.
 
     Attributes:
@@ -105,6 +110,7 @@ class Transport:
         timeout_ms: int,
         emit: Emit,
         spawn: Spawn,
+        note: Note,
         incarnation: Incarnation,
     ) -> None:
         self.snapshot = Snapshot(0, identity.id, identity.founding_size, (), ())
@@ -117,8 +123,10 @@ class Transport:
         self._user_timeout_ms = max(USER_TIMEOUT_MIN_MS, 2 * timeout_ms)
         self._emit = emit
         self._spawn = spawn
+        self._note = note
         self._loop = asyncio.get_running_loop()
         set_options(listener, self._user_timeout_ms)
+        self._resolver = Resolver(self._loop)
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
         self._connections: dict[LinkId, Connection] = {}
         self._waiting: set[LinkId] = set()
@@ -185,11 +193,10 @@ class Transport:
     async def _resolve_and_connect(self, dial: Dial, host: str, port: int) -> None:
         try:
             async with asyncio.timeout(dial.timeout_ns / 1e9):
-                found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                family, target = await self._resolver.resolve(host, port)
         except (OSError, TimeoutError):
             self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
             return
-        family, _, _, _, target = found[0]
         self._connect(dial, family, target)
 
     def _connect(self, dial: Dial, family: int, target: tuple[object, ...]) -> None:
@@ -220,7 +227,8 @@ class Transport:
         hello = connection.hello
         if isinstance(hello, Dialer):
             self._on_dial_progress(connection, hello)
-        elif hello.state is HelloState.REFUSED:
+        elif hello.state is HelloState.REFUSED and hello.refusal is not None:
+            self._note("refused", f"a hello: {hello.refusal.text}")
             self._drop(connection)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
             connection.peer = hello.peer.id
@@ -267,17 +275,30 @@ class Transport:
             if body in self._known_notices:
                 connection.relayed = True
                 continue
-            try:
-                message = decode(body)
-            except ProtocolError as error:
-                self._lose(connection, Evidence.PROTOCOL_ERROR, str(error))
-                return
+            message = self._decode(connection, body)
+            if message is None:
+                continue
             if isinstance(message, Goodbye) and connection.phase is Phase.UP:
                 self._lose(connection, Evidence.GOODBYE, message.reason)
                 return
             if isinstance(message, Notice):
                 self._know_notice(body)
             self._emit(Received(connection.link, message))
+
+    def _decode(self, connection: Connection, body: bytes) -> Message | None:
+        """Read a frame; None when it is malformed.
+
+        What only the neighbor can have written costs it the link. A routed frame may come from afar:
+        it is dropped and counted, and the relay that passed it on is not to blame.
+        """
+        try:
+            return decode(body)
+        except ProtocolError as error:
+            if body[KIND_OFFSET] >= ROUTED_FIRST:
+                self.dropped_frames += 1
+            elif connection.phase is not Phase.CLOSED:
+                self._lose(connection, Evidence.PROTOCOL_ERROR, str(error))
+            return None
 
     def _know_notice(self, body: bytes) -> None:
         """Remember a notice: in a flood it comes again over every link, and joins are idempotent."""
@@ -291,7 +312,9 @@ class Transport:
             out = self._connections.get(LinkId(link))
             if out is None or out.phase is not Phase.UP:
                 for body in frames_in(run):
-                    self._emit(Received(connection.link, decode(body)))
+                    message = self._decode(connection, body)
+                    if message is not None:
+                        self._emit(Received(connection.link, message))
             else:
                 self._put_bulk(out, run)
         # No event may follow that would flush: whatever this turn of the loop relays leaves after it.
@@ -335,8 +358,8 @@ class Transport:
     def _return_unsent(self, connection: Connection) -> None:
         """Routed messages that a lost link did not take find another way."""
         for body in connection.outbox.take_unsent():
-            message = decode(body)
-            if not isinstance(message, LinkMessage):
+            message = self._decode(connection, body)
+            if message is not None and not isinstance(message, LinkMessage):
                 self._emit(Received(connection.link, message))
 
     def _forget(self, connection: Connection) -> None:
