@@ -948,6 +948,7 @@ enum {
     BIN_8 = 0xc4,
     KIND_AT = 0,
     FLAGS_AT = 1,
+    PRIORITY_AT = 2,
     HOP_BUDGET_AT = 3,
     DESTINATION_AT = 4,
     SOURCE_AT = 8,
@@ -963,16 +964,19 @@ enum {
 #define BAD_HEADER "no routing header"
 #define BAD_KIND "unknown kind"
 
-enum { STACK_FRAMES = 1024, STACK_LINKS = 128, RELEASE_GIL_BYTES = 32768 };
+enum { STACK_FRAMES = 1024, STACK_RUNS = 256, RELEASE_GIL_BYTES = 32768 };
 
-/* A whole frame, its length prefix included, and where it goes; slot -1 is the core. */
+/* Urgent frames (priority 0) and others go out on one link in runs of their own. */
+enum { RUNS_PER_LINK = 2 };
+
+/* A whole frame, its length prefix included, and the run that it joins; -1 is the core. */
 typedef struct {
     size_t at;
     uint32_t length;
-    int32_t slot;
+    int32_t run;
 } frame;
 
-/* What goes out on one slot. */
+/* What goes out on one link at one urgency; its number is 2 * slot, plus 1 if not urgent. */
 typedef struct {
     size_t length;
     char *cursor;
@@ -984,8 +988,8 @@ typedef struct {
     frame *frames;
     size_t frame_count;
     size_t core_count;
-    run *runs;      /* by slot */
-    int32_t *order; /* slots in order of first use */
+    run *runs;      /* by number */
+    int32_t *order; /* numbers in order of first use */
     Py_ssize_t run_count;
     size_t consumed;
     const char *error;
@@ -1009,7 +1013,7 @@ malformed(const uint8_t *body)
     return kind < LINK_LOCAL_FIRST || kind > ROUTED_LAST ? BAD_KIND : NULL;
 }
 
-/* The slot for a well-formed frame, its hop budget spent; -1 for the core. */
+/* The run for a well-formed frame, its hop budget spent; -1 for the core. */
 static inline int32_t
 relay(const snapshot *self, uint8_t *header, uint64_t usable)
 {
@@ -1021,9 +1025,10 @@ relay(const snapshot *self, uint8_t *header, uint64_t usable)
         || header[HOP_BUDGET_AT] == 0)
         return -1;
     slot = choose(self, destination, usable, flow);
-    if (slot >= 0)
-        header[HOP_BUDGET_AT]--;
-    return slot;
+    if (slot < 0)
+        return -1;
+    header[HOP_BUDGET_AT]--;
+    return RUNS_PER_LINK * slot + (header[PRIORITY_AT] != 0);
 }
 
 /* The first pass: find the frames, decide where each goes. Touches no Python object. */
@@ -1035,7 +1040,7 @@ find_frames(const snapshot *self, uint8_t *bytes, size_t end, uint64_t usable, c
     while (end - at >= LENGTH_BYTES) {
         const size_t length = big_endian(bytes + at);
         uint8_t *body = bytes + at + LENGTH_BYTES;
-        int32_t slot;
+        int32_t number;
 
         if (length < BODY_BYTES_MIN || length > FRAME_BYTES_MAX) {
             found->error = BAD_LENGTH;
@@ -1046,15 +1051,15 @@ find_frames(const snapshot *self, uint8_t *bytes, size_t end, uint64_t usable, c
         found->error = malformed(body);
         if (found->error != NULL)
             break;
-        slot = relay(self, body + BODY_PREFIX_BYTES, usable);
+        number = relay(self, body + BODY_PREFIX_BYTES, usable);
         found->frames[found->frame_count++] =
-            (frame){at, (uint32_t)(LENGTH_BYTES + length), slot};
-        if (slot < 0)
+            (frame){at, (uint32_t)(LENGTH_BYTES + length), number};
+        if (number < 0)
             found->core_count++;
         else {
-            if (found->runs[slot].length == 0)
-                found->order[found->run_count++] = slot;
-            found->runs[slot].length += LENGTH_BYTES + length;
+            if (found->runs[number].length == 0)
+                found->order[found->run_count++] = number;
+            found->runs[number].length += LENGTH_BYTES + length;
         }
         at += LENGTH_BYTES + length;
     }
@@ -1076,8 +1081,8 @@ copy_frames(const char *bytes, chunk *found, PyObject *for_core)
     }
     for (size_t i = 0; i < found->frame_count; i++) {
         const frame *each = &found->frames[i];
-        if (each->slot >= 0) {
-            run *out = &found->runs[each->slot];
+        if (each->run >= 0) {
+            run *out = &found->runs[each->run];
             memcpy(out->cursor, bytes + each->at, each->length);
             out->cursor += each->length;
         } else {
@@ -1098,7 +1103,7 @@ split_into(const snapshot *self, Py_buffer *view, size_t end, int64_t came_from,
     const uint64_t usable = jumps_without(self, came_from);
     PyObject *runs = NULL, *for_core = NULL;
 
-    memset(found->runs, 0, (size_t)self->link_count * sizeof *found->runs);
+    memset(found->runs, 0, RUNS_PER_LINK * (size_t)self->link_count * sizeof *found->runs);
     if (end >= RELEASE_GIL_BYTES) {
         Py_BEGIN_ALLOW_THREADS
         find_frames(self, view->buf, end, usable, found);
@@ -1111,12 +1116,13 @@ split_into(const snapshot *self, Py_buffer *view, size_t end, int64_t came_from,
     if (runs == NULL || for_core == NULL || copy_frames(view->buf, found, for_core) < 0)
         goto failed;
     for (Py_ssize_t i = 0; i < found->run_count; i++) {
-        const int32_t slot = found->order[i];
-        PyObject *pair = Py_BuildValue("(LO)", (long long)self->links[slot], found->runs[slot].bytes);
+        run *out = &found->runs[found->order[i]];
+        const long long link = self->links[found->order[i] / RUNS_PER_LINK];
+        PyObject *pair = Py_BuildValue("(LO)", link, out->bytes);
         if (pair == NULL)
             goto failed;
         PyList_SET_ITEM(runs, i, pair);
-        Py_CLEAR(found->runs[slot].bytes);
+        Py_CLEAR(out->bytes);
     }
     return Py_BuildValue("(nNNz)", (Py_ssize_t)found->consumed, runs, for_core, found->error);
 
@@ -1133,22 +1139,22 @@ static PyObject *
 split_view(const snapshot *self, Py_buffer *view, size_t end, int64_t came_from)
 {
     const size_t most_frames = end / (LENGTH_BYTES + BODY_BYTES_MIN);
-    const size_t links = (size_t)self->link_count;
+    const size_t most_runs = RUNS_PER_LINK * (size_t)self->link_count;
     frame stack_frames[STACK_FRAMES];
-    run stack_runs[STACK_LINKS];
-    int32_t stack_order[STACK_LINKS];
+    run stack_runs[STACK_RUNS];
+    int32_t stack_order[STACK_RUNS];
     chunk found = {.frames = stack_frames, .runs = stack_runs, .order = stack_order};
     char *block = NULL;
     PyObject *result;
 
-    if (most_frames > STACK_FRAMES || links > STACK_LINKS) {
-        block = PyMem_Malloc(most_frames * sizeof(frame) + links * (sizeof(run) + sizeof(int32_t))
-                             + 1);
+    if (most_frames > STACK_FRAMES || most_runs > STACK_RUNS) {
+        block = PyMem_Malloc(most_frames * sizeof(frame)
+                             + most_runs * (sizeof(run) + sizeof(int32_t)) + 1);
         if (block == NULL)
             return PyErr_NoMemory();
         found.frames = (frame *)block;
         found.runs = (run *)(found.frames + most_frames);
-        found.order = (int32_t *)(found.runs + links);
+        found.order = (int32_t *)(found.runs + most_runs);
     }
     result = split_into(self, view, end, came_from, &found);
     PyMem_Free(block);
@@ -1432,6 +1438,7 @@ add_constants(PyObject *module)
         {"BIN_8", BIN_8},
         {"KIND_AT", KIND_AT},
         {"FLAGS_AT", FLAGS_AT},
+        {"PRIORITY_AT", PRIORITY_AT},
         {"HOP_BUDGET_AT", HOP_BUDGET_AT},
         {"DESTINATION_AT", DESTINATION_AT},
         {"SOURCE_AT", SOURCE_AT},

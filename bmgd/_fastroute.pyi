@@ -15,6 +15,7 @@ ARRAY_LAST: int
 BIN_8: int
 KIND_AT: int
 FLAGS_AT: int
+PRIORITY_AT: int
 HOP_BUDGET_AT: int
 DESTINATION_AT: int
 SOURCE_AT: int

@@ -155,8 +155,8 @@ class Snapshot:
 
         Returns:
             (consumed, runs, frames, error): the length of the whole frames at the start; one
-            (link id, bytes) per outgoing link, in order of first use, each the frames to send
-            there with their length prefixes; the bodies of the frames for the core, in order; and
+            (link id, bytes) per outgoing link and urgency (priority 0, or any other), in order of
+            first use, each the frames to send there with their length prefixes; the bodies of the frames for the core, in order; and
             the reason why the bytes from `consumed` on are malformed, or None.
 
         Raises:
@@ -169,7 +169,7 @@ class Snapshot:
             raise GraphError(f"end {last} is not within 0..{len(buffer)}")
         if not -1 <= back < _U32:
             raise GraphError(f"came_from {back} is not within -1..2**32-1")
-        runs: dict[int, bytearray] = {}
+        runs: dict[tuple[int, bool], bytearray] = {}
         frames: list[bytes] = []
         error = None
         at = 0
@@ -188,9 +188,11 @@ class Snapshot:
             if link == -1:
                 frames.append(bytes(buffer[body : body + length]))
             else:
-                runs.setdefault(link, bytearray()).extend(buffer[at : body + length])
+                is_urgent = buffer[body + header.BODY_PREFIX_BYTES + header.PRIORITY_AT] == 0
+                run = runs.setdefault((link, is_urgent), bytearray())
+                run.extend(buffer[at : body + length])
             at = body + length
-        return at, [(link, bytes(run)) for link, run in runs.items()], frames, error
+        return at, [(link, bytes(run)) for (link, _), run in runs.items()], frames, error
 
     def _relay(self, buffer: bytearray, at: int, came_from: int) -> int:
         """The link for the frame with its header at `at`, its hop budget spent; -1: the core."""

@@ -51,6 +51,16 @@ class Outbox:
         self._control_bytes += len(frame)
         return self._control_bytes <= CONTROL_BYTES_MAX
 
+    def offer_control(self, run: bytes) -> bool:
+        """Add urgent frames of others; False when they were dropped.
+
+        They have half of the bound: what strangers send must not cost the link its own control.
+        """
+        if self._control_bytes + len(run) > CONTROL_BYTES_MAX // 2:
+            self.dropped_frames += len(frames_in(run))
+            return False
+        return self.put_control(run)
+
     def put_bulk(self, run: bytes) -> bool:
         """Add one or more whole frames; False when they were dropped at the bound."""
         if self._bulk_bytes + len(run) > BULK_BYTES_MAX:

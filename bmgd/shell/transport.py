@@ -18,7 +18,7 @@ from bmgd.core.events import Backlog, DialFailed, Event, Greeted, Heard, LinkDow
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import split_address
 from bmgd.routing import Snapshot
-from bmgd.routing.header import BODY_PREFIX_BYTES, KIND_AT, ROUTED_FIRST
+from bmgd.routing.header import BODY_PREFIX_BYTES, KIND_AT, LENGTH_BYTES, PRIORITY_AT, ROUTED_FIRST
 from bmgd.shell.connection import CHUNK_BYTES_MIN, Connection, Phase, set_options
 from bmgd.shell.outbox import frames_in
 from bmgd.shell.resolver import Resolver
@@ -34,6 +34,7 @@ ACCEPTS_PER_WAKE_MAX = 64
 USER_TIMEOUT_MIN_MS = 5000
 SETTLE_POLL_S = 0.005
 KNOWN_NOTICES_MAX = 64
+URGENCY_OFFSET = LENGTH_BYTES + BODY_PREFIX_BYTES + PRIORITY_AT
 KIND_OFFSET = BODY_PREFIX_BYTES + KIND_AT
 
 Emit = Callable[[Event], None]
@@ -316,25 +317,19 @@ class Transport:
                     if message is not None:
                         self._emit(Received(connection.link, message))
             else:
-                self._put_bulk(out, run)
-        # No event may follow that would flush: whatever this turn of the loop relays leaves after it.
-        if self._unflushed and not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._flush_relayed)
+                # A run is of one urgency throughout, so that of its first frame says it.
+                self._pass_on(out, run, is_urgent=run[URGENCY_OFFSET] == 0)
 
-    def _flush_relayed(self) -> None:
-        self._flush_planned = False
-        self.flush()
-
-    def _put_bulk(self, out: Connection, run: bytes) -> None:
+    def _pass_on(self, out: Connection, run: bytes, *, is_urgent: bool) -> None:
         """Add frames to an outbox, or drop them at its bound; the core hears of either turn."""
-        if out.outbox.put_bulk(run):
+        outbox = out.outbox
+        if outbox.offer_control(run) if is_urgent else outbox.put_bulk(run):
             self._unflushed[out.link] = out
             return
         self.dropped_frames += len(frames_in(run))
         if not out.backlogged:
             out.backlogged = True
-            self._emit(Backlog(out.link, out.outbox.backlog_bytes))
+            self._emit(Backlog(out.link, outbox.backlog_bytes))
 
     def on_writable(self, connection: Connection) -> None:
         """An outbox that was full has been written."""
@@ -383,11 +378,16 @@ class Transport:
             self._encoded = (message, encode(message))
         frame = self._encoded[1]
         if isinstance(message, Data):
-            self._put_bulk(connection, frame)
-        elif not connection.outbox.put_control(frame):
-            self._lose(connection, Evidence.TIMED_OUT, "its control backlog is over the bound")
-            return
-        self._unflushed[link] = connection
+            self._pass_on(connection, frame, is_urgent=False)
+        else:
+            self._put_control(connection, frame)
+
+    def _put_control(self, out: Connection, run: bytes) -> None:
+        """Add urgent frames; a link that lets them pile up over the bound is lost."""
+        if out.outbox.put_control(run):
+            self._unflushed[out.link] = out
+        else:
+            self._lose(out, Evidence.TIMED_OUT, "its control backlog is over the bound")
 
     def welcome(self, welcome: Welcome) -> None:
         """Accept the hello that waits on a link."""
