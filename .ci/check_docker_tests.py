@@ -1,6 +1,6 @@
 """Fail when a Docker engine answers here, but a test that needs one did not run.
 
-    python .ci/check_docker_tests.py TESTS.xml
+python .ci/check_docker_tests.py TESTS.xml
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ from bmgd.wire.hello import MISCONFIGURED, Refusal
 DIAL_TIMER = "dial"
 JOIN_TIMER = "join"
 REDIAL_TIMER = "redial"
+SEARCH_TIMER = "search"
+SEARCHES_PER_JOIN = 8
 STRANGER_ODDS = 4
 """One in so many slow dials goes to any of the dead, not to a would-be neighbor."""
 AGAIN_NS = 2_000_000
@@ -298,6 +300,22 @@ class Dialling:
         """Begin to dial the dead, slowly."""
         at_ns = self.context.now_ns + self.context.jitter(self.context.settings.redial_ns)
         self.context.timers.set((REDIAL_TIMER, 0, 0), at_ns)
+
+    def start_searching(self) -> None:
+        """After the join timeout without a link, begin to dial others than the neighbors."""
+        at_ns = self.context.now_ns + self.context.jitter(self.context.settings.join_ns)
+        self.context.timers.set((SEARCH_TIMER, 0, 0), at_ns)
+
+    def on_search_timer(self, key: TimerKey) -> None:
+        """Nobody of the wanted ones is there: anybody may know a newer layout."""
+        context = self.context
+        if context.state is not NodeState.JOINING or self._ever_linked:
+            return
+        peer = NodeId(context.random.randrange(context.membership.id_space))
+        if peer != context.id and peer not in self.wanted:
+            self.dial(peer)
+        pause_ns = context.jitter(context.settings.join_ns // SEARCHES_PER_JOIN)
+        context.timers.set((SEARCH_TIMER, 0, 0), context.now_ns + pause_ns)
 
     def on_redial_timer(self, key: TimerKey) -> None:
         """Dial one of the dead, most often one that would be a neighbor if all were well."""

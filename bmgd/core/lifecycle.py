@@ -67,6 +67,7 @@ class Lifecycle:
         context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
         self.detector.start()
         self.dialling.start_redialling()
+        self.dialling.start_searching()
         self.relayout.follow()
 
     def check_ready(self) -> None:

@@ -44,7 +44,7 @@ from bmgd.core.detector import (
     SILENCE_TIMER,
     Detector,
 )
-from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, Dialling
+from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, SEARCH_TIMER, Dialling
 from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import (
     Backlog,
@@ -350,6 +350,7 @@ class Node:
             LEAVE_TIMER: self._lifecycle.on_leave_timer,
             PROBE_TIMER: self._probing.on_timer,
             REDIAL_TIMER: self._dialling.on_redial_timer,
+            SEARCH_TIMER: self._dialling.on_search_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,

@@ -92,3 +92,16 @@ def test_join_ends_without_a_suspicion() -> None:
     network = Network(33)
     network.run(60)
     assert not [o for i in range(33) for o in observed(network, i, "suspected")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_restarted_node_whose_neighbors_are_all_dead_finds_others(seed: int) -> None:
+    network = Network(16, seed)
+    settle(network)
+    dead = sorted((10, *BinomialGraph(16).neighbors(10)))
+    for victim in dead:
+        network.kill(victim)
+    settle(network, dead)
+    network.boot(10, counter=2)
+    dead.remove(10)
+    assert settle(network, dead) < 5

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core.events import Greeted
+from bmgd.core.effects import Observed
+from bmgd.core.events import DialFailed, Greeted
 from bmgd.sim import Network
-from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, counter_of
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, LinkId, NodeId, counter_of
 from bmgd.wire.hello import Refusal
 from tests.unit.core.clusters import send, settle
 
@@ -54,7 +55,9 @@ def test_duplicate_of_a_living_id_is_refused() -> None:
     settle(network)
     host = network.hosts[NodeId(4)]
     living = network.status(3)["incarnation"]
-    newcomer = Greeted(LinkId(10**6), NodeId(3), living + 2**32, "sim3:7400", UNKNOWN_INCARNATION, 1)
+    newcomer = Greeted(
+        LinkId(10**6), NodeId(3), living + 2**32, "sim3:7400", UNKNOWN_INCARNATION, 1
+    )
     effects = host.node.step(network.now_ns, newcomer)
     for effect in effects:
         network._carry_out(host, effect)
@@ -88,3 +91,22 @@ def test_leaving_node_is_left_not_dead() -> None:
         assert status["left"] == [3]
         assert status["dead"] == []
         assert [link["id"] for link in status["links"]] == status["neighbors"]
+
+
+def test_dial_of_a_former_life_says_nothing_of_the_present_one() -> None:
+    """A dial to a cut-off, dead id is still under way when its new life is known: no suspicion."""
+    network = Network(3)
+    settle(network)
+    network.kill(2)
+    settle(network, [2])
+    network.cut(0, 2)
+    node = network.hosts[NodeId(0)].node
+    node._dialling.dial(NodeId(2))
+    network.boot(2, counter=5)
+    network.run(0.9)
+    assert network.status(0)["alive"] == [0, 1, 2]
+    incarnation = network.status(2)["incarnation"]
+    effects = node.step(network.now_ns, DialFailed(NodeId(2), Evidence.NO_ANSWER))
+    assert not [e for e in effects if isinstance(e, Observed) and e.incarnation == incarnation]
+    network.mend()
+    settle(network)
