@@ -156,8 +156,9 @@ class Snapshot:
         Returns:
             (consumed, runs, frames, error): the length of the whole frames at the start; one
             (link id, bytes) per outgoing link and urgency (priority 0, or any other), in order of
-            first use, each the frames to send there with their length prefixes; the bodies of the frames for the core, in order; and
-            the reason why the bytes from `consumed` on are malformed, or None.
+            first use, each the frames to send there with their length prefixes; the bodies of the
+            frames for the core, in order; and the reason why the bytes from `consumed` on are
+            malformed, or None.
 
         Raises:
             GraphError: `end` or `came_from` is out of its range.

@@ -75,7 +75,7 @@ class _Faults:
             self.network.resume(victim)
 
 
-@pytest.mark.parametrize("seed", (*SEEDS, *FORMER_FAILURES))
+@pytest.mark.parametrize("seed", [*SEEDS, *FORMER_FAILURES])
 def test_cluster_comes_to_rest_when_faults_stop(seed: int) -> None:
     faults = _Faults(seed)
     faults.network.run(faults.random.choice((0, 0.01, 0.5, 3)))
