@@ -15,7 +15,8 @@ from bmgd.types import NodeId
 
 _FIELD = re.compile(r"\{(?:(\d+)\+)?id\}")
 _ADDRESS = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:\[\]{}]+)):(?P<port>[0-9]{1,5})"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s\x00-\x1f\x7f:\[\]{}]+))"
+    r":(?P<port>[0-9]{1,5})"
 )
 
 ADDRESS_BYTES_MAX = 255

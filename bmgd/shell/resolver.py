@@ -34,7 +34,12 @@ class Resolver:
             raise OSError("too many names are being looked up")
         self._underway += 1
         answer: asyncio.Future[Found] = self._loop.create_future()
-        threading.Thread(target=self._look_up, args=(host, port, answer), daemon=True).start()
+        thread = threading.Thread(target=self._look_up, args=(host, port, answer), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._underway -= 1
+            raise OSError("no thread is left to look names up") from error
         return await answer
 
     def _look_up(self, host: str, port: int, answer: asyncio.Future[Found]) -> None:
@@ -44,6 +49,9 @@ class Resolver:
             found = family, target
         except OSError as error:
             found = error
+        except UnicodeError:
+            # What the name codec refuses (an empty label, one above 63 bytes) is no name at all.
+            found = OSError("not a name")
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._finish, answer, found)
 

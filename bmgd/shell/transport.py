@@ -84,6 +84,8 @@ def _resolve_passive(address: str, host: str, port: int) -> tuple[socket.Address
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(f"cannot resolve {address}: {error.strerror}") from error
+    except UnicodeError as error:
+        raise ConfigError(f"cannot resolve {address}: not a name") from error
     return found[0][0], found[0][4]
 
 

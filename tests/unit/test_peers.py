@@ -24,7 +24,19 @@ def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "host", ":1", "host:", "host:65536", "::1:7400", "a b:1", "h:-1", "x" * 300 + ":1"],
+    [
+        "",
+        "host",
+        ":1",
+        "host:",
+        "host:65536",
+        "::1:7400",
+        "a b:1",
+        "h:-1",
+        "x" * 300 + ":1",
+        "a\0b:1",
+        "a\x7f:1",
+    ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError):
