@@ -71,8 +71,11 @@ class Greeting:
         known = membership.incarnation(greeted.peer)
         if greeted.incarnation < known:
             return Refusal.STALE_INCARNATION
-        if greeted.incarnation == known and membership.status_of(greeted.peer) is Status.LEFT:
-            return Refusal.LEFT
+        record = membership.get(greeted.peer)
+        if record is not None and record.status is Status.LEFT:
+            # A record of a former life does not evict the one that followed it.
+            if record.incarnation == greeted.incarnation:
+                return Refusal.LEFT
         if greeted.peer in self._held or len(self._held) >= HELD_MAX:
             return Refusal.BUSY
         return None

@@ -392,7 +392,9 @@ class Node:
         assert record is not None
         membership.learn_life(link.peer, link.incarnation)
         is_record = link.peer in membership.exceptions()
-        if known < link.incarnation and (known or is_record):
+        former = record.incarnation if is_record else known
+        # A life above the record is news, met before or not; without a record only a second one is.
+        if former < link.incarnation and (former or is_record):
             self._notices.publish(
                 link.peer, Record(link.incarnation, 0, Status.ALIVE, link.address)
             )

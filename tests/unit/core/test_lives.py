@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core.effects import Observed
-from bmgd.core.events import DialFailed, Greeted
+from bmgd.core.effects import Observed, RecordChanged, Refuse
+from bmgd.core.events import DialFailed, Greeted, Received
 from bmgd.sim import Network
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, LinkId, NodeId, counter_of
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    LinkId,
+    NodeId,
+    Record,
+    Status,
+    counter_of,
+)
 from bmgd.wire.hello import Refusal
+from bmgd.wire.messages import Notice
 from tests.unit.core.clusters import send, settle
 
 
@@ -110,3 +120,16 @@ def test_dial_of_a_former_life_says_nothing_of_the_present_one() -> None:
     assert not [e for e in effects if isinstance(e, Observed) and e.incarnation == incarnation]
     network.mend()
     settle(network)
+
+
+def test_a_former_life_that_left_does_not_evict_the_one_that_followed() -> None:
+    network = Network(4)
+    settle(network)
+    host, life = network.hosts[NodeId(0)], network.status(3)["incarnation"]
+    left = Record(Incarnation(life - 1), 0, Status.LEFT, "sim3:7400")
+    effects = host.node.step(network.now_ns, Received(LinkId(10**6), Notice(((NodeId(3), left),))))
+    assert [e.record for e in effects if isinstance(e, RecordChanged)] == [left]
+    newcomer = Greeted(LinkId(10**6), NodeId(3), life, "sim3:7400", UNKNOWN_INCARNATION, 9)
+    effects = host.node.step(network.now_ns, newcomer)
+    assert not [e for e in effects if isinstance(e, Refuse)]
+    assert [e.record.incarnation for e in effects if isinstance(e, RecordChanged)] == [life]
