@@ -11,7 +11,7 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId
-from bmgd.wire.messages import Probe, ProbeReply
+from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply
 
 PROBES_MAX = 1024
 PROBE_TIMER = "probe"
@@ -82,6 +82,8 @@ class Probing:
     def on_probe(self, probe: Probe) -> None:
         """Another node's probe arrived: send back the way that it took."""
         route = probe.route
+        if route.record and len(probe.passed) >= ROUTE_IDS_MAX:
+            return
         passed = (*probe.passed, self._context.id) if route.record else ()
         back = self._forwarding.route_to(route.source, sequence=route.sequence)
         self._forwarding.originate(ProbeReply(replace(back, record=False), passed))

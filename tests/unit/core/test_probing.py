@@ -1,0 +1,27 @@
+"""Probes: what comes back, and what is too long to come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmgd.core.effects import Send
+from bmgd.core.events import Received
+from bmgd.sim import Network
+from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.wire.codec import decode, encode
+from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply, Route
+from tests.unit.core.clusters import settle
+
+
+@pytest.mark.parametrize("passed", [0, ROUTE_IDS_MAX - 1, ROUTE_IDS_MAX])
+def test_a_recorded_way_is_answered_as_long_as_the_answer_is_a_message(passed: int) -> None:
+    network = Network(4)
+    settle(network)
+    route = Route(NodeId(0), NodeId(3), Incarnation(1), hop_budget=9, record=True)
+    probe = Probe(route, tuple(NodeId(i) for i in range(passed)))
+    node = network.hosts[NodeId(0)].node
+    effects = node.step(network.now_ns, Received(LinkId(10**6), probe))
+    replies = [e.message for e in effects if isinstance(e, Send)]
+    assert all(decode(encode(reply)[4:]) == reply for reply in replies)
+    ways = [reply.passed for reply in replies if isinstance(reply, ProbeReply)]
+    assert ways == ([(*probe.passed, NodeId(0))] if passed < ROUTE_IDS_MAX else [])
