@@ -18,7 +18,7 @@ from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Rank, Record, S
 from bmgd.wire.messages import BUCKETS
 
 ID_GAP_MAX = 4096
-"""A record for an id further than this above the highest known one is not believed."""
+"""A record is not believed that would make this many ids between the founders and it unknown."""
 
 _MODULUS = 2**128
 _HASHED = struct.Struct(">IQIB")
@@ -58,6 +58,7 @@ class Membership:
         self._peers = peers
         self._records: dict[NodeId, Record] = {}
         self._lives: dict[NodeId, Incarnation] = {}
+        self._unknown_ids = 0
 
     def get(self, node_id: NodeId) -> Record | None:
         """What is believed of an id; None for an id that nobody was given."""
@@ -115,7 +116,8 @@ class Membership:
 
     def join(self, node_id: NodeId, record: Record) -> bool:
         """Take the greater of what is believed and `record`; tell whether anything changed."""
-        if node_id >= self.id_space + ID_GAP_MAX:
+        skipped = node_id - self.id_space
+        if skipped >= 0 and self._unknown_ids + skipped >= ID_GAP_MAX:
             return False
         before = self.get(node_id)
         if before is not None and record <= before:
@@ -140,7 +142,10 @@ class Membership:
     def _grow(self, node_id: NodeId) -> None:
         if node_id >= self.id_space:
             self.outside.extend(range(self.id_space, node_id + 1))
+            self._unknown_ids += node_id - self.id_space
             self.id_space = node_id + 1
+        elif node_id >= self.founding_size and node_id not in self._records:
+            self._unknown_ids -= 1
 
     def _move(self, node_id: NodeId, was_in: bool, is_in: bool) -> None:
         if was_in and not is_in:

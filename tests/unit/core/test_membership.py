@@ -277,3 +277,14 @@ def test_membership_does_not_believe_in_an_id_too_far_above_the_highest() -> Non
     assert seen(membership) == seen(new())
     assert membership.join(NodeId(SIZE + ID_GAP_MAX - 1), record())
     assert membership.id_space == SIZE + ID_GAP_MAX
+    assert not membership.join(NodeId(SIZE + ID_GAP_MAX + 1), record())
+    assert membership.join(NodeId(SIZE + ID_GAP_MAX), record())
+    assert membership.join(NodeId(SIZE), record())
+    assert membership.join(NodeId(SIZE + ID_GAP_MAX + 2), record())
+
+
+def test_membership_grows_without_gaps_as_far_as_records_go() -> None:
+    membership = new()
+    for node_id in range(SIZE, SIZE + 2 * ID_GAP_MAX):
+        assert membership.join(NodeId(node_id), record())
+    assert membership.layout_size == SIZE + 2 * ID_GAP_MAX
