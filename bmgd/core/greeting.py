@@ -72,10 +72,10 @@ class Greeting:
         if greeted.incarnation < known:
             return Refusal.STALE_INCARNATION
         record = membership.get(greeted.peer)
-        if record is not None and record.status is Status.LEFT:
-            # A record of a former life does not evict the one that followed it.
-            if record.incarnation == greeted.incarnation:
-                return Refusal.LEFT
+        assert record is not None
+        # The record of a former life does not evict the one that followed it.
+        if record.status is Status.LEFT and record.incarnation == greeted.incarnation:
+            return Refusal.LEFT
         if greeted.peer in self._held or len(self._held) >= HELD_MAX:
             return Refusal.BUSY
         return None

@@ -118,7 +118,9 @@ class Lifecycle:
             # No version is left to refute with; a new life has all of them.
             context.renew_above = max(context.renew_above, record.incarnation)
         else:
-            context.version = record.version + (record.status >= Status.DEAD)
+            context.version = record.version
+            # Equal but for the status or the address: one version more outranks either.
+            context.version += context.own_record() < record
             context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
             self.notices.publish(context.id, context.own_record())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bmgd.core.commands import ShowMembers
 from bmgd.core.effects import Observed, RecordChanged, Refuse
 from bmgd.core.events import DialFailed, Greeted, Received
 from bmgd.sim import Network
@@ -19,7 +20,7 @@ from bmgd.types import (
 )
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Notice
-from tests.unit.core.clusters import send, settle
+from tests.unit.core.clusters import reply_to, send, settle
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.0001, 0.0003, 0.001, 0.01, 0.1, 1.0, 5.0])
@@ -133,3 +134,18 @@ def test_a_former_life_that_left_does_not_evict_the_one_that_followed() -> None:
     effects = host.node.step(network.now_ns, newcomer)
     assert not [e for e in effects if isinstance(e, Refuse)]
     assert [e.record.incarnation for e in effects if isinstance(e, RecordChanged)] == [life]
+
+
+@pytest.mark.parametrize("status", [Status.ALIVE, Status.DEAD, Status.EXCLUDED])
+def test_what_is_said_of_this_life_at_another_address_is_refuted(status: Status) -> None:
+    network = Network(4)
+    settle(network)
+    life = network.status(3)["incarnation"]
+    slander = Notice(((NodeId(3), Record(life, 5, status, "z:1")),))
+    network._step(network.hosts[NodeId(3)], Received(LinkId(10**6), slander))
+    network._step(network.hosts[NodeId(0)], Received(LinkId(10**6), slander))
+    network.run(5)
+    settle(network)
+    for node_id in range(4):
+        member = reply_to(network, node_id, ShowMembers()).result["members"][3]
+        assert (member["address"], member["status"]) == ("sim3:7400", "alive")
