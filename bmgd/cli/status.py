@@ -35,6 +35,20 @@ def run(args: Namespace) -> int:
         print(f"  links        {id_ranges(links)}")
         print(f"  digest       {status['digest']}")
         print(f"  process      {status.get('pid')}, {status['backend']}, {status['loop']}")
+        print(f"  costs        {_costs(status.get('pid'))}")
         return 0
 
     return run_async(main)
+
+
+def _costs(pid: int | None) -> str:
+    """What the daemon's process costs, as this machine sees it."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            spent_s = sum(process.cpu_times()[:2])
+            return f"{process.memory_info().rss / 1e6:.1f} MB resident, {spent_s:.2f} s of CPU"
+    except psutil.Error:
+        return "not to be seen from here"

@@ -41,7 +41,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 OUTSIDE: Final = {
     "msgpack": {"bmgd.wire.codec", "bmgd.wire.control"},
     "uvloop": {"bmgd.shell.daemon", "bmgd.launcher.launch"},
-    "psutil": set[str](),
+    "psutil": {"bmgd.cli.status"},
 }
 """The third-party packages, and the modules that may import them; uvloop and psutil only late."""
 
