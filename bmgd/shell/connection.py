@@ -24,7 +24,7 @@ from bmgd.routing import Snapshot
 from bmgd.shell.outbox import Outbox
 from bmgd.types import Evidence, LinkId, NodeId
 from bmgd.wire.codec import encode
-from bmgd.wire.handshake import Acceptor, Dialer, HelloState
+from bmgd.wire.handshake import Acceptor, Dialer
 from bmgd.wire.messages import Goodbye
 
 HELLO_TIMEOUT_S = 3.0
@@ -242,13 +242,15 @@ class Connection:
         if not data:
             self._fail(Evidence.EOF, "before the hello was answered")
             return False
+        before = self.hello.state
         try:
             self.hello.receive(data)
         except ProtocolError as error:
             self._fail(Evidence.PROTOCOL_ERROR, str(error))
             return False
         self.send_hello()
-        if self.hello.state is not HelloState.WAITING and self.phase is Phase.HELLO:
+        # Once for each state: what comes while the core still holds the hello is no new one.
+        if self.hello.state is not before and self.phase is Phase.HELLO:
             self._owner.on_hello_progress(self)
         return self.phase in (Phase.HELLO, Phase.UP)
 

@@ -8,6 +8,7 @@ without the core.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -31,6 +32,8 @@ from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message, Notice
 BACKLOG = 4096
 WAITING_HELLOS_MAX = 128
 ACCEPTS_PER_WAKE_MAX = 64
+ACCEPT_PAUSE_S = 0.1
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 USER_TIMEOUT_MIN_MS = 5000
 SETTLE_POLL_S = 0.005
 KNOWN_NOTICES_MAX = 64
@@ -131,6 +134,7 @@ class Transport:
         set_options(listener, self._user_timeout_ms)
         self._resolver = Resolver(self._loop)
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
+        self._accepting_again: asyncio.TimerHandle | None = None
         self._connections: dict[LinkId, Connection] = {}
         self._waiting: set[LinkId] = set()
         self._dials: dict[LinkId, Dial] = {}
@@ -147,6 +151,8 @@ class Transport:
 
     def stop(self) -> None:
         """Close the listener and every connection at once."""
+        if self._accepting_again is not None:
+            self._accepting_again.cancel()
         self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
         for connection in (*self._connections.values(), *self._closing):
@@ -159,7 +165,9 @@ class Transport:
         for _ in range(ACCEPTS_PER_WAKE_MAX):
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno in _NOTHING_LEFT:
+                    self._pause_accepting(error)
                 return
             if len(self._waiting) >= WAITING_HELLOS_MAX:
                 sock.close()
@@ -170,6 +178,12 @@ class Transport:
             self._connections[connection.link] = connection
             self._waiting.add(connection.link)
             connection.accept()
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Without a free descriptor the listener stays readable: do not spin on it."""
+        self._note("accept", f"paused for {ACCEPT_PAUSE_S} s: {error.strerror}")
+        self._loop.remove_reader(self._listener.fileno())
+        self._accepting_again = self._loop.call_later(ACCEPT_PAUSE_S, self.start)
 
     def _nonce(self) -> bytes:
         return self._own_nonce + os.urandom(NONCE_BYTES - OWN_NONCE_BYTES)
@@ -395,6 +409,8 @@ class Transport:
         """Accept the hello that waits on a link."""
         connection = self._connections.get(welcome.link)
         if connection is None or not isinstance(connection.hello, Acceptor):
+            # It went away meanwhile: the core must not take the link for one that is up.
+            self._emit(LinkDown(welcome.link, Evidence.EOF))
             return
         if connection.hello.incarnation != self.incarnation:
             # This side began a new life while the hello waited; it speaks for the former one.

@@ -16,7 +16,7 @@ from bmgd.shell.transport import bind_listener
 async def test_what_the_name_codec_refuses_is_an_os_error(name: str) -> None:
     resolver = Resolver(asyncio.get_running_loop())
     for _ in range(LOOKUPS_MAX + 1):
-        with pytest.raises(OSError, match="."):
+        with pytest.raises(OSError, match=r"."):
             await asyncio.wait_for(resolver.resolve(name, 7400), 10)
 
 

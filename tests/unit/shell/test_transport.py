@@ -1,0 +1,84 @@
+"""The daemon's sockets towards other daemons: what hostile or unlucky ends do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bmgd.core.effects import Welcome
+from bmgd.core.events import Event, Greeted, LinkDown
+from bmgd.shell.transport import ACCEPT_PAUSE_S, Transport, bind_listener
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
+from bmgd.wire.handshake import Dialer
+from bmgd.wire.hello import NONCE_BYTES, Identity
+
+
+def identity(node_id: int) -> Identity:
+    return Identity("test", 4, bytes(16), NodeId(node_id), f"127.0.0.1:{node_id + 1}")
+
+
+class Accepting:
+    """A transport of node 0 on a loop of its own, and the events that it gave."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.events: list[Event] = []
+        self.notes: list[str] = []
+        self.address = listener.getsockname()
+        self.transport = Transport(
+            identity(0),
+            listener,
+            1500,
+            self.events.append,
+            asyncio.ensure_future,
+            lambda event, text: self.notes.append(event),
+            Incarnation(1 << 32),
+        )
+        self.transport.start()
+
+
+@pytest.fixture
+async def accepting() -> AsyncIterator[Accepting]:
+    made = Accepting(bind_listener("127.0.0.1:0"))
+    yield made
+    made.transport.stop()
+
+
+async def test_a_hello_is_told_once_whatever_comes_behind_it(accepting: Accepting) -> None:
+    """The core may hold a hello for a while; a byte behind it was taken for another hello."""
+    nonce = bytes(range(NONCE_BYTES))
+    dialer = Dialer(identity(1), Incarnation(5), NodeId(0), UNKNOWN_INCARNATION, 1, nonce)
+    with socket.create_connection(accepting.address) as sock:
+        for data in (dialer.take_output(), b"B", b"M"):
+            sock.sendall(data)
+            await asyncio.sleep(0.05)
+        assert [type(event) for event in accepting.events] == [Greeted]
+
+
+async def test_a_welcome_for_a_hello_that_is_gone_is_a_lost_link(accepting: Accepting) -> None:
+    accepting.transport.welcome(Welcome(LinkId(77), UNKNOWN_INCARNATION))
+    assert accepting.events == [LinkDown(LinkId(77), Evidence.EOF)]
+
+
+class Exhausted(socket.socket):
+    """A listener of a process that has no descriptor left."""
+
+    calls = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        Exhausted.calls += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def test_without_descriptors_the_listener_is_not_spun_on() -> None:
+    plain = bind_listener("127.0.0.1:0")
+    listener = Exhausted(fileno=plain.detach())
+    accepting = Accepting(listener)
+    with socket.create_connection(accepting.address):
+        await asyncio.sleep(5 * ACCEPT_PAUSE_S)
+    accepting.transport.stop()
+    assert 2 <= Exhausted.calls <= 6
+    assert accepting.notes == ["accept"] * Exhausted.calls
