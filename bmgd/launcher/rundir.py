@@ -89,10 +89,14 @@ class RunDir:
         except BlockingIOError:
             os.close(lock)
             raise LaunchError(f"a cluster runs in {self.path} already") from None
-        self.clear()
-        for name in os.listdir(self.path):
-            if name.startswith("node-") and name.endswith(".log"):
-                os.unlink(os.path.join(self.path, name))
+        try:
+            self.clear()
+            for name in os.listdir(self.path):
+                if name.startswith("node-") and name.endswith(".log"):
+                    os.unlink(os.path.join(self.path, name))
+        except OSError as error:
+            os.close(lock)
+            raise LaunchError(f"cannot remove {error.filename}: {error.strerror}") from None
         return lock
 
     def clear(self) -> None:

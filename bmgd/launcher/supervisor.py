@@ -31,6 +31,8 @@ START_S: Final = 60.0
 TERM_S: Final = 3.0
 KILL_S: Final = 2.0
 REAP_S: Final = 2.0
+AGAIN_S: Final = 0.3
+"""Signals closer than this are one: wrappers (timeout, a closing terminal) send theirs twice."""
 
 Show = Callable[[dict[str, Any]], None]
 """Is told every event: a dict with ``event`` and ``at`` (seconds since the command began)."""
@@ -260,7 +262,7 @@ class Supervisor:
     def _on_signal(self) -> None:
         if self._stopping_s is None:
             self._stop(0)
-        elif not self._killed:
+        elif not self._killed and time.monotonic() - self._stopping_s > AGAIN_S:
             self._kill()
 
     def _stop(self, code: int) -> None:

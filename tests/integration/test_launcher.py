@@ -20,6 +20,7 @@ from bmgd.config import CONTROL_PATH_BYTES_MAX
 from bmgd.errors import LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.rundir import RunDir
+from bmgd.launcher.supervisor import AGAIN_S
 from tests.integration.cluster import free_base_port
 
 DEADLINE_S = 30.0
@@ -350,8 +351,27 @@ def test_a_second_signal_kills_at_once(standin: Callable[..., Launch]) -> None:
     began_s = time.monotonic()
     cluster.process.send_signal(signal.SIGINT)
     cluster.until_shown("stopping")
+    time.sleep(2 * AGAIN_S)
     assert cluster.end() == 0
     assert time.monotonic() - began_s < 2.5
+
+
+def test_two_signals_at_once_are_one(launch: Callable[..., Launch]) -> None:
+    cluster = launch(3)
+    cluster.until_shown("ready:")
+    cluster.process.send_signal(signal.SIGTERM)
+    assert cluster.end(signal.SIGINT) == 0
+    assert "SIGKILL" not in cluster.text
+    assert cluster.text.count("ended with 0") == 3
+
+
+@pytest.mark.parametrize("name", ["node-0.sock", "node-0.log"])
+def test_what_cannot_be_removed_is_a_clear_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    tmp_path.chmod(0o700)
+    refused = bmgd("launch", "-n", "2", "--run-dir", str(tmp_path))
+    assert refused.returncode == 1
+    assert refused.stderr == f"bmgd launch: cannot remove {tmp_path / name}: Is a directory\n"
 
 
 def test_all_die_with_the_launcher(launch: Callable[..., Launch]) -> None:
