@@ -139,7 +139,6 @@ class Transport:
         self._waiting: set[LinkId] = set()
         self._dials: dict[LinkId, Dial] = {}
         self._unflushed: dict[LinkId, Connection] = {}
-        self._flush_planned = False
         self._closing: list[Connection] = []
         self._link_count = 0
         self._known_notices: dict[bytes, None] = {}
@@ -335,6 +334,8 @@ class Transport:
             else:
                 # A run is of one urgency throughout, so that of its first frame says it.
                 self._pass_on(out, run, is_urgent=run[URGENCY_OFFSET] == 0)
+        # No event may follow that would flush.
+        self.flush()
 
     def _pass_on(self, out: Connection, run: bytes, *, is_urgent: bool) -> None:
         """Add frames to an outbox, or drop them at its bound; the core hears of either turn."""
