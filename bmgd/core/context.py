@@ -24,6 +24,7 @@ from bmgd.types import (
     NodeState,
     Record,
     Status,
+    counter_of,
     incarnation_tag,
 )
 from bmgd.wire.messages import Message
@@ -131,7 +132,7 @@ class Context:
         self.state = NodeState.STARTING
         self.incarnation = incarnation
         self.version = 0
-        self.followed = False
+        self.followed = counter_of(incarnation) > 1
         self.renew_above = UNKNOWN_INCARNATION
         self.now_ns = 0
         self.effects: list[Effect] = []
