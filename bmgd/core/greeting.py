@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context, Link
 from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Refuse, Welcome
-from bmgd.core.events import Greeted
+from bmgd.core.events import DialFailed, Greeted
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, NodeState, Status, outranks
@@ -25,6 +25,16 @@ from bmgd.wire.hello import Refusal
 
 HELD_MAX = 16
 HELD_TIMER = "held"
+_ANSWERS = frozenset(
+    {
+        Refusal.STALE_INCARNATION,
+        Refusal.DUPLICATE,
+        Refusal.RENEWED,
+        Refusal.BUSY,
+        Refusal.LEFT,
+    }
+)
+"""Refusals that only the core of the dialled id gives."""
 
 
 @dataclass(slots=True)
@@ -126,6 +136,18 @@ class Greeting:
         greeted = self._release(peer)
         if greeted is not None:
             self._welcome(greeted)
+
+    def on_dial_failed(self, failed: DialFailed) -> None:
+        """The recorded address did not answer, or somebody of that id refused there."""
+        held = self._held.get(failed.peer)
+        if held is None or held.nonce:
+            return
+        if failed.refusal in _ANSWERS:
+            # That id lives there; whether it is the known life, its next word will say.
+            self._release(failed.peer)
+            self._refuse(held.greeted, Refusal.BUSY)
+        else:
+            self.on_gone(failed.peer)
 
     def on_held_timer(self, key: TimerKey) -> None:
         """Silence admits the newcomer as well."""

@@ -197,7 +197,7 @@ class Node:
                 self._links.lose(link_id, evidence)
             case DialFailed():
                 self._dialling.on_dial_failed(event)
-                self._greeting.on_gone(event.peer)
+                self._greeting.on_dial_failed(event)
             case Greeted():
                 self._greeting.on_greeted(event)
             case CommandIssued(request, command):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bmgd.core.commands import ShowMembers
-from bmgd.core.effects import Observed, RecordChanged, Refuse
+from bmgd.core.delivery import Outcome
+from bmgd.core.effects import Dial, Observed, RecordChanged, Refuse, Send, Welcome
 from bmgd.core.events import DialFailed, Greeted, Received
+from bmgd.core.node import Node
 from bmgd.sim import Network
 from bmgd.types import (
     UNKNOWN_INCARNATION,
@@ -19,7 +21,7 @@ from bmgd.types import (
     counter_of,
 )
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Notice
+from bmgd.wire.messages import Ack, Data, Notice, Route
 from tests.unit.core.clusters import reply_to, send, settle
 
 
@@ -149,3 +151,64 @@ def test_what_is_said_of_this_life_at_another_address_is_refuted(status: Status)
     for node_id in range(4):
         member = reply_to(network, node_id, ShowMembers()).result["members"][3]
         assert (member["address"], member["status"]) == ("sim3:7400", "alive")
+
+
+def moved_newcomer(network: Network) -> tuple[Node, Greeted]:
+    """Node 0 of a settled cluster, and a hello of node 3's next life from another address.
+
+    Node 0 knows node 3's life from a message, and has no link to it.
+    """
+    settle(network)
+    assert send(network, 3, 0).error is None
+    life = network.status(3)["incarnation"]
+    newcomer = Greeted(LinkId(10**6), NodeId(3), life + 2**32, "moved:7400", UNKNOWN_INCARNATION, 1)
+    return network.hosts[NodeId(0)].node, newcomer
+
+
+@pytest.mark.parametrize(
+    ("evidence", "refusal", "answer"),
+    [
+        (Evidence.REFUSED, None, Welcome),
+        (Evidence.NO_ANSWER, None, Welcome),
+        (Evidence.REJECTED, Refusal.WRONG_ID, Welcome),
+        (Evidence.REJECTED, Refusal.BUSY, Refuse),
+        (Evidence.REJECTED, Refusal.RENEWED, Refuse),
+        (Evidence.REJECTED, Refusal.DUPLICATE, Refuse),
+    ],
+)
+def test_newcomer_from_elsewhere_waits_for_the_recorded_address(
+    evidence: Evidence, refusal: Refusal | None, answer: type
+) -> None:
+    network = Network(16)
+    node, newcomer = moved_newcomer(network)
+    effects = node.step(network.now_ns, newcomer)
+    assert [e.address for e in effects if isinstance(e, Dial)] == ["sim3:7400"]
+    assert not [e for e in effects if isinstance(e, Welcome | Refuse)]
+    effects = node.step(network.now_ns, DialFailed(NodeId(3), evidence, refusal))
+    assert [type(e) for e in effects if isinstance(e, Welcome | Refuse)] == [answer]
+
+
+def test_a_failed_dial_does_not_answer_for_the_link_that_is_probed() -> None:
+    network = Network(8)
+    settle(network)
+    node, life = network.hosts[NodeId(4)].node, network.status(3)["incarnation"]
+    newcomer = Greeted(LinkId(10**6), NodeId(3), life + 2**32, "sim3:7400", UNKNOWN_INCARNATION, 1)
+    node.step(network.now_ns, newcomer)
+    effects = node.step(network.now_ns, DialFailed(NodeId(3), Evidence.EOF))
+    assert not [e for e in effects if isinstance(e, Welcome | Refuse)]
+
+
+@pytest.mark.parametrize(("counter", "outcome"), [(1, Outcome.TAKEN), (2, Outcome.FOREIGN_TAG)])
+def test_a_life_that_kept_its_counter_knows_that_it_followed_another(
+    counter: int, outcome: Outcome
+) -> None:
+    """Nobody has to tell it: what was sent to a life not known may be for the former one."""
+    network = Network(4, start=False)
+    for node_id in range(4):
+        network.boot(node_id, counter)
+    settle(network)
+    life = network.status(1)["incarnation"]
+    data = Data(Route(NodeId(0), NodeId(1), life, sequence=1, hop_budget=9), "t", b"x", 1)
+    effects = network.hosts[NodeId(0)].node.step(network.now_ns, Received(LinkId(10**6), data))
+    acks = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Ack)]
+    assert [ack.outcome for ack in acks] == [outcome]
