@@ -32,6 +32,9 @@ def run(args: Namespace) -> int:
         print(f"  dead         {id_ranges(status['dead'])}")
         print(f"  left         {id_ranges(status['left'])}")
         print(f"  neighbors    {id_ranges(status['neighbors'])}")
+        awaited = sorted(set(status["neighbors"]) - set(links) - set(status["dead"]))
+        if awaited:
+            print(f"  awaited      {id_ranges(awaited)}")
         print(f"  links        {id_ranges(links)}")
         print(f"  digest       {status['digest']}")
         print(f"  process      {status.get('pid')}, {status['backend']}, {status['loop']}")

@@ -30,7 +30,15 @@ from bmgd.core.events import DialFailed
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.routing import neighbor_ids
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, NodeId, NodeState, Status
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    NodeId,
+    NodeState,
+    Status,
+    outranks,
+)
 from bmgd.wire.hello import MISCONFIGURED, Refusal
 
 DIAL_TIMER = "dial"
@@ -269,7 +277,9 @@ class Dialling:
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
         elif refusal is Refusal.STALE_INCARNATION:
-            context.renew_above = max(context.renew_above, known_of_me)
+            # Dials of the former life come back so too, after a new one has begun: once is enough.
+            if outranks(known_of_me, context.incarnation):
+                context.renew_above = max(context.renew_above, known_of_me)
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
             context.emit(Exit(1, "this node was evicted from the cluster"))

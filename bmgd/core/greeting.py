@@ -79,7 +79,7 @@ class Greeting:
             context.renew_above = max(context.renew_above, greeted.known_of_me)
             return Refusal.RENEWED
         known = membership.incarnation(greeted.peer)
-        if greeted.incarnation < known:
+        if outranks(known, greeted.incarnation):
             return Refusal.STALE_INCARNATION
         record = membership.get(greeted.peer)
         assert record is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 from bmgd.core.context import Context
 from bmgd.core.links import Links
-from bmgd.types import NodeId, Status
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 
 SHOWN_IDS_MAX = 2**18
 """A larger id space is not listed: one request would hold up the daemon."""
@@ -61,16 +61,26 @@ def show_members(context: Context) -> dict[str, Any]:
     membership = context.membership
     members = []
     for number in range(membership.id_space):
-        record = membership.get(NodeId(number))
+        node_id = NodeId(number)
+        record = membership.get(node_id)
         if record is None:
             continue
+        is_self = node_id == context.id
+        life = context.incarnation if is_self else membership.incarnation(node_id)
         members.append(
             {
                 "id": number,
-                "status": record.status.name.lower(),
-                "incarnation": membership.incarnation(NodeId(number)),
+                "status": _shown_status(record.status, life),
+                "incarnation": life,
                 "version": record.version,
                 "address": record.address,
             }
         )
     return {"revision": membership.revision, "members": members}
+
+
+def _shown_status(status: Status, life: Incarnation) -> str:
+    """A founder's first life is no record: it is expected until this node meets it."""
+    if status is Status.EXPECTED and life != UNKNOWN_INCARNATION:
+        return Status.ALIVE.name.lower()
+    return status.name.lower()

@@ -113,6 +113,7 @@ class Connection:
         "_owner",
         "_rest",
         "_timeout",
+        "_where",
         "_writing",
         "backlogged",
         "hello",
@@ -140,6 +141,7 @@ class Connection:
         self._writing = False
         self._timeout = loop.call_later(timeout_s, self._on_timeout)
         self.sock = sock
+        self._where = ""
         self.link = link
         self.hello: Dialer | Acceptor = hello
         self.outbox = Outbox()
@@ -150,8 +152,13 @@ class Connection:
 
     # --- beginning ----------------------------------------------------------------------------
 
-    def accept(self) -> None:
-        """Begin as the side that listened."""
+    def where(self) -> str:
+        """Where the other end is, for a line of log."""
+        return self._where
+
+    def accept(self, address: tuple[object, ...]) -> None:
+        """Begin as the side that listened, to one that connected from this address."""
+        self._where = f"from {address[0]}:{address[1]}"
         self._loop.add_reader(self._fd, self._on_readable)
 
     def connect(self, address: tuple[object, ...]) -> None:

@@ -115,6 +115,7 @@ class Daemon:
                 await self._serve()
         finally:
             self._listener.close()
+            self._state.close()
         return self._exit_code or 0
 
     async def _serve(self) -> None:
@@ -126,7 +127,7 @@ class Daemon:
         self._transport.start()
         self._handle_signals()
         self._report("listening")
-        self._log.line("listening", f"listening on {self._config.listen or self._settings.address}")
+        self._log_start()
         self._emit(DeadlineReached())
         try:
             await self._ended.wait()
@@ -140,6 +141,17 @@ class Daemon:
                 control.close()
             self._transport.stop()
             self._report("exit", code=self._exit_code)
+
+    def _log_start(self) -> None:
+        config = self._config
+        listening = config.listen or self._settings.address
+        secret = "with a secret" if config.secret else "without a secret"
+        self._log.line(
+            "listening",
+            f"listening on {listening} as {self._settings.address}: node {config.id} of {config.size}"
+            f" in cluster {config.cluster!r} {secret}, incarnation {self._node.incarnation:#x},"
+            f" control {config.control or 'none'}, state {config.state_dir or 'not kept'}",
+        )
 
     # --- the queue of events ------------------------------------------------------------------
 

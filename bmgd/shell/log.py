@@ -69,8 +69,8 @@ class DaemonLog:
             handler.setFormatter(_JsonFormatter())
         else:
             formatter = logging.Formatter(
-                f"%(asctime)s.%(msecs)03d node {node_id} %(levelname)s %(message)s",
-                "%H:%M:%S",
+                f"%(asctime)s.%(msecs)03dZ node {node_id} %(levelname)s %(message)s",
+                "%Y-%m-%dT%H:%M:%S",
             )
             formatter.converter = time.gmtime
             handler.setFormatter(formatter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -17,19 +18,32 @@ class StateDirectory:
 
     Args:
         path: the directory, made if it is missing; "" keeps nothing.
-        node_id: the id whose lives are counted.
+        node_id: the id whose lives are counted; two daemons never count the same at once.
 
     Raises:
-        ConfigError: the directory or the file in it cannot be used.
+        ConfigError: another daemon has it, or the directory or the file in it cannot be used.
     """
 
     def __init__(self, path: str, node_id: int) -> None:
         self._file = Path(path, f"incarnation-{node_id}") if path else None
+        self._lock = -1
         if self._file is not None:
             try:
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = os.open(
+                    self._file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT, 0o600
+                )
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"state directory {path}: another daemon has it") from error
             except OSError as error:
                 raise ConfigError(f"state directory {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let another daemon have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def begin_life(self) -> Incarnation:
         """An incarnation above the one that is kept, which is kept in its turn."""

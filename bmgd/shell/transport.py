@@ -163,7 +163,7 @@ class Transport:
     def _on_acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_WAKE_MAX):
             try:
-                sock, _ = self._listener.accept()
+                sock, address = self._listener.accept()
             except OSError as error:
                 if error.errno in _NOTHING_LEFT:
                     self._pause_accepting(error)
@@ -176,7 +176,7 @@ class Transport:
             connection = Connection(self, self._loop, sock, self._new_link(), acceptor)
             self._connections[connection.link] = connection
             self._waiting.add(connection.link)
-            connection.accept()
+            connection.accept(address)
 
     def _pause_accepting(self, error: OSError) -> None:
         """Without a free descriptor the listener stays readable: do not spin on it."""
@@ -244,7 +244,7 @@ class Transport:
         if isinstance(hello, Dialer):
             self._on_dial_progress(connection, hello)
         elif hello.state is HelloState.REFUSED and hello.refusal is not None:
-            self._note("refused", f"a hello: {hello.refusal.text}")
+            self._note("refused", f"a hello {connection.where()}: {hello.refusal.text}")
             self._drop(connection)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
             connection.peer = hello.peer.id
@@ -356,6 +356,8 @@ class Transport:
     def on_gone(self, connection: Connection, evidence: Evidence, detail: str) -> None:
         """A connection ended by itself."""
         self._forget(connection)
+        if connection.hello.state is HelloState.PROVING:
+            self._note("refused", f"a hello {connection.where()}: it hung up instead of proving")
         dial = self._dials.pop(connection.link, None)
         if dial is not None:
             self._emit(DialFailed(dial.peer, evidence))

@@ -22,7 +22,7 @@ from bmgd.types import (
 )
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Ack, Data, Notice, Route
-from tests.unit.core.clusters import reply_to, send, settle
+from tests.unit.core.clusters import observed, reply_to, send, settle
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.0001, 0.0003, 0.001, 0.01, 0.1, 1.0, 5.0])
@@ -212,3 +212,18 @@ def test_a_life_that_kept_its_counter_knows_that_it_followed_another(
     effects = network.hosts[NodeId(0)].node.step(network.now_ns, Received(LinkId(10**6), data))
     acks = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Ack)]
     assert [ack.outcome for ack in acks] == [outcome]
+
+
+@pytest.mark.parametrize("victim", [0, 8, 15])
+def test_restart_that_everybody_calls_stale_begins_one_new_life(victim: int) -> None:
+    network = Network(16)
+    settle(network)
+    network.kill(victim)
+    settle(network, [victim])
+    network.boot(victim, counter=1)
+    settle(network)
+    assert len(observed(network, victim, "new life")) == 1
+    for other in range(16):
+        if other != victim:
+            alive = [r for r in network.hosts[NodeId(other)].records if r.id == victim]
+            assert len(alive) == 2

@@ -1,0 +1,46 @@
+"""The state directory: counters only grow, and belong to one daemon at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bmgd.errors import ConfigError
+from bmgd.shell.state import StateDirectory
+from bmgd.types import Incarnation, counter_of
+
+
+def test_state_counts_each_life(tmp_path: Path) -> None:
+    counters = []
+    for _ in range(3):
+        state = StateDirectory(str(tmp_path), 4)
+        counters.append(counter_of(state.begin_life()))
+        state.close()
+    assert counters == [1, 2, 3]
+
+
+def test_state_kept_for_a_later_life_is_exceeded(tmp_path: Path) -> None:
+    state = StateDirectory(str(tmp_path), 4)
+    state.keep(Incarnation(9 << 32))
+    assert counter_of(state.begin_life()) == 10
+
+
+def test_state_without_a_directory_begins_with_one() -> None:
+    assert counter_of(StateDirectory("", 4).begin_life()) == 1
+
+
+def test_state_is_refused_to_a_second_daemon_of_that_id(tmp_path: Path) -> None:
+    first = StateDirectory(str(tmp_path), 4)
+    with pytest.raises(ConfigError, match="another daemon"):
+        StateDirectory(str(tmp_path), 4)
+    assert counter_of(StateDirectory(str(tmp_path), 5).begin_life()) == 1
+    first.close()
+    assert counter_of(StateDirectory(str(tmp_path), 4).begin_life()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "4294967296", "1 2"])
+def test_state_that_is_no_counter_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "incarnation-4").write_text(text)
+    with pytest.raises(ConfigError, match="not an incarnation counter"):
+        StateDirectory(str(tmp_path), 4).begin_life()
