@@ -17,7 +17,7 @@ from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId, NodeState, Status
 
 RELAYOUT_TIMER = "relayout"
-RELAYOUT_PER_MEMBER_NS = 200_000
+RELAYOUT_PER_MEMBER_NS = 300_000
 RELAYOUT_SPREAD_MAX_NS = 50_000_000
 
 
