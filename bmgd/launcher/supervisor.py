@@ -29,7 +29,7 @@ from bmgd.types import NodeId
 
 START_S: Final = 60.0
 TERM_S: Final = 3.0
-KILL_S: Final = 2.0
+KILL_S: Final = 10.0
 REAP_S: Final = 2.0
 AGAIN_S: Final = 0.3
 """Signals closer than this are one: wrappers (timeout, a closing terminal) send theirs twice."""

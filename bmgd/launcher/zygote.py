@@ -215,7 +215,11 @@ class _Forker:
                 self._wake.recv(4096)
                 self._reap()
             if self._channel.fileno() in ready:
-                data = self._channel.recv(ORDER_BYTES_MAX)
+                try:
+                    data = self._channel.recv(ORDER_BYTES_MAX)
+                except ConnectionResetError:
+                    # The launcher closed with news unread: gone all the same.
+                    return 0
                 if not data:
                     return 0
                 self._obey(pickle.loads(data))
