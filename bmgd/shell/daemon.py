@@ -43,10 +43,11 @@ from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import BmgdError, ConfigError, InvariantError
 from bmgd.routing import BACKEND
+from bmgd.shell.addresses import bind_listener
 from bmgd.shell.control import ControlServer
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.state import StateDirectory
-from bmgd.shell.transport import Transport, bind_listener
+from bmgd.shell.transport import Transport
 from bmgd.wire.hello import Identity
 
 Report = Callable[[dict[str, object]], None]

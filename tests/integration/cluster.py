@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -180,7 +181,7 @@ def check_optimal(paths: Mapping[Pair, tuple[int, ...]], layout: Collection[int]
 # --- clusters -------------------------------------------------------------------------------------
 
 
-class Cluster:
+class Cluster(ABC):
     """Daemons on this machine; `launched` and `founded` make them.
 
     Attributes:
@@ -202,13 +203,13 @@ class Cluster:
 
     # --- where things are -------------------------------------------------------------------------
 
+    @abstractmethod
     def pid(self, node_id: int) -> int:
         """The process id of a daemon that runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def control(self, node_id: int) -> str:
         """The control address of a daemon."""
-        raise NotImplementedError
 
     def log(self, node_id: int) -> str:
         """What a daemon has logged."""
@@ -393,11 +394,13 @@ class Cluster:
             text = path.read_text(errors="replace")
             assert "Traceback" not in text, f"{path.name} has a traceback:\n{text[-4000:]}"
 
+    @abstractmethod
     async def _end_cleanly(self) -> None:
-        raise NotImplementedError
+        """End the daemons."""
 
+    @abstractmethod
     def _end_by_force(self) -> None:
-        raise NotImplementedError
+        """End the daemons."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:

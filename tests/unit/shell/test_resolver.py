@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from bmgd.errors import ConfigError
+from bmgd.shell.addresses import bind_listener
 from bmgd.shell.resolver import LOOKUPS_MAX, Resolver
-from bmgd.shell.transport import bind_listener
 
 
 @pytest.mark.parametrize("name", ["a..b", "x" * 64, ".", "\u00e4" * 64])

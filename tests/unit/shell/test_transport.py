@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
 from bmgd.core.effects import Welcome
 from bmgd.core.events import Event, Greeted, LinkDown
-from bmgd.shell.transport import ACCEPT_PAUSE_S, Transport, bind_listener
+from bmgd.shell.addresses import bind_listener
+from bmgd.shell.transport import ACCEPT_PAUSE_S, Transport
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.handshake import Dialer
 from bmgd.wire.hello import NONCE_BYTES, Identity
@@ -39,6 +42,17 @@ class Accepting:
         )
         self.transport.start()
 
+    def has_read(self, count: int) -> bool:
+        """Whether the one connection's hello has taken this many bytes."""
+        return [c.hello._received_bytes for c in self.transport._connections.values()] == [count]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until a condition holds, at most ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
 
 @pytest.fixture
 async def accepting() -> AsyncIterator[Accepting]:
@@ -52,9 +66,11 @@ async def test_a_hello_is_told_once_whatever_comes_behind_it(accepting: Acceptin
     nonce = bytes(range(NONCE_BYTES))
     dialer = Dialer(identity(1), Incarnation(5), NodeId(0), UNKNOWN_INCARNATION, 1, nonce)
     with socket.create_connection(accepting.address) as sock:
+        sent_bytes = 0
         for data in (dialer.take_output(), b"B", b"M"):
             sock.sendall(data)
-            await asyncio.sleep(0.05)
+            sent_bytes += len(data)
+            await until(partial(accepting.has_read, sent_bytes))
         assert [type(event) for event in accepting.events] == [Greeted]
 
 
@@ -77,8 +93,9 @@ async def test_without_descriptors_the_listener_is_not_spun_on() -> None:
     plain = bind_listener("127.0.0.1:0")
     listener = Exhausted(fileno=plain.detach())
     accepting = Accepting(listener)
+    began_s = time.monotonic()
     with socket.create_connection(accepting.address):
-        await asyncio.sleep(5 * ACCEPT_PAUSE_S)
+        await until(lambda: Exhausted.calls >= 4)
     accepting.transport.stop()
-    assert 2 <= Exhausted.calls <= 6
+    assert time.monotonic() - began_s >= 2.9 * ACCEPT_PAUSE_S
     assert accepting.notes == ["accept"] * Exhausted.calls
