@@ -28,7 +28,7 @@ from bmgd.types import Evidence, Incarnation, LinkId
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity, Refusal
-from bmgd.wire.messages import Data, Goodbye, LinkMessage, Message, Notice
+from bmgd.wire.messages import Goodbye, LinkMessage, Message, Notice
 
 WAITING_HELLOS_MAX = 128
 ACCEPTS_PER_WAKE_MAX = 64
@@ -349,10 +349,10 @@ class Transport:
         if self._encoded[0] is not message:
             self._encoded = (message, encode(message))
         frame = self._encoded[1]
-        if isinstance(message, Data):
-            self._pass_on(connection, frame, is_urgent=False)
-        else:
+        if isinstance(message, LinkMessage):
             self._put_control(connection, frame)
+        else:
+            self._pass_on(connection, frame, is_urgent=message.route.priority == 0)
 
     def _put_control(self, out: Connection, run: bytes) -> None:
         """Add urgent frames; a link that lets them pile up over the bound is lost."""
