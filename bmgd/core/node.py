@@ -412,7 +412,6 @@ class Node:
         context = self._context
         peer, status = moved.id, moved.after.status
         self._relayout.unsettled = True
-        context.observe("record", peer, moved.after.incarnation, status.name.lower())
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
         if was_in != (status < Status.EXCLUDED):
             self._relayout.plan()

@@ -254,10 +254,11 @@ class Daemon:
             self._report(observed.event, at_ns, peer=observed.peer, detail=observed.detail)
 
     def _record_changed(self, changed: RecordChanged, at_ns: int) -> None:
+        status = changed.record.status.name.lower()
+        self._log.observed(Observed("record", changed.id, changed.record.incarnation, status))
         if self._control is not None:
             self._control.record_changed(changed)
         if changed.id != self._config.id:
-            status = changed.record.status.name.lower()
             self._report("notice", at_ns, peer=changed.id, status=status)
 
     def _report(self, event: str, at_ns: int | None = None, **fields: object) -> None:
