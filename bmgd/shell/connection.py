@@ -329,10 +329,6 @@ class Connection:
         except OSError:
             self.abort()
 
-    def finish_refusal(self) -> None:
-        """The refusal was written as far as it goes: close without waiting for the other end."""
-        self.abort()
-
     def abort(self) -> None:
         """Close now, and tell nobody."""
         if self.phase is Phase.CLOSED:
