@@ -16,7 +16,8 @@ BmgdError
 │   ├── UnreachableError      no confirmation before the deadline
 │   ├── QueueFullError        the destination's queue for that topic is full
 │   └── NewLifeError          the destination restarted before it confirmed
-└── LaunchError               a local cluster that cannot be started or changed
+├── LaunchError               a local cluster that cannot be started or changed
+└── PlanError                 a fault plan that cannot be carried out; `.step` says which step
 """
 
 from __future__ import annotations
@@ -106,3 +107,16 @@ class NewLifeError(DeliveryError):
 
 class LaunchError(BmgdError):
     """A local cluster that cannot be started or changed."""
+
+
+class PlanError(BmgdError):
+    """A fault plan that cannot be carried out.
+
+    Args:
+        detail: what is wrong.
+        step: which step, counted from 1; None when it is not a step.
+    """
+
+    def __init__(self, detail: str, step: int | None = None) -> None:
+        super().__init__(detail if step is None else f"step {step}: {detail}")
+        self.step = step

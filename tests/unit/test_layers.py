@@ -30,6 +30,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("wire",),
     ("connection",),
     ("client",),
+    ("chaos",),
     ("core",),
     ("shell", "sim"),
     ("launcher",),

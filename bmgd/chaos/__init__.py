@@ -1,0 +1,1 @@
+"""Fault plans and histories as pure data, for the simulator and for real clusters alike."""
