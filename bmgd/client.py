@@ -187,6 +187,30 @@ class Daemon:
         """
         return await self._probe("trace", destination, timeout)
 
+    async def evict(
+        self,
+        node_id: int,
+        *,
+        timeout: float = 10.0,  # noqa: ASYNC109
+    ) -> bool:
+        """Take a node out of the cluster: everybody is told, and its daemon ends.
+
+        Args:
+            node_id: whom.
+            timeout: seconds to wait for its end, above 0.
+
+        Returns:
+            Whether it is known to have ended; False when nobody could confirm that in time. The
+            others hold it to have left in either case.
+
+        Raises:
+            RequestError: no such node, this daemon itself, or a bad timeout.
+            NoDaemonError: the daemon is gone.
+        """
+        params = {"destination": node_id, "timeout": timeout}
+        outcome = await self._connection.ask("evict", params, timeout + GRACE_S)
+        return bool(outcome["ended"])
+
     async def leave(self) -> None:
         """Let the daemon leave the cluster and end; returns when the others are told.
 

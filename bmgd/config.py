@@ -64,6 +64,7 @@ class Config:
         secret: the cluster secret, or b"" for none (then loopback only, unless `insecure`).
         state_dir: a directory that keeps the incarnation counter, or "".
         healing: "every-death" or "off".
+        on_declared_dead: "refute" (come back with a higher version) or "exit".
         loop: "auto", "uvloop" or "asyncio".
         insecure: bind beyond loopback without a secret.
         log_level: "debug", "info", "warning" or "error".
@@ -82,6 +83,7 @@ class Config:
     secret: bytes = field(default=b"", repr=False)
     state_dir: str = ""
     healing: str = "every-death"
+    on_declared_dead: str = "refute"
     loop: str = "auto"
     insecure: bool = False
     log_level: str = "info"
@@ -92,6 +94,7 @@ class Config:
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "healing": ("every-death", "off"),
+    "on_declared_dead": ("refute", "exit"),
     "loop": ("auto", "uvloop", "asyncio"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("text", "json"),

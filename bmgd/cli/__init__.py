@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "ping": "measure the way to a node and back",
     "trace": "show the nodes on the way to a node",
     "kill": "end a daemon",
+    "evict": "take a node out of the cluster",
     "monitor": "show what a daemon observes, as it happens",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",
 }

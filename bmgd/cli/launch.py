@@ -11,7 +11,16 @@ from bmgd.launcher.rundir import default_run_dir
 
 # The line for "ended" says it all.
 _TWICE_TOLD = frozenset({"ending", "exit"})
-_SHARED = ("cluster", "healing", "loop", "log_level", "log_format", "secret_file", "state_dir")
+_SHARED = (
+    "cluster",
+    "healing",
+    "on_declared_dead",
+    "loop",
+    "log_level",
+    "log_format",
+    "secret_file",
+    "state_dir",
+)
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -17,6 +17,7 @@ TEXTS: Final = {
     "secret-file": "a file with the cluster's secret",
     "state-dir": "a directory that keeps the incarnation over restarts",
     "healing": "when the dead leave the graph: every-death or off",
+    "on-declared-dead": "what to do when the others hold this node dead: refute or exit",
     "loop": "auto, uvloop or asyncio",
     "log-level": "debug, info, warning or error",
     "log-format": "text or json",

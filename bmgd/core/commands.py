@@ -62,6 +62,18 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """Take an id out of the cluster; answered by ``{"id":…, "was":…, "ended":…}``.
+
+    Args:
+        timeout_ns: for how long the target's end is waited for.
+    """
+
+    id: NodeId
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Leave the cluster gracefully; answered at once, carried out when what is underway has drained."""
 
@@ -75,5 +87,6 @@ Command = (
     | Subscribe
     | Consumed
     | Unsubscribe
+    | Evict
     | Leave
 )

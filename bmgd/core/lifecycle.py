@@ -114,6 +114,8 @@ class Lifecycle:
         elif record.status is Status.LEFT:
             if context.state is not NodeState.LEAVING:
                 context.emit(Exit(1, "this node was evicted from the cluster"))
+        elif record.status >= Status.DEAD and not context.settings.refutes:
+            context.emit(Exit(1, "this node was declared dead, and --on-declared-dead is exit"))
         elif record.version >= _VERSION_MAX:
             # No version is left to refute with; a new life has all of them.
             context.renew_above = max(context.renew_above, record.incarnation)

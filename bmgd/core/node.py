@@ -12,18 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from bmgd.core.commands import (
-    Command,
-    Consumed,
-    Leave,
-    ProbeTo,
-    SendTo,
-    ShowLinks,
-    ShowMembers,
-    ShowStatus,
-    Subscribe,
-    Unsubscribe,
-)
 from bmgd.core.context import (
     AccusedSelf,
     Context,
@@ -45,7 +33,7 @@ from bmgd.core.detector import (
     Detector,
 )
 from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, SEARCH_TIMER, Dialling
-from bmgd.core.effects import Effect, Reply
+from bmgd.core.effects import Effect
 from bmgd.core.events import (
     Backlog,
     CommandIssued,
@@ -58,6 +46,7 @@ from bmgd.core.events import (
     LinkUp,
     Received,
 )
+from bmgd.core.eviction import EVICT_TIMER, Eviction
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
@@ -65,11 +54,11 @@ from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.notices import Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
+from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
-from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
-from bmgd.errors import InvariantError, RequestError
+from bmgd.errors import InvariantError
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -133,6 +122,17 @@ class Node:
             self._dialling,
             self._relayout,
             self._delivery,
+        )
+        self._eviction = Eviction(context, self._notices, self._forwarding, self._dialling)
+        self._requests = Requests(
+            context,
+            self._links,
+            self._dialling,
+            self._delivery,
+            self._topics,
+            self._probing,
+            self._lifecycle,
+            self._eviction,
         )
         self._late_for_ns = -1
         self._timer_handlers = self._make_timer_handlers()
@@ -198,10 +198,11 @@ class Node:
             case DialFailed():
                 self._dialling.on_dial_failed(event)
                 self._greeting.on_dial_failed(event)
+                self._eviction.on_dial_failed(event)
             case Greeted():
                 self._greeting.on_greeted(event)
             case CommandIssued(request, command):
-                self._on_command(request, command)
+                self._requests.on_command(request, command)
             case Backlog(link_id, backlog_bytes):
                 self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
 
@@ -272,41 +273,9 @@ class Node:
                 self._detector.on_ask(message)
             case Answer():
                 self._detector.on_answer(message)
-
-    # --- commands -----------------------------------------------------------------------------
-
-    def _on_command(self, request: int, command: Command) -> None:
-        context = self._context
-        match command:
-            case ShowStatus() | ShowMembers() if context.membership.id_space > SHOWN_IDS_MAX:
-                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
-                context.emit(Reply(request, error=error))
-            case ShowStatus():
-                links = self._links
-                facts = {
-                    "underway": self._delivery.underway,
-                    "waiting": self._topics.waiting(),
-                    "neighbors": list(self._dialling.wanted),
-                }
-                context.emit(Reply(request, show_status(context, links) | facts))
-            case ShowMembers():
-                context.emit(Reply(request, show_members(context)))
-            case ShowLinks():
-                context.emit(Reply(request, show_links(context, self._links)))
-            case SendTo():
-                self._delivery.send(request, command)
-            case ProbeTo():
-                self._probing.start(request, command)
-            case Subscribe(topic, credit):
-                if not self._topics.subscribe(request, topic, credit):
-                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
-            case Consumed(count):
-                self._topics.consumed(request, count)
-            case Unsubscribe():
-                self._topics.unsubscribe(request)
-            case Leave():
-                self._lifecycle.leave()
-                context.emit(Reply(request))
+                if message.suspect == message.route.source:
+                    self._context.membership.learn_life(message.suspect, message.incarnation)
+                    self._eviction.on_life_learned(message.suspect)
 
     # --- deadlines ----------------------------------------------------------------------------
 
@@ -345,6 +314,7 @@ class Node:
             BEAT_TIMER: self._detector.on_beat_timer,
             DIAL_TIMER: self._dialling.on_dial_timer,
             DIGEST_TIMER: self._detector.on_digest_timer,
+            EVICT_TIMER: self._eviction.on_timer,
             HELD_TIMER: self._greeting.on_held_timer,
             JOIN_TIMER: self._dialling.on_dial_timer,
             LEAVE_TIMER: self._lifecycle.on_leave_timer,

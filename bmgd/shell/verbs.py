@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bmgd.core.commands import (
     Command,
+    Evict,
     Leave,
     ProbeTo,
     SendTo,
@@ -62,6 +63,11 @@ def _send(params: Params) -> SendTo:
     return SendTo(_destination(params), _topic(params), payload, _timeout_ns(params))
 
 
+def _evict(params: Params) -> Evict:
+    _only(params, "destination", "timeout")
+    return Evict(_destination(params), _timeout_ns(params))
+
+
 def _probe(record: bool) -> Callable[[Params], ProbeTo]:
     def parse(params: Params) -> ProbeTo:
         _only(params, "destination", "timeout")
@@ -96,6 +102,7 @@ VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
     "subscribe": _subscribe,
     "membership": _plain(ShowMembers()),
     "monitor": _plain(None),
+    "evict": _evict,
     "leave": _plain(Leave()),
 }
 """How each verb's parameters become a command; None where the core need not be asked."""

@@ -1,0 +1,79 @@
+"""What programs ask of the node: each command goes to the part that can do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bmgd.core.commands import (
+    Command,
+    Consumed,
+    Evict,
+    Leave,
+    ProbeTo,
+    SendTo,
+    ShowLinks,
+    ShowMembers,
+    ShowStatus,
+    Subscribe,
+    Unsubscribe,
+)
+from bmgd.core.context import Context
+from bmgd.core.delivery import Delivery
+from bmgd.core.dialling import Dialling
+from bmgd.core.effects import Reply
+from bmgd.core.eviction import Eviction
+from bmgd.core.lifecycle import Lifecycle
+from bmgd.core.links import Links
+from bmgd.core.probing import Probing
+from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
+from bmgd.core.topics import Topics
+from bmgd.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Hands commands on; those that only look are answered here."""
+
+    context: Context
+    links: Links
+    dialling: Dialling
+    delivery: Delivery
+    topics: Topics
+    probing: Probing
+    lifecycle: Lifecycle
+    eviction: Eviction
+
+    def on_command(self, request: int, command: Command) -> None:
+        """Do what a program asks; see `bmgd.core.commands` for the answers."""
+        context = self.context
+        match command:
+            case ShowStatus() | ShowMembers() if context.membership.id_space > SHOWN_IDS_MAX:
+                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
+                context.emit(Reply(request, error=error))
+            case ShowStatus():
+                facts = {
+                    "underway": self.delivery.underway,
+                    "waiting": self.topics.waiting(),
+                    "neighbors": list(self.dialling.wanted),
+                }
+                context.emit(Reply(request, show_status(context, self.links) | facts))
+            case ShowMembers():
+                context.emit(Reply(request, show_members(context)))
+            case ShowLinks():
+                context.emit(Reply(request, show_links(context, self.links)))
+            case SendTo():
+                self.delivery.send(request, command)
+            case ProbeTo():
+                self.probing.start(request, command)
+            case Subscribe(topic, credit):
+                if not self.topics.subscribe(request, topic, credit):
+                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
+            case Consumed(count):
+                self.topics.consumed(request, count)
+            case Unsubscribe():
+                self.topics.unsubscribe(request)
+            case Evict():
+                self.eviction.start(request, command)
+            case Leave():
+                self.lifecycle.leave()
+                context.emit(Reply(request))
