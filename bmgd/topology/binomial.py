@@ -63,6 +63,11 @@ class BinomialGraph:
         return 2 * log2_rounded_up
 
     @property
+    def symmetric(self) -> bool:
+        """True: a rotation takes any rank to any other."""
+        return True
+
+    @property
     def diameter(self) -> int:
         """The most hops between any two ranks, exact.
 
