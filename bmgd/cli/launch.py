@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bmgd.errors import ConfigError
 from bmgd.launcher.rundir import default_run_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bmgd.launcher.detour import Detour
 
 # The line for "ended" says it all.
 _TWICE_TOLD = frozenset({"ending", "exit"})
@@ -30,6 +35,9 @@ def configure(parser: ArgumentParser) -> None:
         "--run-dir", metavar="DIR", default=default_run_dir(), help="default: %(default)s"
     )
     parser.add_argument("--base-port", metavar="P", help="port of daemon 0 (default: free ones)")
+    parser.add_argument(
+        "--proxied", action="store_true", help="links pass a fault proxy, for bmgd chaos"
+    )
     parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
     parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
     parser.add_argument("--json", action="store_true", help="print every event as JSON")
@@ -67,7 +75,15 @@ def run(args: Namespace) -> int:
         toml_path=args.config,
         show=show,
         flush=flush,
+        between=_proxy if args.proxied else None,
     )
+
+
+def _proxy(path: str, detours: Sequence[Detour]) -> int:
+    # Imported in the process that needs it: the launcher itself stays small.
+    from bmgd.trials.proxy import run_proxy
+
+    return run_proxy(path, detours)
 
 
 def _restart(args: Namespace) -> int:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from bmgd.errors import LaunchError
+from bmgd.launcher.detour import Between, Detour, start_between
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import Load, Plan, Target, Zygote, start_zygote
+from bmgd.launcher.zygote import Load, Plan, Target, start_zygote
+from bmgd.types import NodeId
 
 LAUNCH_MAX = 4096
 
@@ -38,6 +40,7 @@ def launch(
     show: Callable[[dict[str, object]], None],
     flush: Callable[[], None],
     load: Load = load_daemon,
+    between: Between | None = None,
 ) -> int:
     """Run a local cluster until a signal ends it. Call it early in a process, which it takes over.
 
@@ -49,6 +52,8 @@ def launch(
         toml_path: a TOML file that every daemon shares, or None.
         show, flush: see `Supervisor`.
         load: gives what a daemon runs; another one for tests.
+        between: what runs between the daemons, see `bmgd.launcher.detour`; it needs a second range
+            of ports behind the first.
 
     Returns:
         The exit code.
@@ -59,16 +64,22 @@ def launch(
     """
     began_s = time.monotonic() - _age_s()
     zygote = start_zygote(load)
-    lock = -1
+    lock = between_pid = -1
     place = RunDir.at(run_dir)
     try:
         lock = place.prepare()
-        plan = _plan(count, place, base_port, flags or {}, toml_path)
+        plan = _plan(count, place, base_port, flags or {}, toml_path, split=between is not None)
+        if between is not None:
+            between_pid = start_between(between, place, _detours(plan))
         from bmgd.launcher.supervisor import Supervisor
 
-        return Supervisor(zygote, plan, show, flush, began_s).run()
+        pid = between_pid if between is not None else None
+        return Supervisor(zygote, plan, show, flush, began_s, pid).run()
     finally:
-        _end_zygote(zygote)
+        zygote.channel.close()
+        _end(zygote.pid)
+        if between_pid >= 0:
+            _end(between_pid)
         if lock >= 0:
             place.clear()
             place.remove_sockets_dir()
@@ -81,25 +92,35 @@ def _plan(
     base_port: int | None,
     flags: Mapping[str, object],
     toml_path: str | None,
+    *,
+    split: bool,
 ) -> Plan:
     from bmgd.config import load
     from bmgd.launcher.ports import choose_base_port
 
     if not 1 <= count <= LAUNCH_MAX:
         raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
-    base = choose_base_port(count, base_port)
+    base = choose_base_port(2 * count if split else count, base_port)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
-    return Plan(load({**flags, **own}, os.environ, toml_path), place)
+    config = load({**flags, **own}, os.environ, toml_path)
+    listen = tuple(f"127.0.0.1:{base + count + i}" for i in range(count)) if split else ()
+    return Plan(config, place, listen)
 
 
-def _end_zygote(zygote: Zygote) -> None:
-    """Kill the zygote; whatever daemon is left dies with it."""
-    zygote.channel.close()
+def _detours(plan: Plan) -> list[Detour]:
+    return [
+        Detour(i, plan.config.peers.address_of(NodeId(i)), listen)
+        for i, listen in enumerate(plan.listen)
+    ]
+
+
+def _end(pid: int) -> None:
+    """Kill a child and reap it; whatever daemon the zygote has left dies with it."""
     with suppress(ProcessLookupError):
-        os.kill(zygote.pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     with suppress(ChildProcessError):
-        os.waitpid(zygote.pid, 0)
+        os.waitpid(pid, 0)
 
 
 def _age_s() -> float:

@@ -4,6 +4,7 @@
     DIR/node-I.sock     the control socket of daemon I
     DIR/node-I.log      what daemon I wrote; kept after the end, begun anew by the next launch
     DIR/launcher.sock   where `bmgd launch --restart` asks
+    DIR/between.sock, DIR/between.log    of a process between the daemons (`launch --proxied`)
     DIR/lock            locked while a launcher lives
 
 Where DIR is so long that a socket's path would pass the 107 bytes of Linux, the sockets lie in
@@ -61,6 +62,16 @@ class RunDir:
         """The path of the launcher's own socket."""
         return os.path.join(self.sockets, "launcher.sock")
 
+    @property
+    def between_socket(self) -> str:
+        """The path of the socket of a process between the daemons."""
+        return os.path.join(self.sockets, "between.sock")
+
+    @property
+    def between_log(self) -> str:
+        """The path of its log."""
+        return os.path.join(self.path, "between.log")
+
     def control(self, node_id: int) -> str:
         """The control address of a daemon."""
         return f"unix:{self.sockets}/node-{node_id}.sock"
@@ -92,7 +103,7 @@ class RunDir:
         try:
             self.clear()
             for name in os.listdir(self.path):
-                if name.startswith("node-") and name.endswith(".log"):
+                if name.startswith(("node-", "between.")) and name.endswith(".log"):
                     os.unlink(os.path.join(self.path, name))
         except OSError as error:
             os.close(lock)
@@ -104,7 +115,8 @@ class RunDir:
         if os.path.exists(self.cluster_file):
             os.unlink(self.cluster_file)
         for name in os.listdir(self.sockets):
-            if name == "launcher.sock" or (name.startswith("node-") and name.endswith(".sock")):
+            is_daemons = name.startswith("node-") and name.endswith(".sock")
+            if is_daemons or name in ("launcher.sock", "between.sock"):
                 os.unlink(os.path.join(self.sockets, name))
 
     def remove_sockets_dir(self) -> None:
@@ -133,12 +145,19 @@ def _make_private(directory: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A daemon of a local cluster, as cluster.json has it; `pid` is None when it does not run."""
+    """A daemon of a local cluster, as cluster.json has it.
+
+    Args:
+        pid: None when it does not run.
+        address: what it advertises.
+        listen: where it listens; "" for where it advertises.
+    """
 
     id: int
     pid: int | None
     address: str
     control: str
+    listen: str = ""
 
 
 def read_members(run_dir: str) -> list[Member]:
@@ -153,7 +172,13 @@ def read_members(run_dir: str) -> list[Member]:
         with open(path, "rb") as file:
             document = json.loads(file.read(_CLUSTER_BYTES_MAX))
         return [
-            Member(int(n["id"]), n["pid"], str(n["address"]), str(n["control"]))
+            Member(
+                int(n["id"]),
+                n["pid"],
+                str(n["address"]),
+                str(n["control"]),
+                str(n.get("listen", "")),
+            )
             for n in document["nodes"]
         ]
     except (FileNotFoundError, NotADirectoryError):

@@ -71,10 +71,17 @@ class Supervisor:
         show: shown every event as it happens.
         flush: called after a batch of events.
         began_s: `time.monotonic()` of the command's start.
+        between_pid: the process between the daemons, if there is one; its end is the end of all.
     """
 
     def __init__(
-        self, zygote: Zygote, plan: Plan, show: Show, flush: Callable[[], None], began_s: float
+        self,
+        zygote: Zygote,
+        plan: Plan,
+        show: Show,
+        flush: Callable[[], None],
+        began_s: float,
+        between_pid: int | None = None,
     ) -> None:
         self._zygote = zygote
         self._plan = plan
@@ -92,6 +99,7 @@ class Supervisor:
         self._poll = select.poll()
         self._server = RequestServer(plan.run_dir.launcher_socket, self._poll)
         self._signals = _signal_socket()
+        self._between = -1 if between_pid is None else os.pidfd_open(between_pid)
 
     def run(self) -> int:
         """Start the daemons, and serve until all have ended after a signal.
@@ -104,6 +112,8 @@ class Supervisor:
         """
         for fd in (self._zygote.channel.fileno(), self._zygote.events, self._signals.fileno()):
             self._poll.register(fd, select.POLLIN)
+        if self._between >= 0:
+            self._poll.register(self._between, select.POLLIN)
         self._zygote.order(self._plan)
         self._spawn(tuple(self._daemons))
         while self._stopping_s is None or not self._all_ended():
@@ -122,6 +132,9 @@ class Supervisor:
             if news is None:
                 raise LaunchError("the zygote ended, and all daemons with it")
             self._on_news(news)
+        if self._between in ready:
+            log = self._plan.run_dir.between_log
+            raise LaunchError(f"the process between the daemons ended, see {log}")
         if self._signals.fileno() in ready:
             for _ in self._signals.recv(64):
                 self._on_signal()
@@ -223,6 +236,7 @@ class Supervisor:
                 "pid": daemon.pid,
                 "address": config.peers.address_of(NodeId(node_id)),
                 "control": run_dir.control(node_id),
+                "listen": self._plan.config_of(node_id).listen,
             }
             for node_id, daemon in self._daemons.items()
         ]

@@ -46,10 +46,15 @@ _MAX_FD = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What every daemon is told, except its id and control address."""
+    """What every daemon is told, except its id and control address.
+
+    Args:
+        listen: where the daemons listen, by id; empty where they listen at what they advertise.
+    """
 
     config: Config
     run_dir: RunDir
+    listen: tuple[str, ...] = ()
 
     def config_of(self, node_id: int) -> Config:
         """The configuration of one daemon."""
@@ -57,7 +62,7 @@ class Plan:
         return replace(
             self.config,
             id=node_id,
-            listen="",
+            listen=self.listen[node_id] if node_id < len(self.listen) else "",
             advertise="",
             control=self.run_dir.control(node_id),
             state_dir=os.path.join(state_dir, f"node-{node_id}") if state_dir else "",
@@ -140,13 +145,13 @@ def start_zygote(load: Load) -> Zygote:
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
-        _finish_process(lambda: _zygote_main(launcher_pid, theirs, ours, events, events_in, load))
+        finish_process(lambda: _zygote_main(launcher_pid, theirs, ours, events, events_in, load))
     theirs.close()
     os.close(events_in)
     return Zygote(pid, ours, events)
 
 
-def _finish_process(main: Callable[[], int]) -> NoReturn:
+def finish_process(main: Callable[[], int]) -> NoReturn:
     """Run `main` in a forked child and exit: it must never return into its parent's frames."""
     code = 1
     try:
@@ -240,7 +245,7 @@ class _Forker:
         plan, zygote_pid = self._plan, os.getpid()
         pid = os.fork()
         if pid == 0:
-            _finish_process(
+            finish_process(
                 lambda: _daemon_main(zygote_pid, plan, node_id, self._events_in, self._target)
             )
         self._children[pid] = node_id
@@ -270,20 +275,22 @@ def _daemon_main(zygote_pid: int, plan: Plan, node_id: int, events_in: int, targ
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
-    _take_descriptors(plan.run_dir.log(node_id), events_in)
+    take_descriptors(plan.run_dir.log(node_id), events_in)
     config = plan.config_of(node_id)
     set_title(f"bmgd: node {node_id} of {config.size} ({config.cluster})", f"bmgd-{node_id}")
     return target(config, _reporter(node_id))
 
 
-def _take_descriptors(log_path: str, events_in: int) -> None:
+def take_descriptors(log_path: str, events_in: int | None = None) -> None:
+    """Read nothing, write into a log, keep the pipe of events as descriptor 3, and nothing else."""
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.dup2(events_in, _EVENTS_FD, inheritable=False)
-    os.closerange(_EVENTS_FD + 1, _MAX_FD)
+    if events_in is not None:
+        os.dup2(events_in, _EVENTS_FD, inheritable=False)
+    os.closerange(_EVENTS_FD + (events_in is not None), _MAX_FD)
 
 
 def _reporter(node_id: int) -> Report:

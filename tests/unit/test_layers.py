@@ -34,6 +34,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("core",),
     ("shell", "sim"),
     ("launcher",),
+    ("trials",),
     ("cli",),
     ("__main__",),
 )
@@ -41,7 +42,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 
 OUTSIDE: Final = {
     "msgpack": {"bmgd.wire.codec", "bmgd.wire.control"},
-    "uvloop": {"bmgd.shell.daemon", "bmgd.launcher.launch"},
+    "uvloop": {"bmgd.shell.daemon", "bmgd.launcher.launch", "bmgd.trials.proxy"},
     "psutil": {"bmgd.cli.status"},
 }
 """The third-party packages, and the modules that may import them; uvloop and psutil only late."""

@@ -1,0 +1,423 @@
+"""One connection through the fault proxy: two sockets, two directions, and whose they are.
+
+Theory of operation. Who dialled is not known by the address on loopback, but the dialer speaks
+first, and its hello says its id (it is read, and passed on unaltered):
+
+    GREETING --hello read, and no cut between the two--> CONNECTING --> OPEN --both ended--> CLOSED
+       |                                                     |            |
+       +--the dialer hangs up ---------------------------> CLOSED <-------+--reset: RST to both ends
+                                          refused: gate shut --^          '--go_dark--> DARK
+
+Each direction is a `Flow`: a queue of bytes with the time when each may go on. A cut holds the queue
+and what is behind it, the end of the connection included, as a network without a way holds
+packets; once mended, all of it arrives, as retransmissions would. In DARK, the half-open connection,
+what either end sends vanishes, and neither is told when the other closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from bmgd.errors import ProtocolError
+from bmgd.trials.gate import Gate
+from bmgd.trials.impairments import Impairments
+from bmgd.wire.hello import HELLO_BYTES_MAX, MAGIC, RECORD, HelloKind, decode_hello
+
+READ_BYTES: Final = 1 << 17
+QUEUE_BYTES_MAX: Final = 1 << 20
+"""What one direction holds at most; then nothing more is read, and the sender's kernel waits."""
+
+STRANGER: Final = -1
+"""The id of a dialer that says no hello: nothing that is ordered of links concerns it."""
+
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+class Owner(Protocol):
+    """What a splice asks of the proxy."""
+
+    impairments: Impairments
+
+    def on_end_closed(self, node_id: int) -> None:
+        """One end's socket ended: its process may have."""
+
+    def on_refused(self, gate: Gate) -> None:
+        """Nobody listens behind the gate."""
+
+    def on_closed(self, splice: Splice) -> None:
+        """The splice is over."""
+
+
+class Phase(Enum):
+    """How far a splice is."""
+
+    GREETING = "greeting"
+    CONNECTING = "connecting"
+    OPEN = "open"
+    DARK = "dark"
+    CLOSED = "closed"
+
+
+def dialer_of(data: bytes) -> int | None:
+    """The node id in a dialer's first bytes; None while too few came, `STRANGER` for no hello."""
+    if not MAGIC.startswith(data[: len(MAGIC)]):
+        return STRANGER
+    if len(data) < RECORD.size:
+        return None
+    _, kind, length = RECORD.unpack_from(data)
+    if kind != HelloKind.HELLO or length > HELLO_BYTES_MAX:
+        return STRANGER
+    if len(data) < RECORD.size + length:
+        return None
+    try:
+        return int(decode_hello(data[RECORD.size : RECORD.size + length]).id)
+    except ProtocolError:
+        return STRANGER
+
+
+class Flow:
+    """One direction: reads from one socket, and writes to the other what may pass.
+
+    Args:
+        source, target: non-blocking sockets.
+        on_read_end: called when the source's end was read, before it is passed on.
+        on_ended: called once it has been passed on.
+        on_broken: called when either socket failed and the other end may know.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        source: socket.socket,
+        target: socket.socket,
+        on_read_end: Callable[[], None],
+        on_ended: Callable[[], None],
+        on_broken: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._source, self._target = source, target
+        self._on_read_end, self._on_ended, self._on_broken = on_read_end, on_ended, on_broken
+        self._queue: deque[tuple[float, bytes]] = deque()
+        self._queued_bytes = 0
+        self._free_at_s = 0.0
+        self._reading = self._writing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.held = False
+        self.delay_s = 0.0
+        self.bytes_per_second = 0.0
+        self.read_end = self.ended = self._broken = False
+
+    # --- what is allowed ----------------------------------------------------------------------
+
+    def allow(self, *, held: bool, delay_s: float, bytes_per_second: float) -> None:
+        """Follow new rules; what was late under the former ones is not late any more."""
+        if not delay_s and self.delay_s:
+            self._queue = deque((0.0, data) for _, data in self._queue)
+            self._free_at_s = 0.0
+        self.held, self.delay_s, self.bytes_per_second = held, delay_s, bytes_per_second
+        self.pump()
+
+    def start(self, first: bytes = b"") -> None:
+        """Begin to read; `first` was read already."""
+        if first:
+            self._put(first)
+        self._watch_source()
+
+    def stop(self) -> None:
+        """Touch neither socket any more."""
+        if self._reading:
+            self._loop.remove_reader(self._source.fileno())
+        if self._writing:
+            self._loop.remove_writer(self._target.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reading = self._writing = False
+        self._stopped = True
+        self._queue.clear()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _watch_source(self) -> None:
+        if self._stopped:
+            return
+        wanted = not self.read_end and not self._broken and self._queued_bytes < QUEUE_BYTES_MAX
+        if wanted and not self._reading:
+            self._loop.add_reader(self._source.fileno(), self._on_readable)
+        elif self._reading and not wanted:
+            self._loop.remove_reader(self._source.fileno())
+        self._reading = wanted
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._source.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._break()
+            return
+        if data:
+            self._put(data)
+        else:
+            self.read_end = True
+            self._on_read_end()
+        self._watch_source()
+        self.pump()
+
+    def _put(self, data: bytes) -> None:
+        now_s = self._loop.time()
+        due_s = 0.0
+        if self.delay_s or self.bytes_per_second:
+            begins_s = max(now_s, self._free_at_s)
+            if self.bytes_per_second:
+                self._free_at_s = begins_s + len(data) / self.bytes_per_second
+            due_s = begins_s + self.delay_s
+        self._queue.append((due_s, data))
+        self._queued_bytes += len(data)
+
+    def _break(self) -> None:
+        """A socket failed: the other end learns it when nothing holds the news."""
+        self._broken = True
+        self._watch_source()
+        self._on_read_end()
+        self.pump()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Write what is due."""
+        if self.held or self._writing or self.ended or self._stopped:
+            return
+        if self._broken:
+            self.ended = True
+            self._on_broken()
+            return
+        while self._queue:
+            due_s, data = self._queue[0]
+            if due_s > self._loop.time():
+                self._pump_at(due_s)
+                return
+            if not self._write(data):
+                return
+        if self.read_end:
+            self._pass_end_on()
+
+    def _write(self, data: bytes) -> bool:
+        try:
+            sent = self._target.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._break()
+            return False
+        self._queued_bytes -= sent
+        if sent == len(data):
+            self._queue.popleft()
+            if not self._reading:
+                self._watch_source()
+            return True
+        self._queue[0] = (0.0, data[sent:])
+        self._writing = True
+        self._loop.add_writer(self._target.fileno(), self._on_writable)
+        return False
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self._target.fileno())
+        self._writing = False
+        self.pump()
+
+    def _pump_at(self, due_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due_s, self.pump)
+
+    def _pass_end_on(self) -> None:
+        self.ended = True
+        try:
+            self._target.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._on_broken()
+            return
+        self._on_ended()
+
+
+class Splice:
+    """One dialled connection.
+
+    Args:
+        owner: see `Owner`.
+        gate: where it was accepted.
+        near: the dialer's socket, non-blocking.
+
+    Attributes:
+        dialer: the id that dialled; `STRANGER` until its hello was read.
+        destination: the id that was dialled.
+    """
+
+    def __init__(self, owner: Owner, gate: Gate, near: socket.socket) -> None:
+        self._owner = owner
+        self._gate = gate
+        self._loop = asyncio.get_running_loop()
+        self._near = near
+        self._far: socket.socket | None = None
+        self._flows: tuple[Flow, ...] = ()
+        self._first = b""
+        self._identified = False
+        self._dark_ends: set[int] = set()
+        self.phase = Phase.GREETING
+        self.dialer = STRANGER
+        self.destination = gate.node_id
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._loop.add_reader(near.fileno(), self._on_greeting)
+
+    def joins(self, a: int, b: int) -> bool:
+        """Whether it is between these two, whoever dialled."""
+        return (self.dialer, self.destination) in ((a, b), (b, a))
+
+    # --- beginning ----------------------------------------------------------------------------
+
+    def _on_greeting(self) -> None:
+        try:
+            data = self._near.recv(HELLO_BYTES_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            # It hangs up before anybody behind the gate knows of it: nobody is told.
+            self.close()
+            return
+        self._first += data
+        if not self._identified:
+            dialer = dialer_of(self._first)
+            if dialer is None:
+                return
+            self.dialer, self._identified = dialer, True
+        if len(self._first) >= READ_BYTES:
+            self.reset()
+            return
+        self.update()
+
+    def _connect(self) -> None:
+        self.phase = Phase.CONNECTING
+        self._loop.remove_reader(self._near.fileno())
+        self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = self._far.connect_ex(self._gate.inside)
+        if code == errno.EINPROGRESS:
+            self._loop.add_writer(self._far.fileno(), self._on_connected)
+        else:
+            self._on_connect_ended(code)
+
+    def _on_connected(self) -> None:
+        assert self._far is not None
+        self._loop.remove_writer(self._far.fileno())
+        self._on_connect_ended(self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+    def _on_connect_ended(self, code: int) -> None:
+        assert self._far is not None
+        if code:
+            if code == errno.ECONNREFUSED:
+                self._owner.on_refused(self._gate)
+            self.reset()
+            return
+        self.phase = Phase.OPEN
+        there = self._make_flow(self._near, self._far, self.dialer)
+        back = self._make_flow(self._far, self._near, self.destination)
+        self._flows = (there, back)
+        self._apply_rules()
+        there.start(self._first)
+        self._first = b""
+        back.start()
+        there.pump()
+
+    def _make_flow(self, source: socket.socket, target: socket.socket, end: int) -> Flow:
+        return Flow(
+            self._loop,
+            source,
+            target,
+            on_read_end=lambda: self._owner.on_end_closed(end),
+            on_ended=self._on_flow_ended,
+            on_broken=self.reset,
+        )
+
+    # --- rules --------------------------------------------------------------------------------
+
+    def update(self) -> None:
+        """Follow the owner's impairments as they are now."""
+        if self.phase is Phase.OPEN:
+            self._apply_rules()
+        elif self.phase is Phase.GREETING and self._identified:
+            severed = self._owner.impairments.severs(self.dialer, self.destination)
+            if not severed:
+                self._connect()
+
+    def _apply_rules(self) -> None:
+        impairments = self._owner.impairments
+        ends = ((self.dialer, self.destination), (self.destination, self.dialer))
+        for flow, (source, target) in zip(self._flows, ends, strict=True):
+            slow = impairments.slowness(source, target)
+            flow.allow(
+                held=impairments.holds(source, target),
+                delay_s=slow.delay_s if slow else 0.0,
+                bytes_per_second=slow.bytes_per_second if slow else 0.0,
+            )
+            if self.phase is not Phase.OPEN:
+                return
+
+    def go_dark(self) -> None:
+        """Become half-open: whatever comes vanishes, and neither end is told anything."""
+        if self.phase is not Phase.OPEN or self._far is None:
+            return
+        self.phase = Phase.DARK
+        for flow in self._flows:
+            flow.stop()
+        for end in (self._near, self._far):
+            self._loop.add_reader(end.fileno(), self._swallow, end)
+
+    def _swallow(self, end: socket.socket) -> None:
+        try:
+            data = end.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(end.fileno())
+            self._dark_ends.add(end.fileno())
+            if len(self._dark_ends) == 2:
+                self.close()
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def _on_flow_ended(self) -> None:
+        if all(flow.ended for flow in self._flows):
+            self.close()
+
+    def reset(self) -> None:
+        """End it with RST to both ends; what was underway is lost."""
+        for end in (self._near, self._far):
+            if end is not None and self.phase is not Phase.CLOSED:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.close()
+
+    def close(self) -> None:
+        """Close both sockets."""
+        if self.phase is Phase.CLOSED:
+            return
+        self.phase = Phase.CLOSED
+        for flow in self._flows:
+            flow.stop()
+        for end in (self._near, self._far):
+            if end is not None:
+                self._loop.remove_reader(end.fileno())
+                self._loop.remove_writer(end.fileno())
+                end.close()
+        self._owner.on_closed(self)
