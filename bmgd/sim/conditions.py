@@ -1,0 +1,76 @@
+"""What the simulated network and machines are like: the options of the simulator, docs/simulator.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from bmgd.errors import PlanError
+
+_US = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Options of the simulator; a plan's `simulated` has them by these names.
+
+    Args:
+        delay_min_us, delay_max_us: how long bytes travel, chosen anew for each chunk; a connection
+            keeps their order.
+        hello_trips: how many such delays pass until a dial's hello is at the core of the dialled one.
+        loses_suffix: whether a connection that breaks may lose what is underway, from some byte on.
+        torn: how many of a million chunks arrive in two pieces.
+        linger_us_max: for so long after its death a listener may still accept.
+        proxied_percent: how many hosts are behind a proxy that accepts for ever, and closes at once
+            when they are dead.
+        stale_us_max: for so long after the core published a snapshot the relay may use the old one.
+        late_us_max: how late a deadline may be noticed.
+        retry_us_max: how long after a cut was mended what was held back is sent again.
+        user_timeout_ms: unacknowledged bytes break a connection after so long (TCP_USER_TIMEOUT);
+            0 for never.
+        drift_ppm: by how much at most clocks run fast or slow.
+        skewed: whether the clocks of hosts show different times.
+    """
+
+    delay_min_us: int = 100
+    delay_max_us: int = 100
+    hello_trips: int = 1
+    loses_suffix: bool = False
+    torn: int = 0
+    linger_us_max: int = 0
+    proxied_percent: int = 0
+    stale_us_max: int = 0
+    late_us_max: int = 0
+    retry_us_max: int = 0
+    user_timeout_ms: int = 0
+    drift_ppm: int = 0
+    skewed: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> Conditions:
+        """Read a plan's `simulated`.
+
+        Raises:
+            PlanError: an unknown option, or a value of a wrong kind or range.
+        """
+        kinds = {f.name: type(f.default) for f in fields(cls)}
+        for name, value in options.items():
+            kind = kinds.get(name)
+            if kind is None:
+                raise PlanError(f"simulated has no option {name!r}")
+            if type(value) is not kind or (kind is int and not 0 <= int(str(value)) <= 10**9):
+                raise PlanError(f"simulated, {name}: not a {kind.__name__} in range: {value!r}")
+        conditions = cls(**options)  # type: ignore[arg-type]
+        if conditions.delay_max_us < conditions.delay_min_us or conditions.hello_trips < 1:
+            raise PlanError("simulated: delays or trips that cannot be")
+        return conditions
+
+    @property
+    def delay_min_ns(self) -> int:
+        """The shortest way of bytes."""
+        return self.delay_min_us * _US
+
+    @property
+    def delay_span_ns(self) -> int:
+        """How much longer the longest way is."""
+        return (self.delay_max_us - self.delay_min_us) * _US

@@ -1,0 +1,116 @@
+"""One simulated machine: its daemon's core, its clock, its ends of connections, what it has shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bmgd.core.effects import Deliver, Dial, Exit, Observed, RecordChanged, Reply
+from bmgd.core.events import Event
+from bmgd.core.node import Node
+from bmgd.routing import Snapshot
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
+
+NEVER = 1 << 62
+_MILLION = 1_000_000
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """One end of a connection, and the way of bytes from it to the other end.
+
+    Attributes:
+        up: the hello was answered.
+        closing: this end said goodbye, and reads on until the other has closed too.
+        last_ns: when the last thing sent arrives; nothing sent later arrives before.
+        sent, arrived: count the things sent to the other end.
+        cut_off: what was sent after this one is lost.
+        held: what waits, in order, for the end of a cut.
+        doubted_ns: since when bytes are unacknowledged because of a cut; 0 for not.
+        dead: the connection has died without anybody being told (half-open).
+        rest: bytes of a frame that came in part.
+        life: what the accepting side's hello says of itself.
+    """
+
+    host: Host
+    link: LinkId
+    other: End | None = None
+    dial: Dial | None = None
+    open: bool = True
+    up: bool = False
+    closing: bool = False
+    last_ns: int = 0
+    sent: int = 0
+    arrived: int = 0
+    cut_off: int = NEVER
+    held: list[tuple[int, Callable[..., None], tuple[Any, ...]]] | None = None
+    doubted_ns: int = 0
+    dead: bool = False
+    rest: bytes = b""
+    life: Incarnation = UNKNOWN_INCARNATION
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One simulated machine with one process.
+
+    Attributes:
+        address: where it listens.
+        alive: its process runs (or is stopped).
+        ends: its open connections by link id.
+        closing: the connections that it closes gracefully.
+        held_back: what happened to it while it was stopped.
+        heard: links with relayed bytes that the core has not heard of.
+        known_notices: bodies of notices that need not be decoded again, oldest first.
+        crash_after: dies after so many more effects; None for not.
+        accepts_until_ns: until then its dead listener still accepts.
+        squatter: another process has its address: "silent" or "cluster"; "" for none.
+        delivered: the `Deliver` effects of its core, in order.
+        replies: the last `Reply` for each request.
+        observed: what its core wanted an operator to see, with virtual times.
+        records: the changed records.
+        messages, bytes: sent to other hosts.
+    """
+
+    id: NodeId
+    node: Node
+    snapshot: Snapshot
+    address: str
+    alive: bool = True
+    stopped: bool = False
+    wake_planned_ns: int | None = None
+    ends: dict[LinkId, End] = field(default_factory=dict)
+    closing: dict[LinkId, End] = field(default_factory=dict)
+    held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=deque)
+    events: deque[Event] = field(default_factory=deque)
+    stepping: bool = False
+    heard: dict[LinkId, None] = field(default_factory=dict)
+    known_notices: dict[bytes, None] = field(default_factory=dict)
+    offset_ns: int = 0
+    drift_ppm: int = 0
+    crash_after: int | None = None
+    accepts_until_ns: int = 0
+    proxied: bool = False
+    squatter: str = ""
+    delivered: list[Deliver] = field(default_factory=list)
+    replies: dict[int, Reply] = field(default_factory=dict)
+    observed: list[tuple[int, Observed]] = field(default_factory=list)
+    records: list[RecordChanged] = field(default_factory=list)
+    exit: Exit | None = None
+    messages: int = 0
+    bytes: int = 0
+
+    def local_ns(self, now_ns: int) -> int:
+        """What its monotonic clock shows at a moment of virtual time."""
+        if not self.drift_ppm:
+            return now_ns + self.offset_ns
+        return now_ns * (_MILLION + self.drift_ppm) // _MILLION + self.offset_ns
+
+    def virtual_ns(self, local_ns: int) -> int:
+        """The first moment of virtual time at which its clock shows at least this."""
+        shown = local_ns - self.offset_ns
+        if not self.drift_ppm:
+            return shown
+        return -(-shown * _MILLION // (_MILLION + self.drift_ppm))

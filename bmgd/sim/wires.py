@@ -1,0 +1,470 @@
+"""Connections between simulated hosts: in order, and able to lose any suffix when they break.
+
+Theory of operation. What one end sends is planned to arrive at the other after a delay, never before
+what was sent earlier. On arrival it is looked at:
+
+    sent after the cut-off of a broken connection --> lost
+    the way is cut, or the connection is dead     --> held, until the cut is mended
+    the other process is stopped                  --> held back, until it goes on
+    otherwise                                     --> read: bytes by the real splitter and codec
+
+So whether bytes pass is decided when they arrive. A kernel that gets no acknowledgement gives up after
+the user timeout, tells its own side only, and answers later bytes with a reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from bmgd.core.effects import Dial, Refuse
+from bmgd.core.events import DialFailed, Event, Greeted, LinkDown, LinkUp, Received
+from bmgd.errors import InvariantError
+from bmgd.sim.blockade import Blockade
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.host import End, Host
+from bmgd.sim.timeline import Timeline
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId
+from bmgd.wire.codec import LENGTH_BYTES, decode, encode
+from bmgd.wire.hello import Refusal
+from bmgd.wire.messages import Goodbye, Message, Notice
+
+CLOSING_NS: Final = 1_000_000_000
+KNOWN_NOTICES_MAX: Final = 64
+DECODED_MAX: Final = 4096
+_MILLION: Final = 1_000_000
+
+
+class Wires:
+    """All connections.
+
+    Args:
+        timeline: virtual time.
+        random: for delays and losses.
+        conditions: what the network is like.
+        blockade: who does not hear whom.
+        emit: tells a host's core an event.
+
+    Attributes:
+        listeners: the host at every address.
+        on_chunk: called with each chunk's sender, receiver and bytes (for a trace); None for nobody.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        random: Random,
+        conditions: Conditions,
+        blockade: Blockade,
+        emit: Callable[[Host, Event], None],
+    ) -> None:
+        self.listeners: dict[str, Host] = {}
+        self.on_chunk: Callable[[Host, Host, bytes], None] | None = None
+        self._timeline = timeline
+        self._random = random
+        self._conditions = conditions
+        self._blockade = blockade
+        self._emit = emit
+        self._link_count = 0
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
+        self._decoded: dict[bytes, Message] = {}
+
+    # --- the way of bytes ---------------------------------------------------------------------
+
+    def delay_ns(self) -> int:
+        """How long one chunk travels."""
+        conditions = self._conditions
+        span_ns = conditions.delay_span_ns
+        return conditions.delay_min_ns + (int(self._random.random() * span_ns) if span_ns else 0)
+
+    def _carry(self, end: End, size: int, action: Callable[..., None], *args: Any) -> None:
+        """Let something happen at the other end, after all that was sent before."""
+        other = end.other
+        assert other is not None
+        at_ns = self._timeline.now_ns + self.delay_ns()
+        if self._blockade.any_slow:
+            at_ns += self._blockade.delay_of(end.host.id, other.host.id, size)
+        end.last_ns = at_ns = max(at_ns, end.last_ns)
+        end.sent += 1
+        self._timeline.plan(at_ns, self._arrive, end, end.sent, action, args)
+
+    def _arrive(
+        self, end: End, number: int, action: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        if number > end.cut_off:
+            return
+        other = end.other
+        assert other is not None
+        here, there = end.host, other.host
+        if end.dead or self._blockade.blocks(here.id, there.id):
+            self._hold(end, number, action, args)
+            return
+        if end.held:
+            # What was held goes first: this waits behind it.
+            end.held.append((number, action, args))
+            return
+        end.arrived = number
+        if self._blockade.any_blocked and self._blockade.blocks(there.id, here.id):
+            self._doubt(end)
+        if not there.alive:
+            return
+        if there.stopped:
+            there.held_back.append((action, args))
+        else:
+            action(*args)
+
+    def _hold(
+        self, end: End, number: int, action: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        if end.held is None:
+            end.held = []
+        end.held.append((number, action, args))
+        self._doubt(end)
+
+    def _doubt(self, end: End) -> None:
+        """Its kernel waits for an acknowledgement."""
+        timeout_ns = self._conditions.user_timeout_ms * _MILLION
+        if timeout_ns and not end.doubted_ns:
+            end.doubted_ns = self._timeline.now_ns or 1
+            at_ns = self._timeline.now_ns + timeout_ns
+            self._timeline.plan(at_ns, self._give_up, end, end.doubted_ns)
+
+    def _give_up(self, end: End, since_ns: int) -> None:
+        if not end.open or end.doubted_ns != since_ns:
+            return
+        end.cut_off = end.arrived
+        end.held = None
+        self._forget(end)
+        if end.host.alive:
+            self._tell(end.host, self._say_broken, end, Evidence.TIMED_OUT)
+
+    def release(self, ends: list[End]) -> None:
+        """What was held for these ends is sent again, where nothing holds it any more.
+
+        Args:
+            ends: in a fixed order.
+        """
+        for end in ends:
+            other = end.other
+            if other is None or end.dead:
+                continue
+            here, there = end.host.id, other.host.id
+            if self._blockade.blocks(here, there):
+                continue
+            if not self._blockade.blocks(there, here):
+                end.doubted_ns = 0
+            if end.held:
+                retry_ns = self._conditions.retry_us_max * 1_000
+                at_ns = self._timeline.now_ns + self.delay_ns()
+                at_ns += int(self._random.random() * retry_ns) if retry_ns else 0
+                self._timeline.plan(at_ns, self._arrive_held, end)
+
+    def _arrive_held(self, end: End) -> None:
+        held, end.held = end.held, None
+        for number, action, args in held or ():
+            self._arrive(end, number, action, args)
+
+    def _tell(self, host: Host, action: Callable[..., None], *args: Any) -> None:
+        """Let something happen at a host now, or when it is no longer stopped."""
+        if not host.alive:
+            return
+        if host.stopped:
+            host.held_back.append((action, args))
+        else:
+            action(*args)
+
+    # --- dialling -----------------------------------------------------------------------------
+
+    def dial(self, host: Host, dial: Dial) -> None:
+        """Connect as ordered; `LinkUp` or `DialFailed` follows."""
+        target = self.listeners.get(dial.address)
+        peer = dial.peer if target is None else target.id
+        blockade = self._blockade
+        delay_ns = self.delay_ns() + blockade.delay_of(host.id, peer, 0)
+        if blockade.blocks(host.id, peer) or blockade.blocks(peer, host.id):
+            self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
+        elif target is None:
+            self._fail(host, dial, delay_ns, Evidence.REFUSED)
+        elif target.squatter == "cluster":
+            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_CLUSTER)
+        elif target.squatter:
+            self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
+        elif not target.alive:
+            self._fail(host, dial, delay_ns, self._answer_of_dead(target))
+        elif target is host:
+            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.OWN_ADDRESS)
+        elif target.id != dial.peer:
+            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
+        else:
+            self._connect(host, target, dial)
+
+    def _answer_of_dead(self, target: Host) -> Evidence:
+        if target.proxied or self._timeline.now_ns < target.accepts_until_ns:
+            return Evidence.EOF if self._random.random() < 0.5 else Evidence.RESET
+        return Evidence.REFUSED
+
+    def _connect(self, host: Host, target: Host, dial: Dial) -> None:
+        mine = End(host, self._new_link(), dial=dial)
+        theirs = End(target, self._new_link(), other=mine, life=target.node.incarnation)
+        mine.other = theirs
+        host.ends[mine.link] = mine
+        target.ends[theirs.link] = theirs
+        greeted = Greeted(
+            theirs.link,
+            host.id,
+            host.node.incarnation,
+            host.address,
+            dial.known,
+            dial.dial_number,
+        )
+        now_ns = self._timeline.now_ns
+        mine.last_ns = now_ns + sum(
+            self.delay_ns() for _ in range(self._conditions.hello_trips - 1)
+        )
+        self._carry(mine, 0, self._greet, theirs, greeted)
+        self._timeline.plan(now_ns + dial.timeout_ns, self._tell, host, self._time_out, mine)
+
+    def _new_link(self) -> LinkId:
+        self._link_count += 1
+        return LinkId(self._link_count)
+
+    def _fail(
+        self,
+        host: Host,
+        dial: Dial,
+        delay_ns: int,
+        evidence: Evidence,
+        refusal: Refusal | None = None,
+    ) -> None:
+        failed = DialFailed(dial.peer, evidence, refusal)
+        at_ns = self._timeline.now_ns + delay_ns
+        self._timeline.plan(at_ns, self._tell, host, self._emit, host, failed)
+
+    def _greet(self, end: End, greeted: Greeted) -> None:
+        if end.open:
+            self._emit(end.host, greeted)
+
+    def _time_out(self, end: End) -> None:
+        if end.open and not end.up and end.dial is not None:
+            self._forget(end)
+            self._carry(end, 0, self._close_other, end, Evidence.EOF)
+            self._emit(end.host, DialFailed(end.dial.peer, Evidence.NO_ANSWER))
+
+    def welcome(self, host: Host, link: LinkId, known: Incarnation) -> None:
+        """The hello that waits on a link is answered; the link is up."""
+        end = host.ends.get(link)
+        if end is None or end.other is None or end.dial is not None:
+            # It went away meanwhile: the core must not take the link for one that is up.
+            self._emit(host, LinkDown(link, Evidence.EOF))
+            return
+        if end.life != host.node.incarnation:
+            # This side began a new life while the hello waited; it speaks for the former one.
+            self.refuse(host, Refuse(link, Refusal.RENEWED, known))
+            self._emit(host, LinkDown(link, Evidence.GOODBYE))
+            return
+        end.up = True
+        self._carry(end, 0, self._welcomed, end.other, end.life, known)
+
+    def _welcomed(self, end: End, incarnation: Incarnation, known: Incarnation) -> None:
+        dial = end.dial
+        if not end.open or dial is None:
+            return
+        end.up = True
+        address = dial.address if end.other is None else end.other.host.address
+        up = LinkUp(end.link, dial.peer, incarnation, address, known, dial.dial_number)
+        self._emit(end.host, up)
+
+    def refuse(self, host: Host, refuse: Refuse) -> None:
+        """The hello that waits on a link is refused."""
+        end = host.ends.get(refuse.link)
+        if end is None or end.other is None or end.other.dial is None:
+            return
+        self._forget(end)
+        peer = end.other.dial.peer
+        failed = DialFailed(peer, Evidence.REJECTED, refuse.refusal, refuse.known)
+        self._carry(end, 0, self._refused, end.other, failed)
+
+    def _refused(self, end: End, failed: DialFailed) -> None:
+        if end.open:
+            self._forget(end)
+            self._emit(end.host, failed)
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def _forget(self, end: End) -> None:
+        end.open = False
+        end.host.ends.pop(end.link, None)
+
+    def close(self, host: Host, link: LinkId, reason: str) -> None:
+        """Say goodbye; what is underway from the other end is still read."""
+        end = host.ends.get(link)
+        if end is None:
+            return
+        self._forget(end)
+        if not end.up:
+            self._carry(end, 0, self._close_other, end, Evidence.EOF)
+            return
+        self._put(end, encode(Goodbye(reason)))
+        end.closing = True
+        host.closing[link] = end
+        at_ns = self._timeline.now_ns + CLOSING_NS
+        self._timeline.plan(at_ns, self._stop_closing, end)
+
+    def _stop_closing(self, end: End) -> None:
+        if end.closing:
+            end.closing = False
+            end.host.closing.pop(end.link, None)
+            self._carry(end, 0, self._close_other, end, Evidence.EOF)
+
+    def end_all(self, host: Host, *, abruptly: bool) -> None:
+        """A process ended: its kernel closes its connections.
+
+        Args:
+            host: whose process it was.
+            abruptly: killed; else it had time to write what it wanted to.
+        """
+        for end in list(host.closing.values()):
+            end.closing = False
+            self._break(end, abruptly)
+        host.closing.clear()
+        for end in list(host.ends.values()):
+            self._forget(end)
+            self._break(end, abruptly)
+
+    def _break(self, end: End, abruptly: bool) -> None:
+        """The other end learns of it after what is underway, of which a suffix may be lost."""
+        evidence = Evidence.EOF
+        if abruptly and self._conditions.loses_suffix and self._random.random() < 0.5:
+            evidence = Evidence.RESET
+            self._lose_suffix(end)
+        if end.other is not None:
+            self._carry_past_loss(end, self._close_other, end, evidence)
+
+    def _lose_suffix(self, end: End) -> None:
+        kept = self._random.randint(end.arrived, max(end.arrived, end.sent))
+        end.cut_off = min(end.cut_off, kept)
+
+    def _carry_past_loss(self, end: End, action: Callable[..., None], *args: Any) -> None:
+        """What the kernel itself says at the end is not lost: it is numbered as the last kept."""
+        at_ns = max(self._timeline.now_ns + self.delay_ns(), end.last_ns)
+        end.last_ns = at_ns
+        number = min(end.sent, end.cut_off)
+        self._timeline.plan(at_ns, self._arrive, end, number, action, args)
+
+    def break_link(self, end: End) -> None:
+        """Reset a connection at both ends; each may miss a suffix of what was sent to it."""
+        other = end.other
+        if other is None:
+            return
+        for one in (end, other):
+            self._lose_suffix(one)
+        for one in (end, other):
+            self._carry_past_loss(one, self._close_other, one, Evidence.RESET)
+
+    def _close_other(self, sender: End, evidence: Evidence) -> None:
+        """The other end learns that the connection is over."""
+        end = sender.other
+        assert end is not None
+        if end.closing:
+            end.closing = False
+            end.host.closing.pop(end.link, None)
+        elif end.open:
+            self._forget(end)
+            self._say_broken(end, evidence)
+
+    def _say_broken(self, end: End, evidence: Evidence) -> None:
+        if end.dial is not None and not end.up:
+            self._emit(end.host, DialFailed(end.dial.peer, evidence))
+        else:
+            self._emit(end.host, LinkDown(end.link, evidence))
+
+    # --- bytes --------------------------------------------------------------------------------
+
+    def send(self, host: Host, link: LinkId, message: Message) -> None:
+        """Put a message onto a link; the same object is encoded once."""
+        end = host.ends.get(link)
+        if end is None or not end.up:
+            return
+        if self._encoded[0] is not message:
+            self._encoded = (message, encode(message))
+        self._put(end, self._encoded[1])
+
+    def _put(self, end: End, data: bytes) -> None:
+        other = end.other
+        assert other is not None
+        end.host.messages += 1
+        end.host.bytes += len(data)
+        torn = self._conditions.torn
+        if torn and len(data) > 1 and self._random.random() * _MILLION < torn:
+            at = self._random.randrange(1, len(data))
+            self._carry(end, at, self._read, end, data[:at])
+            data = data[at:]
+        self._carry(end, len(data), self._read, end, data)
+
+    def _read(self, sender: End, data: bytes) -> None:
+        """Bytes came: the data plane of the host looks at them first."""
+        end = sender.other
+        assert end is not None
+        host = end.host
+        if not (end.open or end.closing):
+            self._reset(sender, end)
+            return
+        if self.on_chunk is not None:
+            self.on_chunk(sender.host, host, data)
+        buffer = bytearray(end.rest + data) if end.rest else bytearray(data)
+        consumed, runs, bodies, error = host.snapshot.split(buffer, len(buffer), sender.host.id)
+        if error is not None:
+            raise InvariantError(f"node {sender.host.id} sent what is no frame: {error}")
+        end.rest = bytes(buffer[consumed:]) if consumed < len(buffer) else b""
+        if runs:
+            host.heard[end.link] = None
+            for out, run in runs:
+                self._relay(host, end, LinkId(out), run)
+        for body in bodies:
+            if body in host.known_notices:
+                host.heard[end.link] = None
+                continue
+            message = self._decode(body)
+            if type(message) is Goodbye:
+                if end.open:
+                    self._forget(end)
+                    self._carry(end, 0, self._close_other, end, Evidence.EOF)
+                    self._emit(host, LinkDown(end.link, Evidence.GOODBYE))
+                return
+            if type(message) is Notice:
+                if len(host.known_notices) >= KNOWN_NOTICES_MAX:
+                    del host.known_notices[next(iter(host.known_notices))]
+                host.known_notices[body] = None
+            self._emit(host, Received(end.link, message))
+
+    def _relay(self, host: Host, end: End, link: LinkId, run: bytes) -> None:
+        out = host.ends.get(link)
+        if out is not None and out.up:
+            self._put(out, run)
+            return
+        at = 0
+        while at < len(run):
+            upto = at + LENGTH_BYTES + int.from_bytes(run[at : at + LENGTH_BYTES], "big")
+            message = self._decode(run[at + LENGTH_BYTES : upto])
+            self._emit(host, Received(end.link, message))
+            at = upto
+
+    def _decode(self, body: bytes) -> Message:
+        """Read a frame; many hosts get the same one, so the last ones are remembered."""
+        message = self._decoded.get(body)
+        if message is None:
+            if len(self._decoded) >= DECODED_MAX:
+                self._decoded.clear()
+            message = self._decoded[body] = decode(body)
+        return message
+
+    def _reset(self, sender: End, end: End) -> None:
+        """Bytes came to an end that is closed: its kernel says so."""
+        if sender.open:
+            self._carry_past_loss(end, self._close_other, end, Evidence.RESET)
+
+
+def ends_between(a: Host, b_id: NodeId) -> list[End]:
+    """The ends at one host of its connections with another, oldest first."""
+    return [end for end in a.ends.values() if end.other is not None and end.other.host.id == b_id]
