@@ -10,6 +10,8 @@ in nanoseconds per call, and how many times as long as `exact` each method takes
     all            every first hop by the same formula, as the relay uses it
     table          one first hop looked up in a table of all distances
     equivalence4   Routing §3.3: four loops, the bits scanned as in its Figure 8
+    basic          Routing Algorithm 2: the neighbor closest to the destination
+    variant        Routing §2.3: a neighbor that links the destination, before that
     bfs            Routing Algorithm 1: breadth-first search for every message
 """
 
@@ -18,15 +20,26 @@ from __future__ import annotations
 import argparse
 import json
 from statistics import median
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from bmgd import _fastroute
 
-Method = Literal["exact", "all", "table", "bfs", "equivalence4"]
+if TYPE_CHECKING:
+    from bmgd._fastroute import Algorithm
 
 SIZES = (100, 4096, 10**6, 2**31)
-METHODS: tuple[Method, ...] = ("exact", "all", "table", "equivalence4", "bfs")
-LARGEST: dict[Method, int] = {"table": 2**24, "bfs": 2**24}
+METHODS: dict[str, tuple[Algorithm | Literal["all"], int]] = {
+    "exact": ("exact", 0),
+    "all": ("all", 0),
+    "table": ("table", 0),
+    "equivalence4": ("equivalence", 4),
+    "basic": ("basic", 0),
+    "variant": ("variant", 1),
+    "bfs": ("bfs", 0),
+}
+"""The names printed, and what they are called in the extension, with the loops or levels."""
+
+LARGEST = {"table": 2**24, "bfs": 2**24}
 CALLS_FOR_BFS = {100: 20_000, 4096: 300, 10**6: 8}
 CALLS = 200_000
 
@@ -41,10 +54,13 @@ class Row(TypedDict):
     times_exact: float
 
 
-def measured(size: int, method: Method, repetitions: int) -> list[float]:
+def measured(size: int, name: str, repetitions: int) -> list[float]:
     """The nanoseconds per call of each repetition."""
+    method, depth = METHODS[name]
     calls = CALLS_FOR_BFS[size] if method == "bfs" else CALLS
-    return [_fastroute.bench_next_hop(size, calls, seed, method) for seed in range(repetitions)]
+    return [
+        _fastroute.bench_next_hop(size, calls, seed, method, depth) for seed in range(repetitions)
+    ]
 
 
 def rows(repetitions: int) -> list[Row]:

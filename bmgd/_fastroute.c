@@ -9,6 +9,7 @@
  *   functions    the module's functions
  *   snapshot     the immutable forwarding snapshot
  *   splitter     a chunk of bytes to frames and runs
+ *   papers       the papers' own algorithms, for the laboratory
  *   benchmark    next hops by several methods, timed without Python
  *   module
  */
@@ -1180,38 +1181,42 @@ snapshot_split(PyObject *object, PyTypeObject *type, PyObject *const *args, Py_s
     return result;
 }
 
-/* ---- benchmark -------------------------------------------------------------------------- */
+/* ---- papers ----------------------------------------------------------------------------- */
 
-enum { SAMPLES = 1 << 16 };
+/* The papers' own algorithms; bmgd/routing/papers/ has the same in Python, one module each, with
+ * the reasons. Distances are 1..n-1; a first hop is a jump, to be added to the own rank modulo n. */
 
-/* What a method may use: the graph, and a table or the search's arrays. */
+/* What an algorithm may use: the graph, its parameter, and arrays of n entries. */
 typedef struct {
     int64_t n;
-    int32_t *table;
+    int depth;      /* the levels of variant, the loops of equivalence */
+    int32_t *table; /* a next hop per distance, or the parents of a search */
     int32_t *queue;
-} bench;
+} paper;
 
-static int64_t
-bench_exact(const bench *on, int64_t d)
+/* A walk around the ring: bits up to the top are jumps, what is above it counts tops. */
+typedef struct {
+    uint64_t ahead;  /* in the direction of `sign` */
+    uint64_t behind; /* in the other one */
+    int weight;
+    int sign;
+} form;
+
+static inline int64_t
+clockwise(int64_t n, int64_t d)
 {
-    return route->first_hop(on->n, d);
+    return d < 0 ? d + n : d >= n ? d - n : d;
 }
 
 static int64_t
-bench_all(const bench *on, int64_t d)
-{
-    return (int64_t)route->optimal_jumps(on->n, d);
-}
-
-static int64_t
-bench_table(const bench *on, int64_t d)
+table_first_hop(const paper *on, int64_t d)
 {
     return on->table[d];
 }
 
 /* Routing Algorithm 1: breadth-first search, then back along the parents. */
 static int64_t
-bench_bfs(const bench *on, int64_t d)
+bfs_first_hop(const paper *on, int64_t d)
 {
     const int32_t n = (int32_t)on->n;
     int32_t *parent = on->table, *queue = on->queue;
@@ -1237,7 +1242,91 @@ bench_bfs(const bench *on, int64_t d)
     return at;
 }
 
-/* Routing Figure 8. */
+/* Routing Algorithm 2: the neighbor that is closest to the destination on the ring. */
+static int64_t
+basic_first_hop(const paper *on, int64_t d)
+{
+    const int64_t n = on->n;
+    int64_t closest = n, chosen = 0;
+
+    for (int64_t jump = 1; jump < n; jump *= 2) {
+        for (int64_t signed_jump = jump, side = 0; side < 2; side++, signed_jump = -jump) {
+            const int64_t rest = clockwise(n, d - signed_jump);
+            const int64_t left = rest < n - rest ? rest : n - rest;
+            if (left < closest) {
+                closest = left;
+                chosen = signed_jump;
+            }
+        }
+    }
+    return chosen;
+}
+
+/* The first jump of a way to a rank d away, 0 <= d < n, that takes exactly `hops` hops; or 0. */
+static int64_t
+way_of(int64_t n, int64_t d, int hops)
+{
+    for (int64_t jump = 1; jump < n; jump *= 2) {
+        for (int64_t signed_jump = jump, side = 0; side < 2; side++, signed_jump = -jump) {
+            const int64_t rest = clockwise(n, d - signed_jump);
+            if (hops == 1 ? rest == 0 : way_of(n, rest, hops - 1) != 0)
+                return signed_jump;
+        }
+    }
+    return 0;
+}
+
+/* ISPA07 §5.1: a neighbor that links the destination, or has a neighbor that does and so on. */
+static int64_t
+variant_first_hop(const paper *on, int64_t d)
+{
+    for (int hops = 1; hops <= on->depth + 1; hops++) {
+        const int64_t jump = way_of(on->n, d, hops);
+        if (jump != 0)
+            return jump;
+    }
+    return basic_first_hop(on, d);
+}
+
+/* Routing Figure 5. */
+#define LTB_2(n) n, n + 1, n + 1, n + 2
+#define LTB_4(n) LTB_2(n), LTB_2(n + 1), LTB_2(n + 1), LTB_2(n + 2)
+#define LTB_6(n) LTB_4(n), LTB_4(n + 1), LTB_4(n + 1), LTB_4(n + 2)
+
+static const uint8_t LTB8[256] = {LTB_6(0), LTB_6(1), LTB_6(1), LTB_6(2)};
+
+static inline int
+lookup8(uint32_t x)
+{
+    return LTB8[x & 0xff] + LTB8[x >> 8 & 0xff] + LTB8[x >> 16 & 0xff] + LTB8[x >> 24];
+}
+
+/* HAKMEM item 169: the bits of every three, then of every six, then the sum modulo 63. */
+static inline int
+hakmem169(uint32_t x)
+{
+    const uint32_t threes = x - (x >> 1 & 033333333333) - (x >> 2 & 011111111111);
+
+    return (int)(((threes + (threes >> 3)) & 030707070707) % 63);
+}
+
+/* Routing §3.1: the bits of the distance in the direction that has fewer. */
+#define BIT_COUNTING(name, count)                                                               \
+    static form name(const paper *on, int64_t d)                                                \
+    {                                                                                           \
+        const int clockwise_hops = count((uint32_t)d);                                          \
+        const int other_hops = count((uint32_t)(on->n - d));                                    \
+        const int turns = other_hops < clockwise_hops;                                          \
+                                                                                                \
+        return (form){.ahead = (uint64_t)(turns ? on->n - d : d),                               \
+                      .weight = turns ? other_hops : clockwise_hops,                            \
+                      .sign = turns ? -1 : 1};                                                  \
+    }
+
+BIT_COUNTING(bits_by_table, lookup8)
+BIT_COUNTING(bits_in_parallel, hakmem169)
+
+/* Routing Figure 8: the lower of the two lowest consecutive bits, or 0. */
 static inline uint64_t
 check_11(uint64_t d)
 {
@@ -1253,61 +1342,399 @@ check_11(uint64_t d)
     return 0;
 }
 
-/* Routing §3.3 with the four loops of the paper: scan the bits of every d + l * n. */
-static int64_t
-bench_equivalence4(const bench *on, int64_t d)
+/* What the jumps of a length weigh once split: every top above the bits below it is one. */
+static inline form
+weighed(uint64_t ahead, uint64_t behind, int top, int sign)
 {
-    const int top = top_exponent(on->n);
-    uint64_t best_forward = 0, best_backward = 0;
-    int best = INT32_MAX, best_sign = 1;
+    const uint64_t below_top = ((uint64_t)1 << top) - 1;
 
-    for (int loop = -4; loop <= 4; loop++) {
-        const int64_t signed_length = d + loop * on->n;
-        const uint64_t length = (uint64_t)(signed_length < 0 ? -signed_length : signed_length);
-        uint64_t forward = length & (((uint64_t)1 << top) - 1), backward = 0, low;
-        int weight = (int)(length >> top);
-        while ((low = check_11(forward)) != 0) {
-            forward += low;
-            backward += low;
-        }
-        weight += __builtin_popcountll(forward) + __builtin_popcountll(backward);
-        if (weight < best) {
-            best = weight;
-            best_sign = signed_length < 0 ? -1 : 1;
-            best_forward = forward ? forward : (uint64_t)1 << top;
-            best_backward = backward;
-        }
-    }
-    if (best_backward && (best_backward & -best_backward) < (best_forward & -best_forward))
-        return -best_sign * (int64_t)(best_backward & -best_backward);
-    return best_sign * (int64_t)(best_forward & -best_forward);
+    return (form){ahead, behind,
+                  (int)(ahead >> top) + __builtin_popcountll(ahead & below_top)
+                      + __builtin_popcountll(behind),
+                  sign};
 }
 
+/* Routing §3.2, the loop: add the lower consecutive bit to both directions, while the bit that the
+ * pair carries to is no more than the top jump. */
+static inline form
+eliminated(int64_t length, int top, int sign)
+{
+    const uint64_t top_jump = (uint64_t)1 << top;
+    uint64_t ahead = (uint64_t)length, behind = 0, low;
+
+    while ((low = check_11(ahead)) != 0 && low << 2 <= top_jump) {
+        ahead += low;
+        behind += low;
+    }
+    return weighed(ahead, behind, top, sign);
+}
+
+/* Routing Figure 7, the state machine, over the bits below the top. */
+static inline form
+transformed(int64_t length, int top, int sign)
+{
+    enum { OFF, FIRST_ONE, CLUSTER } state = OFF;
+    uint64_t ahead = (uint64_t)length, behind = 0;
+
+    for (int i = 0; i < top; i++) {
+        const uint64_t bit = (uint64_t)1 << i;
+        const int is_one = (ahead & bit) != 0;
+        switch (state) {
+        case OFF:
+            state = is_one ? FIRST_ONE : OFF;
+            break;
+        case FIRST_ONE:
+            if (is_one) {
+                behind |= bit >> 1;
+                ahead &= ~(bit | bit >> 1);
+            }
+            state = is_one ? CLUSTER : OFF;
+            break;
+        case CLUSTER:
+            ahead ^= bit;
+            state = is_one ? CLUSTER : FIRST_ONE;
+            break;
+        }
+    }
+    if (state == CLUSTER)
+        ahead += (uint64_t)1 << top;
+    return weighed(ahead, behind, top, sign);
+}
+
+static inline form
+lighter(form one, form other)
+{
+    return other.weight < one.weight ? other : one;
+}
+
+static form
+elimination(const paper *on, int64_t d)
+{
+    const int top = top_exponent(on->n);
+
+    return lighter(eliminated(d, top, 1), eliminated(on->n - d, top, -1));
+}
+
+static form
+elimination_by_states(const paper *on, int64_t d)
+{
+    const int top = top_exponent(on->n);
+
+    return lighter(transformed(d, top, 1), transformed(on->n - d, top, -1));
+}
+
+/* Routing §3.3: the lightest of d + l * n and n - d + l * n for all l up to `depth` loops. */
+static form
+equivalence(const paper *on, int64_t d)
+{
+    const int top = top_exponent(on->n);
+    int64_t ahead = d, behind = on->n - d;
+    form best = lighter(eliminated(ahead, top, 1), eliminated(behind, top, -1));
+
+    for (int loop = 1; loop <= on->depth; loop++) {
+        ahead += on->n;
+        behind += on->n;
+        best = lighter(best, lighter(eliminated(ahead, top, 1), eliminated(behind, top, -1)));
+    }
+    return best;
+}
+
+/* Routing §1: optimal routing in undirected Chord, the least weight of the shorter way around. */
+static form
+undirected_chord(const paper *on, int64_t d)
+{
+    const int turns = on->n - d < d;
+    const uint64_t x = (uint64_t)(turns ? on->n - d : d);
+
+    return (form){(3 * x & ~x) >> 1, (x & ~(3 * x)) >> 1, naf_weight(x), turns ? -1 : 1};
+}
+
+/* The longest jump of a form; another order could lead a message out of its form. */
+static inline int64_t
+longest_jump(form way, int top)
+{
+    const uint64_t jumps = way.ahead | way.behind;
+    const int highest = 63 - __builtin_clzll(jumps);
+    const int64_t jump = (int64_t)1 << (highest < top ? highest : top);
+
+    return highest < top && (way.behind >> highest & 1) ? -way.sign * jump : way.sign * jump;
+}
+
+#define FIRST_HOP_OF(name)                                                                      \
+    static int64_t name##_first_hop(const paper *on, int64_t d)                                 \
+    {                                                                                           \
+        return longest_jump(name(on, d), top_exponent(on->n));                                 \
+    }
+
+FIRST_HOP_OF(bits_by_table)
+FIRST_HOP_OF(bits_in_parallel)
+FIRST_HOP_OF(elimination)
+FIRST_HOP_OF(elimination_by_states)
+FIRST_HOP_OF(equivalence)
+FIRST_HOP_OF(undirected_chord)
+
+static int64_t
+exact_first_hop(const paper *on, int64_t d)
+{
+    return route->first_hop(on->n, d);
+}
+
+enum { LARGEST_TABLE = 1 << 24, DEPTH_MAX = 64, VARIANT_DEPTH_MAX = 3, HOPS_MAX = 64 };
+
+/* An algorithm that counts hops has `split`; of the others a message is followed hop by hop. */
 typedef struct {
     const char *name;
-    int64_t (*call)(const bench *on, int64_t d);
+    int64_t (*first_hop)(const paper *on, int64_t d);
+    form (*split)(const paper *on, int64_t d);
     int64_t largest;
-} bench_method;
+    int deepest;
+} algorithm;
 
-static const bench_method bench_methods[] = {
-    {"exact", bench_exact, (int64_t)1 << 31},
-    {"all", bench_all, (int64_t)1 << 31},
-    {"table", bench_table, (int64_t)1 << 24},
-    {"bfs", bench_bfs, (int64_t)1 << 24},
-    {"equivalence4", bench_equivalence4, (int64_t)1 << 31},
+static const algorithm algorithms[] = {
+    {"exact", exact_first_hop, NULL, SIZE_MAX_RANKS, 0},
+    {"table", table_first_hop, NULL, LARGEST_TABLE, 0},
+    {"bfs", bfs_first_hop, NULL, LARGEST_TABLE, 0},
+    {"basic", basic_first_hop, NULL, SIZE_MAX_RANKS, 0},
+    {"variant", variant_first_hop, NULL, SIZE_MAX_RANKS, VARIANT_DEPTH_MAX},
+    {"bits-table", bits_by_table_first_hop, bits_by_table, SIZE_MAX_RANKS, 0},
+    {"bits-parallel", bits_in_parallel_first_hop, bits_in_parallel, SIZE_MAX_RANKS, 0},
+    {"elimination", elimination_first_hop, elimination, SIZE_MAX_RANKS, 0},
+    {"elimination-states", elimination_by_states_first_hop, elimination_by_states, SIZE_MAX_RANKS,
+     0},
+    {"equivalence", equivalence_first_hop, equivalence, SIZE_MAX_RANKS, DEPTH_MAX},
+    {"undirected-chord", undirected_chord_first_hop, undirected_chord, SIZE_MAX_RANKS, 0},
 };
+
+/* The algorithm of a name, or NULL with ValueError. */
+static const algorithm *
+as_algorithm(PyObject *name)
+{
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(algorithms); i++) {
+        if (PyUnicode_Check(name)
+            && PyUnicode_CompareWithASCIIString(name, algorithms[i].name) == 0)
+            return &algorithms[i];
+    }
+    PyErr_Format(PyExc_ValueError, "no method %R", name);
+    return NULL;
+}
+
+static void
+paper_free(paper *on)
+{
+    PyMem_Free(on->table);
+    PyMem_Free(on->queue);
+}
+
+/* The checked arguments (n, method, depth), and the arrays that the method needs; -1 on error. */
+static int
+as_paper(PyObject *module, PyObject *size, PyObject *name, PyObject *depth,
+         const algorithm **method, paper *on)
+{
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
+    int64_t levels = 0;
+    size_t entries;
+
+    *on = (paper){0};
+    *method = as_algorithm(name);
+    if (*method == NULL
+        || as_number(size, "size", 2, (*method)->largest, graph_error, &on->n) < 0
+        || (depth != NULL
+            && as_number(depth, "depth", 0, (*method)->deepest, graph_error, &levels) < 0))
+        return -1;
+    on->depth = (int)levels;
+    entries = (*method)->largest == LARGEST_TABLE ? (size_t)on->n : 1;
+    on->table = PyMem_New(int32_t, entries);
+    on->queue = PyMem_New(int32_t, entries);
+    if (on->table == NULL || on->queue == NULL) {
+        paper_free(on);
+        PyErr_NoMemory();
+        return -1;
+    }
+    if ((*method)->first_hop == table_first_hop) {
+        for (int64_t d = 1; d < on->n; d++)
+            on->table[d] = (int32_t)route->first_hop(on->n, d);
+    }
+    return 0;
+}
+
+/* The hops that a method takes to a rank d away; -1 where it goes in circles. */
+static int
+paper_hops(const algorithm *method, const paper *on, int64_t d)
+{
+    int hops = 0;
+
+    if (method->split != NULL)
+        return method->split(on, d).weight;
+    while (d != 0) {
+        if (++hops > HOPS_MAX)
+            return -1;
+        d = clockwise(on->n, (d - method->first_hop(on, d)) % on->n);
+    }
+    return hops;
+}
+
+static PyObject *
+paper_hop_count(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const algorithm *method;
+    PyObject *found = NULL;
+    paper on;
+    int64_t d;
+
+    BIND("paper_hop_count", 3, "n", "distance", "method", "depth")
+    if (as_paper(module, given[0], given[2], given[3], &method, &on) < 0)
+        return NULL;
+    if (as_distance(module, given, &on.n, &d) == 0)
+        found = PyLong_FromLong(d == 0 ? 0 : paper_hops(method, &on, d));
+    paper_free(&on);
+    return found;
+}
+
+static PyObject *
+paper_first_hop(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const algorithm *method;
+    PyObject *found = NULL;
+    paper on;
+    int64_t d;
+
+    BIND("paper_first_hop", 3, "n", "distance", "method", "depth")
+    if (as_paper(module, given[0], given[2], given[3], &method, &on) < 0)
+        return NULL;
+    if (as_distance_to_another(module, given, &on.n, &d) == 0)
+        found = PyLong_FromLongLong(method->first_hop(&on, d));
+    paper_free(&on);
+    return found;
+}
+
+/* How many distances take 0, 1, 2, ... hops; a message is followed to the first known distance. */
+static int
+count_hops(const algorithm *method, const paper *on, int8_t *hops, int64_t *counts)
+{
+    int64_t passed[HOPS_MAX];
+
+    hops[0] = 0;
+    memset(hops + 1, -1, (size_t)on->n - 1);
+    memset(counts, 0, (HOPS_MAX + 1) * sizeof *counts);
+    for (int64_t d = 1; d < on->n; d++) {
+        int64_t at = d;
+        int length = 0, taken;
+        if (method->split != NULL)
+            hops[d] = (int8_t)method->split(on, d).weight;
+        while (hops[at] < 0) {
+            if (length == HOPS_MAX)
+                return -1;
+            passed[length++] = at;
+            at = clockwise(on->n, (at - method->first_hop(on, at)) % on->n);
+        }
+        taken = hops[at];
+        if (taken + length > HOPS_MAX)
+            return -1;
+        while (length > 0)
+            hops[passed[--length]] = (int8_t)++taken;
+        counts[(int)hops[d]]++;
+    }
+    counts[0]++;
+    return 0;
+}
+
+static PyObject *
+paper_hop_counts(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
+    const algorithm *method;
+    PyObject *found = NULL;
+    paper on;
+    int64_t counts[HOPS_MAX + 1], n;
+    int8_t *hops;
+    Py_ssize_t length = HOPS_MAX + 1;
+
+    BIND("paper_hop_counts", 2, "n", "method", "depth")
+    if (as_number(given[0], "size", 2, LARGEST_TABLE, graph_error, &n) < 0
+        || as_paper(module, given[0], given[1], given[2], &method, &on) < 0)
+        return NULL;
+    hops = PyMem_New(int8_t, (size_t)on.n);
+    if (hops == NULL)
+        PyErr_NoMemory();
+    else if (count_hops(method, &on, hops, counts) < 0)
+        PyErr_Format(graph_error, "%s goes in circles at size %lld", method->name, (long long)n);
+    else {
+        while (counts[length - 1] == 0)
+            length--;
+        found = tuple_of(counts, length);
+    }
+    PyMem_Free(hops);
+    paper_free(&on);
+    return found;
+}
+
+/* The least number of loops within which the lightest walk of 0 < d < n is found. */
+static int
+loops_needed(int64_t n, int64_t d)
+{
+    const int top = top_exponent(n);
+    const int64_t below_top = ((int64_t)1 << top) - 1;
+    int64_t ahead = d, behind = n - d;
+    int best = INT32_MAX, needed = 0;
+
+    for (int loop = 0; (ahead < behind ? ahead : behind) >> top < best; loop++) {
+        const int weight = (int)(ahead >> top) + naf_weight((uint64_t)(ahead & below_top));
+        const int other = (int)(behind >> top) + naf_weight((uint64_t)(behind & below_top));
+        const int least = weight < other ? weight : other;
+        if (least < best) {
+            best = least;
+            needed = loop;
+        }
+        ahead += n;
+        behind += n;
+    }
+    return needed;
+}
+
+static PyObject *
+paper_loops(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
+    int64_t n, first, last, found = 0;
+    int most = -1;
+
+    BIND("paper_loops", 3, "n", "first", "last")
+    if (as_number(given[0], "size", 2, SIZE_MAX_RANKS, graph_error, &n) < 0
+        || as_number(given[1], "distance", 1, n - 1, graph_error, &first) < 0
+        || as_number(given[2], "distance", first, n - 1, graph_error, &last) < 0)
+        return NULL;
+    for (int64_t d = first; d <= last; d++) {
+        const int needed = loops_needed(n, d);
+        if (needed > most) {
+            most = needed;
+            found = d;
+        }
+    }
+    return Py_BuildValue("(iL)", most, (long long)found);
+}
+
+/* ---- benchmark -------------------------------------------------------------------------- */
+
+enum { SAMPLES = 1 << 16 };
+
+/* Every first hop, as the relay takes them; a mask and no jump. */
+static int64_t
+all_first_hops(const paper *on, int64_t d)
+{
+    return (int64_t)route->optimal_jumps(on->n, d);
+}
 
 /* The nanoseconds per call. The sum of all answers goes to `sum`, so that none can be left out. */
 static double
-bench_run(const bench_method *method, const bench *on, const int64_t *distances, int64_t times,
-          volatile int64_t *sum)
+bench_run(int64_t (*call)(const paper *on, int64_t d), const paper *on, const int64_t *distances,
+          int64_t times, volatile int64_t *sum)
 {
     struct timespec start, end;
     int64_t total = 0;
 
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int64_t i = 0; i < times; i++)
-        total += method->call(on, distances[i & (SAMPLES - 1)]);
+        total += call(on, distances[i & (SAMPLES - 1)]);
     clock_gettime(CLOCK_MONOTONIC, &end);
     *sum = total;
     return ((double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec))
@@ -1315,57 +1742,44 @@ bench_run(const bench_method *method, const bench *on, const int64_t *distances,
 }
 
 static PyObject *
-bench_allocated(const bench_method *method, int64_t n, int64_t times, uint64_t seed)
-{
-    const size_t ranks = method->largest < SIZE_MAX_RANKS ? (size_t)n : 1;
-    bench on = {.n = n};
-    int64_t *distances = PyMem_New(int64_t, SAMPLES);
-    volatile int64_t sum = 0;
-    PyObject *result = NULL;
-
-    on.table = PyMem_New(int32_t, ranks);
-    on.queue = PyMem_New(int32_t, ranks);
-    if (distances == NULL || on.table == NULL || on.queue == NULL)
-        PyErr_NoMemory();
-    else {
-        for (int i = 0; i < SAMPLES; i++) {
-            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            distances[i] = 1 + (int64_t)((seed >> 33) % (uint64_t)(n - 1));
-        }
-        if (method->call == bench_table) {
-            for (int64_t d = 1; d < n; d++)
-                on.table[d] = (int32_t)route->first_hop(n, d);
-        }
-        result = PyFloat_FromDouble(bench_run(method, &on, distances, times, &sum));
-    }
-    PyMem_Free(distances);
-    PyMem_Free(on.table);
-    PyMem_Free(on.queue);
-    return result;
-}
-
-static PyObject *
 bench_next_hop(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
-    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
-    const bench_method *method = NULL;
-    int64_t n, times, seed;
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error, *name;
+    PyObject *result = NULL;
+    const algorithm *method;
+    paper on;
+    int64_t times, seed, *distances;
+    uint64_t state;
+    volatile int64_t sum = 0;
+    int all;
 
-    BIND("bench_next_hop", 4, "n", "count", "seed", "method")
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(bench_methods); i++) {
-        if (PyUnicode_Check(given[3])
-            && PyUnicode_CompareWithASCIIString(given[3], bench_methods[i].name) == 0)
-            method = &bench_methods[i];
-    }
-    if (method == NULL) {
-        PyErr_Format(PyExc_ValueError, "no method %R", given[3]);
+    BIND("bench_next_hop", 4, "n", "count", "seed", "method", "depth")
+    all = PyUnicode_Check(given[3]) && PyUnicode_CompareWithASCIIString(given[3], "all") == 0;
+    name = all ? PyUnicode_FromString("exact") : Py_NewRef(given[3]);
+    if (name == NULL)
+        return NULL;
+    if (as_number(given[1], "count", 1, INT64_MAX, graph_error, &times) < 0
+        || as_number(given[2], "seed", 0, INT64_MAX, graph_error, &seed) < 0
+        || as_paper(module, given[0], name, given[4], &method, &on) < 0) {
+        Py_DECREF(name);
         return NULL;
     }
-    if (as_number(given[0], "size", 2, method->largest, graph_error, &n) < 0
-        || as_number(given[1], "count", 1, INT64_MAX, graph_error, &times) < 0
-        || as_number(given[2], "seed", 0, INT64_MAX, graph_error, &seed) < 0)
-        return NULL;
-    return bench_allocated(method, n, times, (uint64_t)seed);
+    Py_DECREF(name);
+    distances = PyMem_New(int64_t, SAMPLES);
+    if (distances == NULL)
+        PyErr_NoMemory();
+    else {
+        state = (uint64_t)seed;
+        for (int i = 0; i < SAMPLES; i++) {
+            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            distances[i] = 1 + (int64_t)((state >> 33) % (uint64_t)(on.n - 1));
+        }
+        result = PyFloat_FromDouble(
+            bench_run(all ? all_first_hops : method->first_hop, &on, distances, times, &sum));
+    }
+    PyMem_Free(distances);
+    paper_free(&on);
+    return result;
 }
 
 /* ---- module ----------------------------------------------------------------------------- */
@@ -1417,6 +1831,10 @@ static PyMethodDef module_methods[] = {
     METHOD(id_of, FAST, "The id that has a rank in the layout."),
     METHOD(neighbor_ids, FAST, "The ids that the layout's graph links an id to."),
     METHOD(link_changes, FAST, "What changes at one id when ids leave a full layout."),
+    METHOD(paper_hop_count, FAST, "The number of hops that an algorithm of the papers takes."),
+    METHOD(paper_first_hop, FAST, "The jump that an algorithm of the papers takes first."),
+    METHOD(paper_hop_counts, FAST, "How many distances take how many hops by an algorithm."),
+    METHOD(paper_loops, FAST, "How many loops the lightest walks of some distances need."),
     METHOD(bench_next_hop, FAST, "The nanoseconds per next hop by a method."),
     {NULL, NULL, 0, NULL},
 };
