@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "evict": "take a node out of the cluster",
     "monitor": "show what a daemon observes, as it happens",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",
+    "lab": "make the tables and figures of the papers again, and check them",
 }
 
 DONE: Final = 0

@@ -35,6 +35,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("shell", "sim"),
     ("launcher",),
     ("trials",),
+    ("lab",),
     ("cli",),
     ("__main__",),
 )
@@ -261,6 +262,11 @@ def test_layers_pure_rooms_take_nothing_with_a_clock_or_a_socket() -> None:
         if room_of(f.by) in ("errors", "types", "peers", "topology", "healing")
     }
     assert taken - {"bmgd", "re", "math", "functools", "importlib"} - OF_CORE == set()
+
+
+def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
+    rooms = {room_of(f.target) for f in IMPORTS if room_of(f.by) == "lab" and is_own(f.target)}
+    assert rooms <= {"lab", "errors", "types", "topology", "_fastroute", "routing", "healing"}
 
 
 def test_layers_client_knows_neither_core_nor_shell() -> None:

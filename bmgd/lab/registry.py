@@ -1,0 +1,57 @@
+"""All experiments, by name. A new module of experiments is one more line in `MODULES`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from bmgd.errors import ConfigError, InvariantError
+from bmgd.lab.experiment import Experiment
+
+MODULES: Final = ("healing_links",)
+"""The modules of `bmgd.lab.experiments`, in the order of the alphabet."""
+
+
+@cache
+def experiments() -> dict[str, Experiment]:
+    """Every experiment by its name, in the order of the list.
+
+    Raises:
+        InvariantError: two experiments have one name.
+    """
+    found: dict[str, Experiment] = {}
+    for module in MODULES:
+        for experiment in import_module(f"bmgd.lab.experiments.{module}").EXPERIMENTS:
+            if experiment.name in found:
+                raise InvariantError(f"two experiments are called {experiment.name}")
+            found[experiment.name] = experiment
+    return found
+
+
+def chosen(names: Iterable[str]) -> list[Experiment]:
+    """The experiments of some names, each once.
+
+    Args:
+        names: names, patterns such as ``healing-*``, or ``all``.
+
+    Raises:
+        ConfigError: a name that no experiment has; it suggests the nearest.
+    """
+    known = experiments()
+    found: dict[str, Experiment] = {}
+    for name in names:
+        pattern = "*" if name == "all" else name
+        matching = [each for each in known if fnmatchcase(each, pattern)]
+        if not matching:
+            raise ConfigError(f"no experiment is called {name!r}{_suggestion(name, known)}")
+        found.update((each, known[each]) for each in matching)
+    return list(found.values())
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else "; see bmgd lab list"
