@@ -10,6 +10,7 @@
  *   snapshot     the immutable forwarding snapshot
  *   splitter     a chunk of bytes to frames and runs
  *   papers       the papers' own algorithms, for the laboratory
+ *   faults       what failed nodes do to the survivors
  *   benchmark    next hops by several methods, timed without Python
  *   module
  */
@@ -1713,6 +1714,339 @@ paper_loops(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject 
     return Py_BuildValue("(iL)", most, (long long)found);
 }
 
+/* ---- faults ----------------------------------------------------------------------------- */
+
+/* What failed nodes do to those that survive, for the laboratory; bmgd/topology/faults.py is the same
+ * in Python. Every set of some failed nodes in a graph of at most 64, a node per bit; and, in graphs of
+ * any size, all nodes failing one after the other in random order. */
+
+enum { FAULT_NODES_MAX = 64, FAULT_ORDER_NODES_MAX = 1 << 24, FAULT_ORDERS_MAX = 1 << 20 };
+
+/* What is counted over sets; see FaultCounts in faults.py. */
+typedef struct {
+    uint64_t disconnected, unreachable, measured, hops, diameters;
+    int most;
+} fault_counts;
+
+/* The nodes beside some nodes: every jump is a rotation of the set, both ways. 2 <= n <= 64. */
+ALWAYS_INLINE uint64_t
+beside(uint64_t nodes, int n, uint64_t everyone)
+{
+    uint64_t spread = 0;
+
+    for (int jump = 1; jump < n; jump <<= 1)
+        spread |= nodes << jump | nodes >> (n - jump) | nodes >> jump | nodes << (n - jump);
+    return spread & everyone;
+}
+
+/* The nodes that one reaches through `alive`; their hops are added up, `depth` is the most. */
+ALWAYS_INLINE uint64_t
+reach(uint64_t start, uint64_t alive, int n, uint64_t everyone, uint64_t *hops, int *depth)
+{
+    uint64_t reached = start, frontier = start;
+
+    *depth = 0;
+    while (reached != alive) {
+        frontier = beside(frontier, n, everyone) & alive & ~reached;
+        if (frontier == 0)
+            break;
+        reached |= frontier;
+        *depth += 1;
+        *hops += (uint64_t)*depth * (uint64_t)__builtin_popcountll(frontier);
+    }
+    return reached;
+}
+
+/* Count one set of survivors. */
+ALWAYS_INLINE void
+count_survivors(uint64_t alive, int n, uint64_t everyone, int distances, fault_counts *counts)
+{
+    const uint64_t survivors = (uint64_t)__builtin_popcountll(alive);
+    uint64_t pairs = 0, hops = 0, unused = 0;
+    int depth, diameter = 0, components = 0;
+
+    for (uint64_t left = alive; left != 0; components++) {
+        uint64_t component = reach(left & -left, alive, n, everyone, &unused, &depth);
+        uint64_t nodes = (uint64_t)__builtin_popcountll(component);
+        pairs += nodes * (nodes - 1);
+        left &= ~component;
+    }
+    counts->disconnected += components > 1;
+    counts->unreachable += survivors == 0 ? 0 : survivors * (survivors - 1) - pairs;
+    if (!distances || pairs == 0)
+        return;
+    for (uint64_t left = alive; left != 0; left &= left - 1) {
+        reach(left & -left, alive, n, everyone, &hops, &depth);
+        diameter = depth > diameter ? depth : diameter;
+    }
+    counts->measured++;
+    counts->hops += hops;
+    counts->diameters += (uint64_t)diameter;
+    counts->most = diameter > counts->most ? diameter : counts->most;
+}
+
+/* The number of sets of k among n <= 63 things; 0 < C(63, 31) < 2^63. */
+static int64_t
+sets_of(int n, int k)
+{
+    int64_t ways[FAULT_NODES_MAX] = {1};
+
+    if (k > n)
+        return 0;
+    for (int row = 1; row <= n; row++) {
+        for (int i = row < k ? row : k; i > 0; i--)
+            ways[i] += ways[i - 1];
+    }
+    return ways[k];
+}
+
+/* The set of k things that is number `rank`, when sets are ordered as numbers. */
+static uint64_t
+set_of_rank(int n, int k, int64_t rank)
+{
+    uint64_t set = 0;
+
+    for (int place = n - 1; k > 0; place--) {
+        int64_t without = sets_of(place, k);
+        if (rank >= without) {
+            rank -= without;
+            set |= (uint64_t)1 << place;
+            k--;
+        }
+    }
+    return set;
+}
+
+/* The next larger number with as many bits (Gosper); `set` is not 0. */
+static inline uint64_t
+next_set(uint64_t set)
+{
+    uint64_t low = set & -set, carried = set + low;
+
+    return carried | ((set ^ carried) / low) >> 2;
+}
+
+static PyObject *
+fault_sets(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
+    int64_t n, failed, first, times, all;
+    int distances;
+    uint64_t everyone, set;
+    fault_counts counts = {0};
+
+    BIND("fault_sets", 5, "n", "failed", "first", "count", "distances")
+    if (as_number(given[0], "size", 2, FAULT_NODES_MAX, graph_error, &n) < 0
+        || as_number(given[1], "number failed", 0, n, graph_error, &failed) < 0)
+        return NULL;
+    all = failed == 0 ? 1 : sets_of((int)n - 1, (int)failed - 1);
+    distances = PyObject_IsTrue(given[4]);
+    if (distances < 0 || as_number(given[2], "first", 0, all, graph_error, &first) < 0
+        || as_number(given[3], "count", 0, all - first, graph_error, &times) < 0)
+        return NULL;
+    everyone = n == 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+    set = first == all || failed < 2 ? 0 : set_of_rank((int)n - 1, (int)failed - 1, first);
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < times; i++) {
+        uint64_t dead = failed == 0 ? 0 : set << 1 | 1;
+        count_survivors(everyone & ~dead, (int)n, everyone, distances, &counts);
+        set = set == 0 ? 0 : next_set(set);
+    }
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(KKKKKi)", (unsigned long long)counts.disconnected,
+                         (unsigned long long)counts.unreachable,
+                         (unsigned long long)counts.measured, (unsigned long long)counts.hops,
+                         (unsigned long long)counts.diameters, counts.most);
+}
+
+/* Random orders of failing: the survivors are joined from the last to fail to the first. */
+typedef struct {
+    int32_t n;
+    uint64_t state;
+    int32_t *order, *parent, *nodes; /* the component's root has its number of nodes */
+    uint8_t *links;                  /* to survivors, 255 at most; 0 is a dead or a lonely node */
+    uint8_t *alive;
+    int64_t *disconnected, *isolated; /* by the number failed, 0..n */
+    double *unreachable;
+} fault_orders_run;
+
+static inline uint64_t
+random_below(uint64_t *state, uint64_t bound)
+{
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    return (x >> 32) * bound >> 32;
+}
+
+static inline int32_t
+root_of(int32_t *parent, int32_t node)
+{
+    while (parent[node] != node) {
+        parent[node] = parent[parent[node]];
+        node = parent[node];
+    }
+    return node;
+}
+
+/* One more survivor; joins it to its live neighbors. */
+static void
+revive(fault_orders_run *run, int32_t node, int64_t *components, int64_t *lonely, double *pairs)
+{
+    const int32_t n = run->n;
+
+    run->alive[node] = 1;
+    run->parent[node] = node;
+    run->nodes[node] = 1;
+    run->links[node] = 0;
+    ++*components;
+    for (int32_t jump = 1; jump < n; jump <<= 1) {
+        const int32_t up = node + jump, down = node - jump;
+        const int32_t ends[2] = {up >= n ? up - n : up, down < 0 ? down + n : down};
+        for (int i = 0; i < 2; i++) {
+            int32_t a, b;
+            if (!run->alive[ends[i]])
+                continue;
+            *lonely -= run->links[ends[i]] == 0;
+            run->links[ends[i]] = 1;
+            run->links[node] = 1;
+            a = root_of(run->parent, node);
+            b = root_of(run->parent, ends[i]);
+            if (a == b)
+                continue;
+            if (run->nodes[a] < run->nodes[b]) {
+                int32_t swapped = a;
+                a = b;
+                b = swapped;
+            }
+            *pairs += 2.0 * (double)run->nodes[a] * (double)run->nodes[b];
+            run->parent[b] = a;
+            run->nodes[a] += run->nodes[b];
+            --*components;
+        }
+    }
+    *lonely += run->links[node] == 0;
+}
+
+/* One order; how many have failed when the survivors first fall apart, n + 1 if they never do. */
+static int64_t
+fail_in_order(fault_orders_run *run)
+{
+    const int32_t n = run->n;
+    int64_t components = 0, lonely = 0, first = n + 1;
+    double pairs = 0.0;
+
+    for (int32_t i = 0; i < n; i++) {
+        run->order[i] = i;
+        run->alive[i] = 0;
+    }
+    for (int32_t i = n - 1; i > 0; i--) {
+        int32_t j = (int32_t)random_below(&run->state, (uint64_t)i + 1);
+        int32_t swapped = run->order[i];
+        run->order[i] = run->order[j];
+        run->order[j] = swapped;
+    }
+    for (int32_t failed = n - 1; failed >= 0; failed--) {
+        const double survivors = (double)(n - failed);
+        revive(run, run->order[failed], &components, &lonely, &pairs);
+        if (components == 1)
+            continue;
+        first = failed;
+        run->disconnected[failed]++;
+        run->isolated[failed] += lonely > 0;
+        run->unreachable[failed] += 1.0 - pairs / (survivors * (survivors - 1.0));
+    }
+    return first;
+}
+
+static PyObject *
+list_of_counts(const int64_t *counts, int64_t length)
+{
+    PyObject *list = PyList_New((Py_ssize_t)length);
+
+    for (int64_t i = 0; list != NULL && i < length; i++) {
+        PyObject *number = PyLong_FromLongLong(counts[i]);
+        if (number == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, number);
+    }
+    return list;
+}
+
+static PyObject *
+list_of_shares(const double *shares, int64_t length)
+{
+    PyObject *list = PyList_New((Py_ssize_t)length);
+
+    for (int64_t i = 0; list != NULL && i < length; i++) {
+        PyObject *number = PyFloat_FromDouble(shares[i]);
+        if (number == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, number);
+    }
+    return list;
+}
+
+static void
+fault_orders_free(fault_orders_run *run)
+{
+    PyMem_Free(run->order);
+    PyMem_Free(run->parent);
+    PyMem_Free(run->nodes);
+    PyMem_Free(run->links);
+    PyMem_Free(run->alive);
+    PyMem_Free(run->disconnected);
+    PyMem_Free(run->isolated);
+    PyMem_Free(run->unreachable);
+}
+
+static PyObject *
+fault_orders(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    PyObject *graph_error = ((module_state *)PyModule_GetState(module))->graph_error;
+    PyObject *result = NULL;
+    int64_t n, samples, seed, *firsts;
+    fault_orders_run run = {0};
+
+    BIND("fault_orders", 3, "n", "samples", "seed")
+    if (as_number(given[0], "size", 2, FAULT_ORDER_NODES_MAX, graph_error, &n) < 0
+        || as_number(given[1], "number of samples", 0, FAULT_ORDERS_MAX, graph_error, &samples) < 0
+        || as_number(given[2], "seed", 0, INT64_MAX, graph_error, &seed) < 0)
+        return NULL;
+    run.n = (int32_t)n;
+    run.state = (uint64_t)seed;
+    run.order = PyMem_New(int32_t, (size_t)n);
+    run.parent = PyMem_New(int32_t, (size_t)n);
+    run.nodes = PyMem_New(int32_t, (size_t)n);
+    run.links = PyMem_New(uint8_t, (size_t)n);
+    run.alive = PyMem_New(uint8_t, (size_t)n);
+    run.disconnected = PyMem_Calloc((size_t)n + 1, sizeof(int64_t));
+    run.isolated = PyMem_Calloc((size_t)n + 1, sizeof(int64_t));
+    run.unreachable = PyMem_Calloc((size_t)n + 1, sizeof(double));
+    firsts = PyMem_New(int64_t, (size_t)samples + 1);
+    if (run.order == NULL || run.parent == NULL || run.nodes == NULL || run.links == NULL
+        || run.alive == NULL || run.disconnected == NULL || run.isolated == NULL
+        || run.unreachable == NULL || firsts == NULL)
+        PyErr_NoMemory();
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        for (int64_t i = 0; i < samples; i++)
+            firsts[i] = fail_in_order(&run);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("(NNNN)", list_of_counts(firsts, samples),
+                               list_of_counts(run.disconnected, n + 1),
+                               list_of_counts(run.isolated, n + 1),
+                               list_of_shares(run.unreachable, n + 1));
+    }
+    PyMem_Free(firsts);
+    fault_orders_free(&run);
+    return result;
+}
+
 /* ---- benchmark -------------------------------------------------------------------------- */
 
 enum { SAMPLES = 1 << 16 };
@@ -1835,6 +2169,8 @@ static PyMethodDef module_methods[] = {
     METHOD(paper_first_hop, FAST, "The jump that an algorithm of the papers takes first."),
     METHOD(paper_hop_counts, FAST, "How many distances take how many hops by an algorithm."),
     METHOD(paper_loops, FAST, "How many loops the lightest walks of some distances need."),
+    METHOD(fault_sets, FAST, "What sets of failed nodes do to the survivors, counted."),
+    METHOD(fault_orders, FAST, "What becomes of graphs whose nodes fail in random orders."),
     METHOD(bench_next_hop, FAST, "The nanoseconds per next hop by a method."),
     {NULL, NULL, 0, NULL},
 };

@@ -82,6 +82,12 @@ def paper_loops(n: int, first: int, last: int) -> tuple[int, int]:
     O((last - first) * log n).
     """
 
+def fault_sets(
+    n: int, failed: int, first: int, count: int, distances: bool
+) -> tuple[int, int, int, int, int, int]: ...
+def fault_orders(
+    n: int, samples: int, seed: int
+) -> tuple[list[int], list[int], list[int], list[float]]: ...
 def bench_next_hop(
     n: int,
     count: int,
