@@ -3,13 +3,14 @@
     python -m benchmarks.cluster launch [--sizes 16,64,128,256] [--repetitions 20]
     python -m benchmarks.cluster kill   [--sizes 16,32,64]      [--repetitions 20]
     python -m benchmarks.cluster memory [--sizes 64]
-    python -m benchmarks.cluster idle   [--sizes 64] [--seconds 30]
+    python -m benchmarks.cluster idle   [--sizes 64] [--seconds 30] [--profile lan]
     python -m benchmarks.cluster soak   [--sizes 64] [--seconds 600] [--hogs 2]
 
 Printed are medians, least and greatest, with `--json` as one object a line. `launch` runs from the
 start of the command to the line that all have joined; its reference is a fork of as many processes
 that end at once. `kill` runs from just before SIGKILL to the time, taken in the daemons, of the last
 survivor's notice and of the last link exact; its reference is one round trip over a loopback socket.
+`idle` counts all of the loopback interface, so let nothing else use it (`unshare -n` gives an own one).
 `soak` counts deaths that were declared while nobody died.
 """
 
@@ -149,7 +150,7 @@ def _loopback_bytes() -> int:
 
 def measure_idle(size: int, options: argparse.Namespace) -> list[Row]:
     """CPU and loopback traffic of a cluster at rest, headers included, per daemon."""
-    with launched(size) as cluster:
+    with launched(size, ("--profile", options.profile)) as cluster:
         cluster.quiet(2.0)
         processes = [psutil.Process(pid) for pid in cluster.pids().values()]
         before = [sum(p.cpu_times()[:2]) for p in processes]
@@ -211,6 +212,7 @@ def main() -> None:
     parser.add_argument("--sizes", help="comma-separated cluster sizes")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--profile", default="lan", help="of `idle`")
     parser.add_argument("--hogs", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

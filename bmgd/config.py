@@ -1,52 +1,24 @@
 """What one daemon is told: a frozen dataclass, filled from flags over environment over a TOML file.
 
 A key has one name everywhere: the flag ``--state-dir``, the variable ``BMGD_STATE_DIR`` and the
-TOML key ``state_dir`` mean the same; the numbers of `Timing` stand in the TOML table ``[timing]``
-and in variables such as ``BMGD_TIMING_TIMEOUT_MS``.
+TOML key ``state_dir`` mean the same. The numbers of `Timing` are those of the profile, unless they
+stand in the TOML table ``[timing]`` or in variables such as ``BMGD_TIMING_TIMEOUT_MS``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Final
 
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList, split_address
+from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
 from bmgd.types import NODE_ID_MAX, NodeId
 
 CONTROL_PATH_BYTES_MAX: Final = 107
 """The longest path of a Unix socket that Linux can bind, in bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The numbers of detection and dialling, in milliseconds.
-
-    Args:
-        heartbeat_ms: how often a link carries a heartbeat.
-        timeout_ms: silence after which a neighbor is suspected.
-        ask_ms: how long a suspecting node waits for a veto.
-        dial_ms: how long a dial may take until the hello is answered.
-        join_ms: after this, a wanted link is dialled by either end.
-        start_ms: after this, a node is ready without the founders that never came.
-        backoff_min_ms: the first pause between two dials, before jitter.
-        backoff_max_ms: the longest pause between two dials, before jitter.
-        redial_ms: how often one of the dead is dialled, before jitter.
-        relayout_ms: how long changes of the layout are gathered before links follow.
-    """
-
-    heartbeat_ms: int = 500
-    timeout_ms: int = 1500
-    ask_ms: int = 400
-    dial_ms: int = 1000
-    join_ms: int = 1000
-    start_ms: int = 15_000
-    backoff_min_ms: int = 8
-    backoff_max_ms: int = 1000
-    redial_ms: int = 4000
-    relayout_ms: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +37,9 @@ class Config:
         state_dir: a directory that keeps the incarnation counter, or "".
         healing: "every-death" or "off".
         on_declared_dead: "refute" (come back with a higher version) or "exit".
+        profile: which of `bmgd.profiles.PROFILES` the numbers of `timing` came from.
+        proxied: other daemons are dialled through something that may refuse in their place, so that
+            a refused dial proves nothing.
         loop: "auto", "uvloop" or "asyncio".
         insecure: bind beyond loopback without a secret.
         log_level: "debug", "info", "warning" or "error".
@@ -84,6 +59,8 @@ class Config:
     state_dir: str = ""
     healing: str = "every-death"
     on_declared_dead: str = "refute"
+    profile: str = DEFAULT_PROFILE
+    proxied: bool = False
     loop: str = "auto"
     insecure: bool = False
     log_level: str = "info"
@@ -95,6 +72,7 @@ class Config:
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "healing": ("every-death", "off"),
     "on_declared_dead": ("refute", "exit"),
+    "profile": tuple(PROFILES),
     "loop": ("auto", "uvloop", "asyncio"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_format": ("text", "json"),
@@ -113,7 +91,8 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "relayout_ms": (0, _DAY_MS),
 }
 _TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir")
-_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, "insecure", "peers")) - {"relayout_ms"}
+_SWITCHES = ("insecure", "proxied")
+_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
 
 _OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG"})
@@ -146,13 +125,14 @@ def load(
     for key in ("id", "size", "peers"):
         if key not in given:
             raise ConfigError(f"{_flag(key)} is missing")
-    timing = Timing(**{key: _int(key, *given.pop(key)) for key in _TIMING_KEYS & given.keys()})
     values: dict[str, object] = {key: _value(key, *given[key]) for key in given.keys() & _KEYS}
+    timing = asdict(PROFILES[str(values.get("profile", DEFAULT_PROFILE))])
+    timing |= {key: _int(key, *given[key]) for key in _TIMING_KEYS & given.keys()}
     values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
     secret_file = values.pop("secret_file", None)
     if secret_file is not None:
         values["secret"] = _secret(str(secret_file))
-    config = Config(timing=timing, **values)  # type: ignore[arg-type]
+    config = Config(timing=Timing(**timing), **values)  # type: ignore[arg-type]
     check(config)
     return config
 
@@ -288,7 +268,7 @@ def _read(path: str, what: str) -> bytes:
 def _value(key: str, source: str, value: object) -> object:
     if key in _RANGES:
         return _int(key, source, value)
-    if key == "insecure":
+    if key in _SWITCHES:
         return _bool(source, value)
     if key == "peers":
         return value

@@ -20,6 +20,7 @@ _SHARED = (
     "cluster",
     "healing",
     "on_declared_dead",
+    "profile",
     "loop",
     "log_level",
     "log_format",

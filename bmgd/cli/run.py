@@ -18,6 +18,7 @@ TEXTS: Final = {
     "state-dir": "a directory that keeps the incarnation over restarts",
     "healing": "when the dead leave the graph: every-death or off",
     "on-declared-dead": "what to do when the others hold this node dead: refute or exit",
+    "profile": "the numbers of detection: local, lan, wan or oversubscribed (default: lan)",
     "loop": "auto, uvloop or asyncio",
     "log-level": "debug, info, warning or error",
     "log-format": "text or json",
@@ -34,6 +35,12 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="bind beyond loopback without a secret",
+    )
+    parser.add_argument(
+        "--proxied",
+        action="store_true",
+        default=None,
+        help="daemons are dialled through a proxy: a refused dial proves nothing",
     )
     parser.add_argument("--config", metavar="TOML", help="a file with these keys and [timing]")
     parser.epilog = "Flags go over BMGD_* variables over the file."

@@ -22,9 +22,10 @@ class Settings:
         address: what this node advertises.
         heals: whether a verdict excludes (healing policy "every death") or only says dead (off).
         refutes: whether a node that is held dead answers with a higher version, or ends.
+        proxied: whether a dial that is refused may have been refused in the peer's place.
         queue_messages: messages that one topic holds for a reader that has not come.
         heartbeat_ns, timeout_ns, ask_ns, dial_ns, join_ns, start_ns, backoff_min_ns,
-        backoff_max_ns, redial_ns, relayout_ns: see `bmgd.config.Timing`.
+        backoff_max_ns, redial_ns, relayout_ns: see `bmgd.profiles.Timing`.
     """
 
     id: NodeId
@@ -33,6 +34,7 @@ class Settings:
     address: str
     heals: bool = True
     refutes: bool = True
+    proxied: bool = False
     queue_messages: int = 1024
     heartbeat_ns: int = 500 * _MS
     timeout_ns: int = 1500 * _MS
@@ -57,6 +59,7 @@ class Settings:
             address=config.advertise or config.peers.address_of(own),
             heals=config.healing != "off",
             refutes=config.on_declared_dead == "refute",
+            proxied=config.proxied,
             queue_messages=config.queue_messages,
             heartbeat_ns=timing.heartbeat_ms * _MS,
             timeout_ns=timing.timeout_ms * _MS,

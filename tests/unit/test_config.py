@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bmgd.config import CONTROL_PATH_BYTES_MAX, Config, control_path, is_loopback, load
 from bmgd.errors import ConfigError
+from bmgd.profiles import PROFILES, Timing
 
 FLAGS: Mapping[str, object] = {"id": "1", "size": "3", "peers": "127.0.0.1:{7400+id}"}
 
@@ -48,6 +50,33 @@ def test_timing_from_file_and_environment(toml: Path) -> None:
     toml.write_text("[timing]\nheartbeat_ms = 100\ntimeout_ms = 900\n")
     config = load_with(environment={"BMGD_TIMING_TIMEOUT_MS": "800"}, toml=toml)
     assert (config.timing.heartbeat_ms, config.timing.timeout_ms) == (100, 800)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile_gives_the_numbers_and_single_ones_go_over_it(profile: str, toml: Path) -> None:
+    assert load_with({"profile": profile}).timing == PROFILES[profile]
+    toml.write_text(f'profile = "{profile}"\n[timing]\njoin_ms = 77\n')
+    assert load_with(toml=toml).timing == replace(PROFILES[profile], join_ms=77)
+
+
+def test_profile_is_lan_unless_said_otherwise() -> None:
+    assert load_with().profile == "lan"
+    assert load_with().timing == PROFILES["lan"] == Timing()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile_finds_a_stopped_node_within_what_is_promised(profile: str) -> None:
+    timing = PROFILES[profile]
+    promised_ms = {"local": 1500, "lan": 2500, "wan": 7500, "oversubscribed": 6000}[profile]
+    assert timing.timeout_ms + timing.ask_ms < promised_ms
+    # A heartbeat that is late by one whole interval is no silence yet.
+    assert timing.timeout_ms > 2 * timing.heartbeat_ms
+
+
+def test_proxied_is_a_switch(toml: Path) -> None:
+    toml.write_text("proxied = true\n")
+    assert load_with(toml=toml).proxied
+    assert not load_with(environment={"BMGD_PROXIED": "no"}, toml=toml).proxied
 
 
 def test_peers_can_be_a_list_in_toml(toml: Path) -> None:
@@ -99,6 +128,8 @@ def test_variables_that_others_set_are_no_errors() -> None:
         ({"cluster": ""}, "--cluster"),
         ({"cluster": "ä" * 33}, "--cluster"),
         ({"healing": "sometimes"}, "--healing"),
+        ({"profile": "moon"}, "--profile"),
+        ({"proxied": "perhaps"}, "--proxied"),
         ({"loop": "trio"}, "--loop"),
         ({"log_level": "loud"}, "--log-level"),
         ({"log_format": "xml"}, "--log-format"),

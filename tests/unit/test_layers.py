@@ -22,6 +22,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors",),
     ("types",),
     ("peers",),
+    ("profiles",),
     ("config",),
     ("topology",),
     ("_fastroute",),
