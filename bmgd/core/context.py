@@ -45,7 +45,8 @@ class Link:
         known_of_me: the highest incarnation of this node that the other end knew; 0 for none.
         sequence: of the last heartbeat sent.
         echo: the highest heartbeat sequence that came.
-        unechoed: (sequence, time) of heartbeats that the peer has not echoed, oldest first.
+        watched_ns: since when silence on it counts; 0 while it is only tried in turn.
+        unechoed: (sequence, time) of heartbeats that the peer has yet to echo, oldest first.
         mismatches: heartbeats in a row whose digest differed.
         unwanted: the digest at which the peer would close, or None.
         unwanted_sent: the digest of the last `Unwanted` sent, or None.
@@ -63,6 +64,7 @@ class Link:
     known_of_me: Incarnation = UNKNOWN_INCARNATION
     sequence: int = 0
     echo: int = 0
+    watched_ns: int = 0
     unechoed: deque[tuple[int, int]] = field(default_factory=deque)
     mismatches: int = 0
     unwanted: int | None = None

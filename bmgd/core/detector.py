@@ -1,8 +1,10 @@
 """Who lives: heartbeats, silence, suspicion, and the verdict.
 
-Theory of operation. Every link carries a heartbeat each interval. Two things count as silence: no
-byte came within the timeout, or the peer has not echoed a heartbeat for the timeout and one interval
-(a one-way cut). Silence, like a dial that nobody answers, is only *suspicion*:
+Theory of operation. Every watched link (`watching.py`: all of them in a small cluster) carries a
+heartbeat each interval; of the others one, in turn, carries one that asks for an answer. Two things
+count as silence: no byte came within the timeout on a watched link, or the peer has not echoed a
+heartbeat that it should have for the timeout and one interval (a one-way cut, or a link that only
+looks open). Silence, like a dial that nobody answers, is only *suspicion*:
 
     heard ----silence, or a dial without an answer----> suspected: ask up to three of its neighbors
     suspected ----any of them heard from it-----------> Vetoed: the link is broken, nothing more
@@ -25,6 +27,7 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
+from bmgd.core.watching import watched_peers
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record, Status
 from bmgd.wire.messages import Answer, Ask, Heartbeat
 
@@ -34,6 +37,7 @@ LATE_NS = 400_000_000
 STRETCH_MAX = 3
 UNECHOED_MAX = 32
 FIRST_MISMATCH_NS = 20_000_000
+_NEVER_NS = 2**63
 
 BEAT_TIMER = "beat"
 SILENCE_TIMER = "silence"
@@ -72,6 +76,9 @@ class Detector:
     notices: Notices
     forwarding: Forwarding
     stretch_ns: int = 0
+    _watched: frozenset[NodeId] | None = None
+    _watched_at_revision: int = -1
+    _tried: int = 0
     _suspicions: dict[NodeId, _Suspicion] = field(default_factory=dict)
     _asks: dict[int, _OpenAsk] = field(default_factory=dict)
     _ask_count: int = 0
@@ -91,30 +98,56 @@ class Detector:
 
     # --- signs of life ------------------------------------------------------------------------
 
-    def beat(self, link: Link) -> None:
-        """Send one heartbeat."""
+    def on_link_opened(self, link: Link) -> None:
+        """A link is up: watch it if it is to be watched, and show the digest."""
+        self._watch()
+        self.beat(link)
+
+    def beat(self, link: Link, *, answer: bool = False) -> None:
+        """Send one heartbeat; `answer` asks for one where the peer sends none by itself."""
         link.sequence += 1
-        if len(link.unechoed) < UNECHOED_MAX:
+        answer = answer or link.watched_ns > 0
+        if answer and len(link.unechoed) < UNECHOED_MAX:
             link.unechoed.append((link.sequence, self.context.now_ns))
         digest = self.context.membership.digest
-        self.context.send(link.id, Heartbeat(link.sequence, link.echo, digest))
+        self.context.send(link.id, Heartbeat(link.sequence, link.echo, digest, answer))
 
     def on_beat_timer(self, key: TimerKey) -> None:
-        """Send a heartbeat on every link; forget a part of the own lag."""
+        """Send a heartbeat on every watched link and on one other; forget a part of the own lag."""
         context = self.context
+        self._watch()
+        others = {link.id: link for link in self.links.table.values() if not link.watched_ns}
         for link in self.links.table.values():
-            self.beat(link)
+            if link.watched_ns:
+                self.beat(link)
+        if others:
+            self._tried = min((i for i in others if i > self._tried), default=min(others))
+            self.beat(others[self._tried], answer=True)
         self.stretch_ns = self.stretch_ns * 3 // 4
         context.timers.set((BEAT_TIMER, 0, 0), context.now_ns + context.settings.heartbeat_ns)
 
+    def _watch(self) -> None:
+        """Let each link be watched or not, as the present layout has it."""
+        context = self.context
+        if self._watched_at_revision != context.membership.revision:
+            self._watched_at_revision = context.membership.revision
+            self._watched = watched_peers(context.membership, context.id)
+        for link in self.links.table.values():
+            is_watched = self._watched is None or link.peer in self._watched
+            if is_watched != (link.watched_ns > 0):
+                link.watched_ns = context.now_ns if is_watched else 0
+                link.unechoed.clear()
+
     def on_heartbeat(self, link: Link, heartbeat: Heartbeat) -> None:
-        """A heartbeat came: note its echo, compare its digest."""
+        """A heartbeat came: note its echo, compare its digest, answer it if it asks for that."""
         link.echo = max(link.echo, heartbeat.sequence)
         while link.unechoed and link.unechoed[0][0] <= heartbeat.echo:
             link.unechoed.popleft()
         if self.notices.on_digest(link, heartbeat.digest):
             at_ns = self.context.now_ns + FIRST_MISMATCH_NS
             self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
+        if heartbeat.answer and not link.watched_ns:
+            self.beat(link)
 
     def on_digest_timer(self, key: TimerKey) -> None:
         """The digests differed a moment ago: show the own one again before comparing buckets."""
@@ -153,7 +186,9 @@ class Detector:
                 self.links.close(link, "silent, another link is heard")
 
     def _silent_at(self, link: Link) -> int:
-        silent_at = link.heard_ns + self.timeout_ns
+        silent_at = _NEVER_NS
+        if link.watched_ns:
+            silent_at = max(link.heard_ns, link.watched_ns) + self.timeout_ns
         if link.unechoed:
             grace = self.timeout_ns + self.context.settings.heartbeat_ns
             silent_at = min(silent_at, link.unechoed[0][1] + grace)

@@ -176,8 +176,9 @@ class Links:
             if link.incarnation > record.incarnation:
                 continue
             context.send(link.id, Notice(((peer, record),)))
-            silent_ns = context.now_ns - link.heard_ns
-            if record.status is Status.LEFT or silent_ns > context.settings.timeout_ns:
+            silent_ns = context.now_ns - max(link.heard_ns, link.watched_ns)
+            was_silent = link.watched_ns > 0 and silent_ns > context.settings.timeout_ns
+            if record.status is Status.LEFT or was_silent:
                 self.close(link, f"declared {record.status.name.lower()}")
                 continue
             self.probe(link)

@@ -43,6 +43,7 @@ class Membership:
     Attributes:
         id_space: 1 + the highest id known.
         outside: sorted ids of the id space that are not in the layout.
+        dead: sorted ids of the layout that are held dead.
         digest: 128 bits; equal digests mean equal memberships.
         buckets: the digest's 64 parts, by ``id % 64``.
         revision: counts the changes.
@@ -52,6 +53,7 @@ class Membership:
         self.founding_size = founding_size
         self.id_space = founding_size
         self.outside: list[int] = []
+        self.dead: list[int] = []
         self.digest = 0
         self.buckets = [0] * BUCKETS
         self.revision = 0
@@ -129,9 +131,10 @@ class Membership:
         self.digest = (self.digest + change) % _MODULUS
         self.buckets[bucket] = (self.buckets[bucket] + change) % _MODULUS
         self._grow(node_id)
-        was_in = self.in_layout(node_id)
+        was_in, was_dead = self.in_layout(node_id), self.status_of(node_id) is Status.DEAD
         self._records[node_id] = record
         self._move(node_id, was_in, self.in_layout(node_id))
+        _keep(self.dead, node_id, was_dead, record.status is Status.DEAD)
         self.revision += 1
         return True
 
@@ -148,7 +151,12 @@ class Membership:
             self._unknown_ids -= 1
 
     def _move(self, node_id: NodeId, was_in: bool, is_in: bool) -> None:
-        if was_in and not is_in:
-            insort(self.outside, node_id)
-        elif is_in and not was_in:
-            self.outside.pop(bisect_left(self.outside, node_id))
+        _keep(self.outside, node_id, not was_in, not is_in)
+
+
+def _keep(ids: list[int], node_id: int, was_kept: bool, is_kept: bool) -> None:
+    """Enter an id into a sorted list, or take it out."""
+    if is_kept and not was_kept:
+        insort(ids, node_id)
+    elif was_kept and not is_kept:
+        ids.pop(bisect_left(ids, node_id))

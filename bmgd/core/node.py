@@ -376,7 +376,7 @@ class Node:
             context.send(link.id, Notice(((context.id, context.own_record()),)))
         self._greeting.on_link_opened(link)
         self._dialling.on_link_opened(link)
-        self._detector.beat(link)
+        self._detector.on_link_opened(link)
 
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context

@@ -162,9 +162,14 @@ def _ids(value: object) -> tuple[NodeId, ...]:
 _FORMATS: dict[int, _Format] = {
     0x01: _Format(
         Heartbeat,
-        3,
-        lambda m: (m.sequence, m.echo, _digest_bytes(m.digest)),
-        lambda f: (_int(f[0], 1, _U64_MAX), _int(f[1], 0, _U64_MAX), _digest(f[2])),
+        4,
+        lambda m: (m.sequence, m.echo, _digest_bytes(m.digest), m.answer),
+        lambda f: (
+            _int(f[0], 1, _U64_MAX),
+            _int(f[1], 0, _U64_MAX),
+            _digest(f[2]),
+            _bool(f[3]),
+        ),
     ),
     0x02: _Format(Ping, 1, lambda m: (m.nonce,), lambda f: (_int(f[0], 0, _U64_MAX),)),
     0x03: _Format(Pong, 1, lambda m: (m.nonce,), lambda f: (_int(f[0], 0, _U64_MAX),)),

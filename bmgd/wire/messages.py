@@ -29,11 +29,13 @@ class Heartbeat:
         sequence: counts the heartbeats of this link in this direction, from 1.
         echo: the highest sequence heard from the other side; 0 for none.
         digest: the sender's membership digest, 128 bits.
+        answer: whether the receiver, if it sends none of its own accord, is to send one back.
     """
 
     sequence: int
     echo: int
     digest: int
+    answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ RECORD: Final = Record(LIFE, 2, Status.ALIVE, "host3:7400")
 MESSAGES: Final[dict[str, Message]] = {
     "heartbeat": Heartbeat(sequence=5, echo=4, digest=0x0F0E0D0C0B0A09080706050403020100),
     "heartbeat lowest": Heartbeat(1, 0, 0),
-    "heartbeat highest": Heartbeat(U64_MAX, U64_MAX, DIGEST_MAX),
+    "heartbeat highest": Heartbeat(U64_MAX, U64_MAX, DIGEST_MAX, answer=True),
     "ping": Ping(0),
     "ping highest": Ping(U64_MAX),
     "pong": Pong(300),

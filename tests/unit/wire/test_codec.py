@@ -44,7 +44,7 @@ DIGEST = bytes(16)
 ROW = [3, 1, 0, 1, "host3:7400"]
 
 VALID: dict[int, list[Any]] = {
-    0x01: [1, 0, DIGEST],
+    0x01: [1, 0, DIGEST, False],
     0x02: [1],
     0x03: [1],
     0x04: [[ROW]],
@@ -95,6 +95,7 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x01, 0, value) for value in [0, *NOT_U64]],
     *[(0x01, 1, value) for value in NOT_U64],
     *[(0x01, 2, value) for value in NOT_DIGEST],
+    *[(0x01, 3, value) for value in NOT_BOOL],
     *[(kind, 0, value) for kind in (0x02, 0x03) for value in NOT_U64],
     *[(0x04, 0, value) for value in NOT_RECORDS],
     *[(0x05, 0, [DIGEST] * count) for count in (0, BUCKETS - 1, BUCKETS + 1)],
