@@ -15,7 +15,8 @@ An asked node that has fresh bytes vetoes at once; else it pings and answers by 
 (design: "Proof of death") needs no asking: `dialling.py` calls `convict` directly.
 
 A node that was itself late must not accuse: it resets its stamps, shows its digest to everybody
-(whoever declared it dead will say so) and starts anew; and it stretches its timeout by its own lag.
+(whoever declared it dead will say so) and suspects nobody for one timeout; what a dial or a link
+seems to say may only be that nobody was here to listen. And it stretches its timeout by its own lag.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Detector:
     notices: Notices
     forwarding: Forwarding
     stretch_ns: int = 0
+    _trusts_until_ns: int = 0
     _watched: frozenset[NodeId] | None = None
     _watched_at_revision: int = -1
     _tried: int = 0
@@ -204,6 +206,7 @@ class Detector:
             self.beat(link)
         for peer in list(self._suspicions):
             self.acquit(peer)
+        self._trusts_until_ns = context.now_ns + self.timeout_ns
         context.timers.set((SILENCE_TIMER, 0, 0), context.now_ns + self.timeout_ns)
 
     def note_lag(self, lag_ns: int) -> None:
@@ -218,22 +221,46 @@ class Detector:
         context, membership = self.context, self.context.membership
         if peer in self._suspicions or membership.is_gone(peer):
             return
-        if context.state is NodeState.LEAVING:
+        if context.state is NodeState.LEAVING or context.now_ns < self._trusts_until_ns:
             return
         incarnation = membership.incarnation(peer)
-        others = [
-            other
-            for other in membership.neighbors(peer)
-            if other != context.id and not membership.is_gone(other)
-        ]
-        observers = context.random.sample(others, min(OBSERVERS_MAX, len(others)))
+        observers = self._observers(peer)
         suspicion = _Suspicion(incarnation, why, set(observers))
         self._suspicions[peer] = suspicion
         context.observe("suspected", peer, incarnation, why)
         context.timers.set((ASK_TIMER, peer, 0), context.now_ns + context.settings.ask_ns)
         for observer in observers:
             route = self.forwarding.route_to(observer)
-            self.forwarding.originate(Ask(route, peer, incarnation))
+            self.forwarding.originate(Ask(route, peer, incarnation), avoiding=peer)
+
+    def _observers(self, suspect: NodeId) -> list[NodeId]:
+        """Three of the suspect's neighbors, two of them linked to this node where that can be.
+
+        What a direct link carries cannot get lost in the very link that is in question; the third
+        sees the suspect from elsewhere.
+        """
+        context, membership = self.context, self.context.membership
+        others = [
+            other
+            for other in membership.neighbors(suspect)
+            if other != context.id and not membership.is_gone(other)
+        ]
+        near = [other for other in others if self._is_heard(other)]
+        chosen = context.random.sample(near, min(OBSERVERS_MAX - 1, len(near)))
+        rest = [other for other in others if other not in chosen]
+        return chosen + context.random.sample(rest, min(OBSERVERS_MAX - len(chosen), len(rest)))
+
+    def _is_heard(self, peer: NodeId) -> bool:
+        link = self.links.to(peer)
+        return (
+            link is not None
+            and peer not in self._suspicions
+            and (not link.watched_ns or self._is_fresh(link))
+        )
+
+    def _is_fresh(self, link: Link) -> bool:
+        silent_ns = self.context.now_ns - link.heard_ns
+        return silent_ns <= self.context.settings.heartbeat_ns * 5 // 4
 
     def acquit(self, peer: NodeId) -> None:
         """Drop a suspicion: the suspect was heard from, or is known to be gone."""
@@ -288,7 +315,7 @@ class Detector:
         if link is None or link.incarnation < ask.incarnation or len(self._asks) >= ASKS_OPEN_MAX:
             return
         now_ns = self.context.now_ns
-        if now_ns - link.heard_ns <= self.context.settings.heartbeat_ns * 5 // 4:
+        if self._is_fresh(link):
             self._answer(asker, ask.suspect, link.incarnation, alive=True)
             return
         self.links.probe(link)
@@ -312,4 +339,4 @@ class Detector:
         if incarnation == UNKNOWN_INCARNATION:
             return
         route = self.forwarding.route_to(asker)
-        self.forwarding.originate(Answer(route, suspect, incarnation, alive))
+        self.forwarding.originate(Answer(route, suspect, incarnation, alive), avoiding=suspect)

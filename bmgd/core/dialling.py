@@ -14,6 +14,9 @@ the difference, the higher id at once, the lower one after the join timeout. Eac
     * only once this node has been ready, or the start deadline has passed; before that a refused
       dial means "not there yet", and is tried again.
 
+Where daemons are dialled through a proxy, which may refuse in their place, a refused dial proves
+nothing: it counts as one without an answer.
+
 In every case but proof the peer is dialled again, with jittered backoff, until it is linked, gone or
 no longer wanted. The dead are dialled again too: slowly, one at a time, for ever, mostly by those
 who would be their neighbors if all were well, so that parted sides meet.
@@ -251,13 +254,16 @@ class Dialling:
         elif self.context.membership.incarnation(peer) > peering.dialled_life:
             # Its outcome says something of a former life, nothing of the one that is known now.
             self._again(peer, AGAIN_NS)
-        elif failed.evidence is Evidence.REFUSED and peering.proving:
+        elif failed.evidence is Evidence.REFUSED and self._is_proof(peering):
             self.detector.convict(peer, peering.linked, "refused")
         elif failed.evidence in (Evidence.EOF, Evidence.RESET) and self._within_a_dial(peering):
             self._again(peer, AGAIN_NS)
         else:
             self._suspect(peer, peering, failed.evidence.value)
             self._again(peer)
+
+    def _is_proof(self, peering: Peering) -> bool:
+        return peering.proving and not self.context.settings.proxied
 
     def _within_a_dial(self, peering: Peering) -> bool:
         tried_ns = self.context.now_ns - peering.trying_since_ns

@@ -90,9 +90,13 @@ class Forwarding:
             record=record,
         )
 
-    def originate(self, message: RoutedMessage) -> bool:
-        """Send a message of this node's own to another node; False when there is no way now."""
-        return self._forward(message, came_from=-1)
+    def originate(self, message: RoutedMessage, *, avoiding: int = -1) -> bool:
+        """Send a message of this node's own to another node; False when there is no way now.
+
+        Args:
+            avoiding: an id that it does not leave by, where another shortest way is.
+        """
+        return self._forward(message, came_from=avoiding)
 
     def relay(self, message: RoutedMessage, came_from: NodeId | None) -> None:
         """Pass on a message that the data plane left to the core."""

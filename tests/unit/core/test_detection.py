@@ -1,0 +1,95 @@
+"""What is proof of a death, what is only a suspicion, and who may not accuse."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bmgd.core.effects import Observed
+from bmgd.core.events import DeadlineReached, LinkDown, LinkUp
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
+from bmgd.peers import PeerList
+from bmgd.sim import Network
+from bmgd.topology import BinomialGraph
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
+from tests.unit.core.clusters import S, observed, settle
+
+PEERS = PeerList(template="host{id}:1")
+
+
+def verdicts(network: Network, size: int) -> list[tuple[int, str]]:
+    """Who was declared dead, and why."""
+    return sorted(
+        {(o.peer, o.detail) for i in range(size) for o in observed(network, i, "verdict")}
+    )
+
+
+def test_refused_dial_is_proof_of_death() -> None:
+    network = Network(16)
+    settle(network)
+    network.kill(5)
+    network.run(0.05)
+    assert verdicts(network, 16) == [(5, "refused")]
+    assert not [o for i in range(16) for o in observed(network, i, "suspected")]
+
+
+def test_refused_dial_proves_nothing_behind_a_proxy() -> None:
+    network = Network(16, proxied=True)
+    settle(network)
+    network.kill(5)
+    network.run(0.05)
+    assert [o.detail for o in observed(network, 4, "suspected")] == ["refused"]
+    assert settle(network, [5]) < 1.5
+    assert verdicts(network, 16) == [(5, "refused")]
+
+
+@pytest.mark.parametrize("size", [3, 5, 8, 12, 16, 33])
+def test_cut_of_one_link_kills_nobody(size: int) -> None:
+    for seed, a in enumerate(range(0, size, max(1, size // 3))):
+        for b in BinomialGraph(size).neighbors(a):
+            network = Network(size, seed)
+            settle(network)
+            network.cut(a, b)
+            network.run(12)
+            assert verdicts(network, size) == [], (a, b)
+            network.mend()
+            settle(network)
+
+
+@pytest.mark.parametrize("size", [3, 8, 16])
+def test_cut_of_one_link_in_one_direction_kills_nobody(size: int) -> None:
+    for seed, b in enumerate(BinomialGraph(size).neighbors(0)):
+        for ends in ((0, b), (b, 0)):
+            network = Network(size, seed)
+            settle(network)
+            network.cut(*ends, one_way=True)
+            network.run(12)
+            assert verdicts(network, size) == [], ends
+            network.mend()
+            settle(network)
+
+
+def test_node_that_was_late_suspects_nobody_for_one_timeout() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    node.step(0, DeadlineReached())
+
+    def link_that_times_out(now_ns: int, link: int) -> list[Observed]:
+        life = Incarnation(1 << 32)
+        up = LinkUp(LinkId(link), NodeId(8), life, "host8:1", UNKNOWN_INCARNATION, link)
+        node.step(now_ns, up)
+        effects = node.step(now_ns, LinkDown(LinkId(link), Evidence.TIMED_OUT))
+        return [e for e in effects if isinstance(e, Observed) and e.event == "suspected"]
+
+    now_ns = 3 * S
+    assert link_that_times_out(now_ns, 1) == []
+    woken_ns = now_ns
+    while now_ns < woken_ns + S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        node.step(now_ns, DeadlineReached())
+    assert link_that_times_out(now_ns, 2) == []
+    while now_ns < woken_ns + 8 * S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        node.step(now_ns, DeadlineReached())
+    assert [o.peer for o in link_that_times_out(now_ns, 3)] == [8]
