@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "kill": "end a daemon",
     "evict": "take a node out of the cluster",
     "monitor": "show what a daemon observes, as it happens",
+    "sim": "run a cluster in virtual time and disturb it",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",
     "lab": "make the tables and figures of the papers again, and check them",
 }
@@ -82,7 +83,7 @@ def exit_code_of(error: BmgdError) -> int:
     from bmgd import errors
 
     match error:
-        case errors.ConfigError() | errors.GraphError():
+        case errors.ConfigError() | errors.GraphError() | errors.PlanError():
             return USAGE
         case errors.NoDaemonError():
             return NO_DAEMON

@@ -96,3 +96,9 @@ class Blockade:
         """How much longer a chunk takes from a to b."""
         slow = (self._slow_ways.get((a, b)), self._slow_nodes.get(a), self._slow_nodes.get(b))
         return sum(one.delay_of(size) for one in slow if one is not None)
+
+    def touched(self) -> set[NodeId]:
+        """The nodes for which some way is not as it should be; those in a group, all."""
+        ways = [node for way in (*self._cuts, *self._slow_ways) for node in way]
+        parted = [node for groups, _ in self._groups for node in groups]
+        return {*ways, *parted, *self._slow_nodes}

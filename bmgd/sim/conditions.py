@@ -30,6 +30,7 @@ class Conditions:
             0 for never.
         drift_ppm: by how much at most clocks run fast or slow.
         skewed: whether the clocks of hosts show different times.
+        start_us_max: founders start within this time.
     """
 
     delay_min_us: int = 100
@@ -45,6 +46,7 @@ class Conditions:
     user_timeout_ms: int = 0
     drift_ppm: int = 0
     skewed: bool = False
+    start_us_max: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

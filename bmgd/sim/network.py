@@ -186,10 +186,18 @@ class Network:
 
     def issue(self, number: int, command: Command) -> int:
         """Let a program ask its daemon; returns the request's number."""
-        self._request_count += 1
-        request = self._request_count
-        self._step(self.hosts[NodeId(number)], CommandIssued(request, command))
+        request = self.next_request()
+        self.issue_as(self.hosts[NodeId(number)], request, command)
         return request
+
+    def next_request(self) -> int:
+        """A request number that was not used yet."""
+        self._request_count += 1
+        return self._request_count
+
+    def issue_as(self, host: Host, request: int, command: Command) -> None:
+        """Let a program ask its daemon under a number of its own."""
+        self._step(host, CommandIssued(request, command))
 
     def status(self, number: int) -> dict[str, Any]:
         """What `bmgd status --json` would show (the core's part)."""
@@ -312,6 +320,11 @@ class Network:
         late_us = self.conditions.late_us_max
         late_ns = int(self.random.random() * late_us * 1_000) if late_us else 0
         self.timeline.plan(at_ns + late_ns, self._wake, host, at_ns)
+
+    def wake_soon(self, host: Host) -> None:
+        """Its clock has leapt: look at its deadline anew."""
+        host.wake_planned_ns = None
+        self._plan_wake(host)
 
     def _wake(self, host: Host, planned_ns: int) -> None:
         if not host.alive or host.stopped or host.wake_planned_ns != planned_ns:

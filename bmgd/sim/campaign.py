@@ -1,0 +1,153 @@
+"""Many seeds, one after the other, with progress that survives: each result is a line of a file.
+
+A campaign that is begun again reads its file first and runs only what is missing, so it can be ended
+at any time. Workers are processes of their own; the file is written by one.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from bmgd.errors import PlanError
+from bmgd.sim.options import random_scenario
+from bmgd.sim.simulation import Outcome, Simulation
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What is to be run.
+
+    Args:
+        first, last: the seeds, both included.
+        nodes_min, nodes_max: a seed decides how many nodes it has.
+        seconds: how long faults go on in each.
+        hours: enough when so many simulated hours have been run in all; 0 for no such end.
+    """
+
+    first: int
+    last: int
+    nodes_min: int = 2
+    nodes_max: int = 33
+    seconds: float = 20.0
+    hours: float = 0.0
+
+    def run_seed(self, seed: int) -> Outcome:
+        """Run one seed."""
+        nodes = Random(f"size {seed}").randint(self.nodes_min, self.nodes_max)
+        return Simulation(random_scenario(seed, nodes, self.seconds)).run()
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was run until now, earlier beginnings included."""
+
+    seeds: int = 0
+    failed: int = 0
+    virtual_s: float = 0.0
+
+    def add(self, row: Row) -> None:
+        """Count one result."""
+        self.seeds += 1
+        self.failed += row["verdict"] != "pass"
+        self.virtual_s += row["virtual_s"]
+
+
+def row_of(seed: int, outcome: Outcome) -> Row:
+    """A result as a line of the file has it; a failing one has its whole plan."""
+    row: Row = outcome.to_row()
+    row.pop("options")
+    if not outcome.passed:
+        row["plan"] = json.loads(outcome.plan.to_json())
+    return {"seed": seed} | row
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The results in a campaign's file; a last line that was cut off is left out.
+
+    Raises:
+        PlanError: the file is not one of a campaign.
+    """
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            if number == len(lines):
+                return
+            raise PlanError(f"{path}, line {number}: not a result of a campaign") from None
+        yield row
+
+
+def run_campaign(
+    campaign: Campaign, path: Path, jobs: int, report: Callable[[Progress, Row | None], None]
+) -> Progress:
+    """Run what is missing.
+
+    Args:
+        campaign: the seeds.
+        path: results are appended here.
+        jobs: how many processes, 1 or more.
+        report: called after each result, and once before the first (with None).
+
+    Raises:
+        PlanError: the file is not one of a campaign.
+    """
+    progress, done = Progress(), set()
+    rows = list(read_rows(path))
+    for row in rows:
+        progress.add(row)
+        done.add(row["seed"])
+    if path.exists() and rows:
+        # A line that was cut off by the end of an earlier campaign goes.
+        path.write_text("".join(_line(row) for row in rows), encoding="utf-8")
+    report(progress, None)
+    missing = (seed for seed in range(campaign.first, campaign.last + 1) if seed not in done)
+    with path.open("a", encoding="utf-8") as file:
+        for row in _results(campaign, missing, jobs, progress):
+            file.write(_line(row))
+            file.flush()
+            progress.add(row)
+            report(progress, row)
+    return progress
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def _results(
+    campaign: Campaign, seeds: Iterable[int], jobs: int, progress: Progress
+) -> Iterator[Row]:
+    """Results as they come, with at most two seeds per worker underway."""
+    enough_s = campaign.hours * 3600 or float("inf")
+    context = multiprocessing.get_context("spawn")
+    waiting = iter(seeds)
+    underway: set[Future[Row]] = set()
+    with ProcessPoolExecutor(jobs, mp_context=context) as workers:
+        while True:
+            while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
+                seed = next(waiting, None)
+                if seed is None:
+                    break
+                underway.add(workers.submit(run_row, campaign, seed))
+            if not underway:
+                return
+            ended, underway = wait(underway, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+
+
+def run_row(campaign: Campaign, seed: int) -> Row:
+    """Run one seed in a worker."""
+    return row_of(seed, campaign.run_seed(seed))

@@ -1,0 +1,29 @@
+"""What a simulation reads in a node's core and never changes."""
+
+from __future__ import annotations
+
+from bmgd.core.membership import Membership
+from bmgd.core.node import Node
+from bmgd.types import Incarnation, NodeId
+
+
+def membership_of(node: Node) -> Membership:
+    """What a node believes of every id."""
+    return node._context.membership
+
+
+def known_life(node: Node, peer: NodeId) -> Incarnation:
+    """The highest incarnation of a peer that a node knows; 0 for none."""
+    if peer == node._context.id:
+        return node.incarnation
+    return node._context.membership.incarnation(peer)
+
+
+def linked_peers(node: Node) -> dict[NodeId, int]:
+    """How many links a node has to each peer."""
+    return {peer: len(links) for peer, links in node._links.by_peer.items()}
+
+
+def wanted_peers(node: Node) -> tuple[NodeId, ...]:
+    """Whom a node wants to be linked to."""
+    return node._dialling.wanted

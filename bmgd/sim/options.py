@@ -1,0 +1,77 @@
+"""A whole scenario by chance: what the network is like, how daemons are set, what is done to them.
+
+A seed decides all of it (swarm testing): most seeds leave most options alone, so that each option is
+met both alone and in company. The result is a fault plan, and replays as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from bmgd.chaos.plan import Plan, Scalar, Workload
+from bmgd.chaos.random_plan import WRITERS, random_plan
+from bmgd.sim.disturbances import UNSUPPORTED
+
+_DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
+
+
+def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
+    """A scenario by chance.
+
+    Args:
+        seed: the same one gives the same scenario.
+        nodes: the founders.
+        seconds: how long faults go on.
+    """
+    kinds = [kind for kind in WRITERS if kind not in UNSUPPORTED]
+    random = Random(f"scenario {seed}")
+    plan = random_plan(seed, nodes, seconds, kinds)
+    return replace(
+        plan,
+        settings=_settings(random),
+        workload=_workload(random),
+        simulated=_simulated(random),
+    )
+
+
+def _simulated(random: Random) -> dict[str, Scalar]:
+    low_us, high_us = random.choice(_DELAYS_US)
+    return {
+        "delay_min_us": low_us,
+        "delay_max_us": high_us,
+        "hello_trips": random.choice((1, 5)),
+        "loses_suffix": random.random() < 0.8,
+        "torn": random.choice((0, 0, 10_000, 300_000)),
+        "linger_us_max": random.choice((0, 0, 3_000, 50_000)),
+        "proxied_percent": random.choice((0, 0, 0, 0, 20, 100)),
+        "stale_us_max": random.choice((0, 0, 1_000, 20_000)),
+        "late_us_max": random.choice((0, 0, 500, 20_000)),
+        "retry_us_max": random.choice((0, 200_000, 1_000_000)),
+        "user_timeout_ms": random.choice((0, 5_000)),
+        "drift_ppm": random.choice((0, 200)),
+        "skewed": random.random() < 0.7,
+        "start_us_max": random.choice((0, 0, 10_000, 3_000_000)),
+    }
+
+
+def _settings(random: Random) -> dict[str, Scalar]:
+    settings: dict[str, Scalar] = {}
+    if random.random() < 0.15:
+        settings["healing"] = "off"
+    if random.random() < 0.2:
+        settings["queue_messages"] = random.choice((1, 8))
+    if random.random() < 0.2:
+        settings |= {"heartbeat_ms": 200, "timeout_ms": 1000}
+    if random.random() < 0.2:
+        settings["relayout_ms"] = random.choice((0, 50))
+    return settings
+
+
+def _workload(random: Random) -> Workload:
+    return Workload(
+        messages_per_second=random.choice((0.0, 5.0, 40.0, 200.0)),
+        payload_bytes=random.choice((8, 64, 1_000, 20_000)),
+        timeout_s=random.choice((0.5, 10.0)),
+    )

@@ -1,0 +1,258 @@
+"""One run of one scenario: a safety phase with faults, then a liveness phase without.
+
+    faults and messages, until `plan.seconds`     nothing forbidden may happen
+    all is mended, who is stopped goes on         everybody connected must come to rest
+    quiet for a while                             it must stay at rest, and checkers look at all nodes
+    a few messages more                           each must arrive
+
+A run is a function of its plan: the plan's seed decides whatever the plan leaves to chance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from bmgd.chaos.history import Acknowledged, Fact, History, to_line
+from bmgd.chaos.plan import Plan
+from bmgd.chaos.verdict import Violation
+from bmgd.errors import InvariantError
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.disturbances import Disturber
+from bmgd.sim.network import Network
+from bmgd.sim.recorder import Recorder
+from bmgd.sim.rest import running, unrest
+from bmgd.sim.trace import Trace
+from bmgd.sim.watching import Watcher
+from bmgd.sim.workload import Programs
+
+REST_LIMIT_S: Final = 120.0
+"""A cluster without faults for so long must be at rest."""
+QUIET_S: Final = 5.0
+SLICE_S: Final = 0.05
+LAST_MESSAGES: Final = 4
+LAST_MESSAGES_S: Final = 12.0
+
+
+class Inspector(Watcher):
+    """A watcher that finds violations: the place where checkers plug in."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+
+    def at_rest(self) -> None:
+        """The faults ended long enough ago for everything to be in order."""
+
+
+Inspect = Callable[[Network, History], Inspector]
+"""Makes an inspector for a network and its history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        violations: empty when it passed.
+        digest: of the trace.
+        virtual_s, real_s: how long it took, in the cluster's time and in ours.
+        rest_s: how long after the last fault the cluster was at rest; None if it never was.
+        events: steps of all cores.
+        messages, bytes_sent: of all nodes.
+        nodes: how many ids there were at the end.
+        facts: the history, where it was asked for.
+    """
+
+    plan: Plan
+    violations: tuple[Violation, ...]
+    digest: str
+    virtual_s: float
+    real_s: float
+    rest_s: float | None
+    events: int
+    messages: int
+    bytes_sent: int
+    nodes: int
+    history: History = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violations
+
+    def to_row(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "verdict": "pass" if self.passed else "fail",
+            "violations": [violation.to_row() for violation in self.violations],
+            "digest": self.digest,
+            "virtual_s": round(self.virtual_s, 6),
+            "real_s": round(self.real_s, 3),
+            "rest_s": None if self.rest_s is None else round(self.rest_s, 3),
+            "events": self.events,
+            "messages_per_node": round(self.messages / max(1, self.nodes), 1),
+            "bytes_per_node": round(self.bytes_sent / max(1, self.nodes), 1),
+            "seed": self.plan.seed,
+            "nodes": self.plan.nodes,
+            "options": {
+                "settings": dict(self.plan.settings),
+                "simulated": dict(self.plan.simulated),
+                "steps": len(self.plan.steps),
+            },
+        }
+
+
+class Simulation:
+    """One run.
+
+    Args:
+        plan: the scenario, already checked.
+        inspects: make the checkers that watch it.
+        traces: whether to hash every step; without it the digest covers the history only.
+
+    Raises:
+        PlanError: settings or options that cannot be.
+    """
+
+    def __init__(
+        self, plan: Plan, inspects: Sequence[Inspect] = (), *, traces: bool = True
+    ) -> None:
+        self.plan = plan
+        self.violations: list[Violation] = []
+        self.network = Network(
+            plan.nodes,
+            plan.seed,
+            start=False,
+            conditions=Conditions.of(plan.simulated),
+            configured=plan.settings,
+            keeps_all=False,
+        )
+        network = self.network
+        self._recorder = Recorder(network.timeline)
+        self._programs = Programs(
+            network, Random(f"programs {plan.seed}"), plan.workload, self._note
+        )
+        self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
+        self._trace = Trace(network.timeline)
+        self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
+        network.watchers += [self._recorder, self._programs]
+        if traces:
+            network.watchers.append(self._trace)
+            network.wires.on_chunk = self._trace.on_chunk
+        network.watchers += self._inspectors
+
+    def _note(self, fact: Fact) -> None:
+        self._recorder.history.add(fact)
+
+    def run(self) -> Outcome:
+        """Run it to its end, or to the first violation."""
+        began = time.perf_counter()
+        rest_s = None
+        try:
+            self._safety_phase()
+            if not self._has_failed():
+                rest_s = self._liveness_phase()
+        except InvariantError as error:
+            self._violate("no-bug-is-met", str(error))
+        return self._outcome(time.perf_counter() - began, rest_s)
+
+    # --- phases -------------------------------------------------------------------------------
+
+    def _safety_phase(self) -> None:
+        plan, network, timeline = self.plan, self.network, self.network.timeline
+        spread_us = network.conditions.start_us_max
+        starts = Random(f"starts {plan.seed}")
+        for number in range(plan.nodes):
+            at_ns = starts.randrange(spread_us * 1_000) if spread_us else 0
+            timeline.plan(at_ns, self._start, number)
+        for step in plan.steps:
+            timeline.plan(int(step.at_s * 1e9), self._disturber.carry_out, step.fault)
+        until_ns = int(plan.seconds * 1e9)
+        self._programs.start(until_ns)
+        self._run_until(until_ns)
+
+    def _start(self, number: int) -> None:
+        """A founder starts, unless a restart was quicker."""
+        if number not in self.network.hosts:
+            self.network.boot(number)
+
+    def _liveness_phase(self) -> float | None:
+        network = self.network
+        self._run_until(max(network.now_ns, network.conditions.start_us_max * 1_000))
+        self._disturber.end()
+        began_ns = network.now_ns
+        limit_ns = began_ns + int(REST_LIMIT_S * 1e9)
+        while (reason := unrest(network) or self._unanswered()) and not self._has_failed():
+            if network.now_ns >= limit_ns:
+                self._violate("comes-to-rest", f"not within {REST_LIMIT_S:g} s: {reason}")
+                return None
+            self._run_until(network.now_ns + int(SLICE_S * 1e9))
+        rest_s = (network.now_ns - began_ns) / 1e9
+        self._run_until(network.now_ns + int(QUIET_S * 1e9))
+        if not self._has_failed():
+            reason = unrest(network)
+            if reason:
+                self._violate("stays-at-rest", f"after {rest_s:g} s of rest: {reason}")
+            for inspector in self._inspectors:
+                inspector.at_rest()
+        if not self._has_failed():
+            self._send_last_messages()
+        return rest_s
+
+    def _unanswered(self) -> str:
+        count = self._programs.underway
+        return f"{count} messages are not answered" if count else ""
+
+    def _send_last_messages(self) -> None:
+        network, chance = self.network, Random(f"last {self.plan.seed}")
+        ids = [host.id for host in running(network)]
+        if not ids or not self.plan.workload.messages_per_second:
+            return
+        sent = {
+            self._programs.send(chance.choice(ids), chance.choice(ids)): None
+            for _ in range(LAST_MESSAGES)
+        }
+        self._run_until(network.now_ns + int(LAST_MESSAGES_S * 1e9))
+        taken = {fact.payload_id for fact in self._recorder.history.of(Acknowledged)}
+        lost = [number for number in sent if number not in taken]
+        if lost and self.plan.settings.get("queue_messages", 1024) == 1024:
+            self._violate(
+                "delivers-at-rest", f"{len(lost)} of {len(sent)} messages came to nothing"
+            )
+
+    # --- time and violations ------------------------------------------------------------------
+
+    def _run_until(self, until_ns: int) -> None:
+        timeline = self.network.timeline
+        slice_ns = int(SLICE_S * 1e9)
+        while timeline.now_ns < until_ns and not self._has_failed():
+            timeline.run_until(min(until_ns, timeline.now_ns + slice_ns))
+
+    def _has_failed(self) -> bool:
+        return bool(self.violations) or any(i.violations for i in self._inspectors)
+
+    def _violate(self, checker: str, text: str) -> None:
+        self.violations.append(Violation(checker, self.network.now_ns, None, text))
+
+    def _outcome(self, real_s: float, rest_s: float | None) -> Outcome:
+        network, history = self.network, self._recorder.history
+        for fact in history:
+            self._trace.add(to_line(fact))
+        found = [*self.violations, *(v for i in self._inspectors for v in i.violations)]
+        hosts = network.hosts.values()
+        return Outcome(
+            plan=self.plan,
+            violations=tuple(found),
+            digest=self._trace.digest(),
+            virtual_s=network.now_ns / 1e9,
+            real_s=real_s,
+            rest_s=rest_s,
+            events=self._trace.steps,
+            messages=sum(host.messages for host in hosts),
+            bytes_sent=sum(host.bytes for host in hosts),
+            nodes=len(network.hosts),
+            history=history,
+        )

@@ -1,0 +1,162 @@
+"""The programs of a simulated cluster: they send numbered messages, and read them.
+
+Every daemon has a program that reads one topic; it takes each message for a moment before it says
+that it has consumed it. A source of messages picks a running sender and a receiver, dead or alive, by
+chance. What they see goes into the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from bmgd.chaos.history import Acknowledged, Delivered, Fact, Failed, Sent
+from bmgd.chaos.plan import Workload
+from bmgd.core.commands import Consumed, SendTo, Subscribe
+from bmgd.core.effects import Deliver, Effect, Reply
+from bmgd.core.events import Event
+from bmgd.sim.host import Host
+from bmgd.sim.inside import known_life
+from bmgd.sim.network import Network
+from bmgd.sim.watching import Watcher
+from bmgd.types import NodeId
+
+TOPIC: Final = "work"
+CREDIT: Final = 16
+READING_NS_MAX: Final = 2_000_000
+NUMBER_BYTES: Final = 8
+_MICROSECOND: Final = 1_000
+
+
+class Programs(Watcher):
+    """Senders and readers.
+
+    Args:
+        network: the cluster.
+        random: the programs' own chance.
+        workload: how many messages, how large.
+        note: takes facts for the history.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        random: Random,
+        workload: Workload,
+        note: Callable[[Fact], None],
+    ) -> None:
+        self._network = network
+        self._random = random
+        self._workload = workload
+        self._note = note
+        self._payload_id = 0
+        self._asked: dict[int, tuple[int, Host]] = {}
+        self._readers: dict[int, Host] = {}
+
+    @property
+    def underway(self) -> int:
+        """How many messages have not been answered yet."""
+        return len(self._asked)
+
+    def boot(self, host: Host) -> None:
+        if self._workload.messages_per_second > 0:
+            self._network.timeline.plan(self._network.now_ns, self._subscribe, host)
+
+    def _subscribe(self, host: Host) -> None:
+        if not self._is_current(host):
+            return
+        if host.stopped:
+            host.held_back.append((self._subscribe, (host,)))
+            return
+        request = self._network.next_request()
+        self._readers[request] = host
+        self._network.issue_as(host, request, Subscribe(TOPIC, CREDIT))
+
+    def _is_current(self, host: Host) -> bool:
+        return host.alive and self._network.hosts.get(host.id) is host
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def start(self, until_ns: int) -> None:
+        """Send messages until then."""
+        if self._workload.messages_per_second > 0:
+            self._plan_next(until_ns)
+
+    def _plan_next(self, until_ns: int) -> None:
+        pause_ns = int(self._random.expovariate(self._workload.messages_per_second) * 1e9)
+        at_ns = self._network.now_ns + max(pause_ns, _MICROSECOND)
+        if at_ns < until_ns:
+            self._network.timeline.plan(at_ns, self._send_any, until_ns)
+
+    def _send_any(self, until_ns: int) -> None:
+        hosts, random = self._network.hosts, self._random
+        ids = list(hosts)
+        if ids:
+            self.send(random.choice(ids), random.choice(ids))
+        self._plan_next(until_ns)
+
+    def send(self, source: NodeId, destination: NodeId) -> int | None:
+        """Send one message; returns its number, or None where the source does not run."""
+        network = self._network
+        host = network.hosts[source]
+        if not host.alive or host.stopped:
+            return None
+        self._payload_id += 1
+        number = self._payload_id
+        payload = number.to_bytes(NUMBER_BYTES, "big").ljust(self._workload.payload_bytes, b".")
+        request = network.next_request()
+        self._asked[request] = number, host
+        life = host.node.incarnation
+        addressed = known_life(host.node, destination)
+        self._note(Sent(network.now_ns, source, life, request, destination, addressed, number))
+        timeout_ns = int(self._workload.timeout_s * 1e9)
+        network.issue_as(host, request, SendTo(destination, TOPIC, payload, timeout_ns))
+        return number
+
+    # --- what becomes of it -------------------------------------------------------------------
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._on_reply(host, effect)
+            elif isinstance(effect, Deliver):
+                self._on_deliver(host, effect)
+
+    def _on_reply(self, host: Host, reply: Reply) -> None:
+        asked = self._asked.pop(reply.request, None)
+        if asked is None:
+            return
+        number = asked[0]
+        now_ns = self._network.now_ns
+        if reply.error is None:
+            self._note(Acknowledged(now_ns, host.id, reply.request, number))
+        else:
+            error = type(reply.error).__name__
+            self._note(Failed(now_ns, host.id, reply.request, number, error))
+
+    def _on_deliver(self, host: Host, deliver: Deliver) -> None:
+        if deliver.request not in self._readers:
+            return
+        now_ns = self._network.now_ns
+        number = int.from_bytes(deliver.payload[:NUMBER_BYTES], "big")
+        known = known_life(host.node, deliver.source)
+        life = host.node.incarnation
+        self._note(Delivered(now_ns, host.id, life, deliver.source, known, number))
+        at_ns = now_ns + self._random.randrange(READING_NS_MAX)
+        self._network.timeline.plan(at_ns, self._consume, host, deliver.request)
+
+    def _consume(self, host: Host, request: int) -> None:
+        if not self._is_current(host):
+            return
+        if host.stopped:
+            host.held_back.append((self._consume, (host, request)))
+        else:
+            self._network.issue_as(host, request, Consumed(1))
+
+    def ended(self, host: Host) -> None:
+        # Who asked a daemon that ended never gets its answer.
+        for request in [r for r, (_, asker) in self._asked.items() if asker is host]:
+            del self._asked[request]
+        for request in [r for r, reader in self._readers.items() if reader is host]:
+            del self._readers[request]

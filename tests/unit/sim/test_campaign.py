@@ -1,0 +1,60 @@
+"""Campaigns: every seed once, results on disk, and on again from there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bmgd.errors import PlanError
+from bmgd.sim.campaign import Campaign, Progress, Row, read_rows, run_campaign
+
+SMALL = Campaign(3, 6, 2, 4, seconds=1.0)
+
+
+def seeds(path: Path) -> list[int]:
+    return sorted(row["seed"] for row in read_rows(path))
+
+
+def silent(progress: Progress, row: Row | None) -> None:
+    """No report."""
+
+
+def test_campaign_runs_every_seed_once_and_goes_on_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    progress = run_campaign(Campaign(3, 4, 2, 4, seconds=1.0), path, 1, silent)
+    assert (progress.seeds, progress.failed, seeds(path)) == (2, 0, [3, 4])
+    with path.open("a") as file:
+        file.write('{"seed": 5, "verd')
+    first = path.read_text().splitlines()[:2]
+    reports: list[Row | None] = []
+    progress = run_campaign(SMALL, path, 2, lambda _, row: reports.append(row))
+    assert (progress.seeds, seeds(path)) == (4, [3, 4, 5, 6])
+    assert path.read_text().splitlines()[:2] == first
+    assert sorted(row["seed"] for row in reports if row is not None) == [5, 6]
+    assert reports[0] is None
+
+
+def test_campaign_seed_gives_the_same_row_alone_and_in_a_worker(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
+    (row,) = read_rows(path)
+    outcome = SMALL.run_seed(3)
+    assert row["digest"] == outcome.digest
+    assert 2 <= row["nodes"] <= 4
+
+
+def test_campaign_ends_after_enough_hours(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    campaign = Campaign(0, 10**6, 2, 3, seconds=1.0, hours=20 / 3600)
+    progress = run_campaign(campaign, path, 1, silent)
+    assert progress.virtual_s >= 20
+    assert progress.seeds < 10
+
+
+def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("hello\n" + json.dumps({"seed": 1}) + "\n")
+    with pytest.raises(PlanError, match="line 1"):
+        run_campaign(SMALL, path, 1, silent)

@@ -1,0 +1,71 @@
+"""Shrinking: what is left is small, and still fails."""
+
+from __future__ import annotations
+
+from bmgd.chaos.faults import Kill, Mend, Stop
+from bmgd.chaos.plan import Plan
+from bmgd.chaos.random_plan import random_plan
+from bmgd.sim.shrinking import Shrinker
+from bmgd.types import NodeId
+
+
+def victims(plan: Plan) -> set[int]:
+    return {int(n) for s in plan.steps if isinstance(s.fault, Kill) for n in s.fault.nodes}
+
+
+def test_shrinker_leaves_the_one_step_that_matters() -> None:
+    plan = random_plan(7, 16, 60.0, kinds={"kill", "restart", "stop", "continue", "mend"})
+    victim = min(victims(plan))
+
+    def fails(candidate: Plan) -> bool:
+        return victim in victims(candidate)
+
+    shrinker = Shrinker(fails)
+    small = shrinker.shrink(plan)
+    assert len(plan.steps) > 20
+    assert [step.fault for step in small.steps] == [Kill((NodeId(victim),))]
+    assert small.nodes == victim + 1
+    assert small.workload.messages_per_second == 0
+    assert small.seconds == small.steps[0].at_s
+    assert small.seed == plan.seed
+    assert shrinker.runs <= 400
+
+
+def test_shrinker_keeps_two_steps_that_need_each_other() -> None:
+    plan = random_plan(11, 8, 60.0, kinds={"stop", "continue", "mend", "reset"})
+
+    def fails(candidate: Plan) -> bool:
+        kinds = [type(step.fault) for step in candidate.steps]
+        return Stop in kinds and Mend in kinds[kinds.index(Stop) :]
+
+    assert fails(plan)
+    small = Shrinker(fails).shrink(plan)
+    assert [type(step.fault) for step in small.steps] == [Stop, Mend]
+    small.check()
+
+
+def test_shrinker_tries_only_what_can_be_carried_out() -> None:
+    plan = random_plan(3, 8, 60.0, kinds={"kill", "restart", "takeover"})
+    tried = []
+
+    def fails(candidate: Plan) -> bool:
+        candidate.check()
+        tried.append(candidate)
+        return len(candidate.steps) > 3
+
+    assert len(Shrinker(fails).shrink(plan).steps) == 4
+    assert tried
+
+
+def test_shrinker_stops_at_its_bound() -> None:
+    plan = random_plan(3, 8, 60.0)
+    shrinker = Shrinker(lambda candidate: False, runs_max=5)
+    assert shrinker.shrink(plan) == plan
+    assert shrinker.runs == 5
+
+
+def test_shrinker_gives_options_back_their_defaults() -> None:
+    plan = Plan(3, 1.0, settings={"healing": "off"}, simulated={"torn": 5, "skewed": True})
+    small = Shrinker(lambda candidate: "torn" in candidate.simulated).shrink(plan)
+    assert small.settings == {}
+    assert small.simulated == {"torn": 5}

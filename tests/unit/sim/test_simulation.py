@@ -1,0 +1,103 @@
+"""A run as a whole: verdicts, what is told of it, and that a seed decides it in any process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bmgd.chaos.faults import Kill
+from bmgd.chaos.history import Acknowledged, Delivered, Sent, from_line
+from bmgd.chaos.plan import Plan, Step, Workload
+from bmgd.core.detector import Detector
+from bmgd.core.membership import Membership
+from bmgd.errors import PlanError
+from bmgd.sim.options import random_scenario
+from bmgd.sim.simulation import Simulation
+from bmgd.types import NodeId
+
+
+def test_simulation_of_a_death_passes_and_tells_what_it_cost() -> None:
+    plan = Plan(8, 5.0, (Step(3.0, Kill((NodeId(2),))),), workload=Workload(50.0))
+    outcome = Simulation(plan).run()
+    row = outcome.to_row()
+    assert row["verdict"] == "pass"
+    assert row["violations"] == []
+    assert outcome.rest_s is not None
+    assert outcome.virtual_s > 5
+    assert outcome.events > 100
+    assert outcome.messages > 100
+    assert json.dumps(row)
+
+
+def test_simulation_delivers_what_programs_send() -> None:
+    outcome = Simulation(Plan(8, 5.0, workload=Workload(50.0))).run()
+    sent = {fact.payload_id for fact in outcome.history.of(Sent)}
+    assert len(sent) > 100
+    assert {fact.payload_id for fact in outcome.history.of(Acknowledged)} == sent
+    delivered = [fact.payload_id for fact in outcome.history.of(Delivered)]
+    assert sorted(delivered) == sorted(sent)
+
+
+def test_simulation_that_never_comes_to_rest_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Detector, "convict", lambda *args: None)
+    plan = Plan(4, 5.0, (Step(3.0, Kill((NodeId(2),))),), workload=Workload(0.0))
+    outcome = Simulation(plan).run()
+    assert [violation.checker for violation in outcome.violations] == ["comes-to-rest"]
+    assert "2 does not run" in outcome.violations[0].text
+
+
+def test_simulation_tells_of_a_bug_in_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: dict[str, bool] = {}
+    monkeypatch.setattr(Membership, "join", lambda *args: nothing["missing"])
+    plan = Plan(4, 5.0, (Step(3.0, Kill((NodeId(2),))),))
+    outcome = Simulation(plan).run()
+    assert [violation.checker for violation in outcome.violations] == ["no-bug-is-met"]
+    assert "missing" in outcome.violations[0].text
+
+
+@pytest.mark.parametrize(
+    ("settings", "simulated"),
+    [({"colour": 1}, {}), ({"timeout_ms": 1}, {}), ({}, {"delay_max_us": 1}), ({}, {"torn": "x"})],
+)
+def test_simulation_with_options_that_cannot_be_is_refused(
+    settings: dict[str, int], simulated: dict[str, int]
+) -> None:
+    with pytest.raises(PlanError):
+        Simulation(Plan(4, 1.0, settings=settings, simulated=simulated))
+
+
+def test_simulation_is_the_same_from_its_plan_as_text() -> None:
+    plan = random_scenario(21, 7, 8.0)
+    again = Plan.parse(plan.to_json())
+    assert Simulation(again).run().digest == Simulation(plan).run().digest
+
+
+def test_simulations_of_different_seeds_differ() -> None:
+    digests = {Simulation(random_scenario(seed, 5, 3.0)).run().digest for seed in range(4)}
+    assert len(digests) == 4
+
+
+def test_simulation_has_the_same_digest_in_other_processes(tmp_path: Path) -> None:
+    """Whatever PYTHONHASHSEED is, and so whatever order sets and enums hash in."""
+    rows, histories = [], []
+    for hash_seed in ("1", "4242"):
+        file = tmp_path / hash_seed
+        words = ["sim", "--seed", "5", "--nodes", "9", "--time", "10", "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "bmgd", *words, "--history", str(file)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        rows.append(json.loads(done.stdout))
+        histories.append(file.read_text())
+    assert rows[0]["digest"] == rows[1]["digest"]
+    assert histories[0] == histories[1]
+    assert len([from_line(line) for line in histories[0].splitlines()]) > 100
