@@ -12,7 +12,17 @@ from typing import Final
 from bmgd.errors import ConfigError, InvariantError
 from bmgd.lab.experiment import Experiment
 
-MODULES: Final = ("healing_links",)
+MODULES: Final = (
+    "healing_connections",
+    "healing_example",
+    "healing_faults",
+    "healing_formula",
+    "healing_frequency",
+    "healing_links",
+    "healing_time",
+    "reliability_directed",
+    "reliability_random",
+)
 """The modules of `bmgd.lab.experiments`, in the order of the alphabet."""
 
 

@@ -81,19 +81,38 @@ def component_sizes(size: int, failed: Iterable[int]) -> tuple[int, ...]:
     O(N log(N)**2 / 64) per part. Source: Healing §2.
     """
     n = checked_size(size)
-    everyone = (1 << n) - 1
-    dead = bytearray(-(-n // 8))
-    for node in map(index, failed):
-        if not 0 <= node < n:
-            raise GraphError(f"failed node {node} is not within 0..{n - 1}")
-        dead[node >> 3] |= 1 << (node & 7)
-    left = everyone & ~int.from_bytes(dead, "little")
+    left = _survivors(n, failed)
     sizes = []
     while left:
         part, _ = _reach(left & -left, left, n)
         sizes.append(part.bit_count())
         left &= ~part
     return tuple(sorted(sizes, reverse=True))
+
+
+def survivors_by_hops(size: int, failed: Iterable[int], source: int) -> tuple[int, ...]:
+    """How many survivors are 0, 1, 2, ... hops from one of them, through survivors only.
+
+    Args:
+        size: the size N of the graph, 1..2**31.
+        failed: the failed nodes, in any order.
+        source: a survivor.
+
+    Returns:
+        One number per count of hops; their sum is below the number of survivors if not all are
+        reached.
+
+    Raises:
+        GraphError: the size or a node is out of its range, or `source` has failed.
+
+    O(N log(N)**2 / 64).
+    """
+    n = checked_size(size)
+    alive = _survivors(n, failed)
+    start = 1 << _within("source", source, 0, n - 1)
+    if not alive & start:
+        raise GraphError(f"source {source} has failed")
+    return tuple(_reach(start, alive, n)[1])
 
 
 def sets_with_node_0(size: int, failed: int) -> int:
@@ -165,6 +184,15 @@ def fault_orders(n: int, samples: int, seed: int) -> FaultOrders:
 
 
 # --- sets --------------------------------------------------------------------------------------
+
+
+def _survivors(n: int, failed: Iterable[int]) -> int:
+    """The nodes that have not failed, one per bit."""
+    dead = bytearray(-(-n // 8))
+    for node in failed:
+        place = _within("failed node", node, 0, n - 1)
+        dead[place >> 3] |= 1 << (place & 7)
+    return (1 << n) - 1 & ~int.from_bytes(dead, "little")
 
 
 def _reach(start: int, alive: int, n: int) -> tuple[int, list[int]]:

@@ -18,6 +18,7 @@ from bmgd.topology.faults import (
     fault_orders,
     fault_sets,
     sets_with_node_0,
+    survivors_by_hops,
 )
 
 
@@ -129,6 +130,25 @@ def test_component_sizes_are_those_of_a_plain_search() -> None:
             sizes.append(len(part))
             alive.difference_update(part)
         assert component_sizes(size, dead) == tuple(sorted(sizes, reverse=True))
+
+
+def test_survivors_by_hops_are_those_of_a_plain_search() -> None:
+    random = Random(6)
+    for _ in range(300):
+        size = random.randint(1, 60)
+        dead = random.sample(range(size), random.randint(0, size - 1))
+        alive = set(range(size)).difference(dead)
+        source = random.choice(sorted(alive))
+        hops = list(hops_from(BinomialGraph(size), source, alive).values())
+        expected = tuple(hops.count(h) for h in range(max(hops) + 1))
+        assert survivors_by_hops(size, dead, source) == expected
+
+
+def test_survivors_by_hops_from_a_failed_node_is_an_error() -> None:
+    with pytest.raises(GraphError, match="source 3 has failed"):
+        survivors_by_hops(9, [3], 3)
+    with pytest.raises(GraphError, match="source 9"):
+        survivors_by_hops(9, [3], 9)
 
 
 def test_component_sizes_of_a_node_without_neighbors() -> None:
