@@ -13,6 +13,9 @@ from bmgd.errors import ConfigError, InvariantError
 from bmgd.lab.experiment import Experiment
 
 MODULES: Final = (
+    "hdn_algorithms",
+    "hdn_figures",
+    "hdn_tables",
     "healing_connections",
     "healing_example",
     "healing_faults",
@@ -20,6 +23,10 @@ MODULES: Final = (
     "healing_frequency",
     "healing_links",
     "healing_time",
+    "ispa07_costs",
+    "ispa07_degrees",
+    "ispa07_distances",
+    "ispa07_faults",
     "reliability_directed",
     "reliability_random",
 )

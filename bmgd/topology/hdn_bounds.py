@@ -47,5 +47,5 @@ def _unfolded(net: HierarchicalDualNet, of_ring: Callable[[int], int]) -> int:
     k = net.levels
     in_base = sum(map(of_ring, net.base))
     in_super_nodes = [sum(of_ring(net.base[ring]) for ring in level) for level in net.super_nodes]
-    saved = sum(2**j * in_super_nodes[k - 1 - j] for j in range(k))
-    return 2**k * in_base - saved + 2 ** (k + 1) - 2
+    saved = sum((1 << j) * in_super_nodes[k - 1 - j] for j in range(k))
+    return (1 << k) * in_base - saved + (2 << k) - 2

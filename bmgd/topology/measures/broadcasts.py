@@ -40,9 +40,9 @@ def broadcast_steps(links: Links, source: int) -> BroadcastSteps:
     costs = tree_costs(links, hops)
     most = costs[source]
     if most > least:
-        most = min(most, len(greedy_schedule(links, source, costs)))
-    if most > least:
         most = min(most, len(forward_schedule(links, source)))
+    if most > least:
+        most = min(most, len(greedy_schedule(links, source, costs)))
     return BroadcastSteps(least, most)
 
 

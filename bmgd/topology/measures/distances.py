@@ -1,16 +1,19 @@
 """Distances by breadth-first search: diameter, average distance.
 
-In a symmetric graph one source stands for all. In any other the searches from all nodes run at once:
+In a symmetric graph one source stands for all, and the binomial graph has a fast search of its own
+(`bmgd.topology.levels`). In any other the searches from all nodes run at once:
 the set of nodes within h+1 hops of a node is the union of those within h hops of its neighbors, and
 with a node per bit of an integer a union takes a handful of instructions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bmgd.errors import GraphError
+from bmgd.topology.binomial import BinomialGraph
+from bmgd.topology.levels import LEVELS_SIZE_MAX, ranks_per_level
 from bmgd.topology.protocol import Topology
 
 Links = Sequence[tuple[int, ...]]
@@ -47,12 +50,20 @@ def links_of(graph: Topology) -> list[tuple[int, ...]]:
     return [graph.neighbors(node) for node in range(graph.size)]
 
 
-def level_sizes(links: Links, source: int) -> tuple[int, ...]:
+def level_sizes(
+    neighbors: Callable[[int], Iterable[int]], size: int, source: int
+) -> tuple[int, ...]:
     """How many nodes are 0, 1, 2, ... hops from `source`; those that cannot be reached do not count.
+
+    Args:
+        neighbors: gives the nodes that a node has links to; it is called once for each that is
+            reached, so it may as well be the graph's own method as a list's.
+        size: the number of nodes.
+        source: a node.
 
     O(links).
     """
-    seen = bytearray(len(links))
+    seen = bytearray(size)
     seen[source] = 1
     level = [source]
     found = []
@@ -60,7 +71,7 @@ def level_sizes(links: Links, source: int) -> tuple[int, ...]:
         found.append(len(level))
         following = []
         for node in level:
-            for other in links[node]:
+            for other in neighbors(node):
                 if not seen[other]:
                     seen[other] = 1
                     following.append(other)
@@ -89,14 +100,15 @@ def distances(graph: Topology) -> Distances:
 
     O(links) in a symmetric graph, else O(links * size * diameter / 64).
     """
-    links = links_of(graph)
+    if isinstance(graph, BinomialGraph) and graph.size <= LEVELS_SIZE_MAX:
+        return Distances(ranks_per_level(graph.size))
     if graph.symmetric:
-        counts = level_sizes(links, 0)
+        counts = level_sizes(graph.neighbors, graph.size, 0)
         reached, sources = sum(counts), 1
     else:
         if graph.size > ALL_PAIRS_SIZE_MAX:
             raise GraphError(f"{graph} is above {ALL_PAIRS_SIZE_MAX} nodes and not symmetric")
-        counts = all_pairs(links)
+        counts = all_pairs(links_of(graph))
         reached, sources = sum(counts), graph.size
     if reached != sources * graph.size:
         raise GraphError(f"{graph} is not connected")

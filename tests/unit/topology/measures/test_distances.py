@@ -49,14 +49,15 @@ def test_distances_are_those_of_all_pairs(graph: Topology) -> None:
 
 
 def test_level_sizes_count_nodes_by_distance() -> None:
-    assert level_sizes(links_of(Hypercube(4)), 5) == (1, 4, 6, 4, 1)
-    assert level_sizes(links_of(Ring(6)), 2) == (1, 2, 2, 1)
+    assert level_sizes(Hypercube(4).neighbors, 16, 5) == (1, 4, 6, 4, 1)
+    assert level_sizes(links_of(Ring(6)).__getitem__, 6, 2) == (1, 2, 2, 1)
 
 
 def test_distances_agree_with_the_binomial_graphs_own() -> None:
     for size in (2, 3, 12, 100, 777):
         graph = BinomialGraph(size)
         found = distances(graph)
+        assert found.counts == level_sizes(graph.neighbors, size, 0)
         assert found.diameter == graph.diameter
         assert found.average == pytest.approx(graph.average_distance, rel=1e-12)
 
