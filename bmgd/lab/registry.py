@@ -29,6 +29,8 @@ MODULES: Final = (
     "ispa07_faults",
     "reliability_directed",
     "reliability_random",
+    "routing_figures",
+    "routing_tables",
 )
 """The modules of `bmgd.lab.experiments`, in the order of the alphabet."""
 
