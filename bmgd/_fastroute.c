@@ -72,7 +72,8 @@ lightest_inline(int64_t n, int64_t d)
         ahead += n;
         behind += n;
         shorter += n;
-    } while (shorter >> top < best);
+        /* Where n is a power of two, another loop only adds to the top. */
+    } while (below_top != n - 1 && shorter >> top < best);
     return (walk){best_length, best, best_sign};
 }
 
@@ -1313,7 +1314,7 @@ hakmem169(uint32_t x)
 
 /* Routing §3.1: the bits of the distance in the direction that has fewer. */
 #define BIT_COUNTING(name, count)                                                               \
-    static form name(const paper *on, int64_t d)                                                \
+    ALWAYS_INLINE form name(const paper *on, int64_t d)                                              \
     {                                                                                           \
         const int clockwise_hops = count((uint32_t)d);                                          \
         const int other_hops = count((uint32_t)(on->n - d));                                    \
@@ -1328,7 +1329,7 @@ BIT_COUNTING(bits_by_table, lookup8)
 BIT_COUNTING(bits_in_parallel, hakmem169)
 
 /* Routing Figure 8: the lower of the two lowest consecutive bits, or 0. */
-static inline uint64_t
+ALWAYS_INLINE uint64_t
 check_11(uint64_t d)
 {
     uint64_t previous = UINT64_MAX;
@@ -1344,7 +1345,7 @@ check_11(uint64_t d)
 }
 
 /* What the jumps of a length weigh once split: every top above the bits below it is one. */
-static inline form
+ALWAYS_INLINE form
 weighed(uint64_t ahead, uint64_t behind, int top, int sign)
 {
     const uint64_t below_top = ((uint64_t)1 << top) - 1;
@@ -1355,23 +1356,23 @@ weighed(uint64_t ahead, uint64_t behind, int top, int sign)
                   sign};
 }
 
-/* Routing §3.2, the loop: add the lower consecutive bit to both directions, while the bit that the
- * pair carries to is no more than the top jump. */
-static inline form
+/* Routing §3.2, the loop: add the lower consecutive bit to both directions. Pairs below the top are
+ * those that are carried to no more than the top, so only these are looked for. */
+ALWAYS_INLINE form
 eliminated(int64_t length, int top, int sign)
 {
-    const uint64_t top_jump = (uint64_t)1 << top;
-    uint64_t ahead = (uint64_t)length, behind = 0, low;
+    const uint64_t below_top = ((uint64_t)1 << top) - 1;
+    uint64_t ahead = (uint64_t)length & below_top, behind = 0, low;
 
-    while ((low = check_11(ahead)) != 0 && low << 2 <= top_jump) {
+    while ((low = check_11(ahead)) != 0) {
         ahead += low;
         behind += low;
     }
-    return weighed(ahead, behind, top, sign);
+    return weighed(((uint64_t)length & ~below_top) + ahead, behind, top, sign);
 }
 
 /* Routing Figure 7, the state machine, over the bits below the top. */
-static inline form
+ALWAYS_INLINE form
 transformed(int64_t length, int top, int sign)
 {
     enum { OFF, FIRST_ONE, CLUSTER } state = OFF;
@@ -1402,13 +1403,13 @@ transformed(int64_t length, int top, int sign)
     return weighed(ahead, behind, top, sign);
 }
 
-static inline form
+ALWAYS_INLINE form
 lighter(form one, form other)
 {
     return other.weight < one.weight ? other : one;
 }
 
-static form
+ALWAYS_INLINE form
 elimination(const paper *on, int64_t d)
 {
     const int top = top_exponent(on->n);
@@ -1416,7 +1417,7 @@ elimination(const paper *on, int64_t d)
     return lighter(eliminated(d, top, 1), eliminated(on->n - d, top, -1));
 }
 
-static form
+ALWAYS_INLINE form
 elimination_by_states(const paper *on, int64_t d)
 {
     const int top = top_exponent(on->n);
@@ -1425,7 +1426,7 @@ elimination_by_states(const paper *on, int64_t d)
 }
 
 /* Routing §3.3: the lightest of d + l * n and n - d + l * n for all l up to `depth` loops. */
-static form
+ALWAYS_INLINE form
 equivalence(const paper *on, int64_t d)
 {
     const int top = top_exponent(on->n);
@@ -1441,7 +1442,7 @@ equivalence(const paper *on, int64_t d)
 }
 
 /* Routing §1: optimal routing in undirected Chord, the least weight of the shorter way around. */
-static form
+ALWAYS_INLINE form
 undirected_chord(const paper *on, int64_t d)
 {
     const int turns = on->n - d < d;
@@ -1451,7 +1452,7 @@ undirected_chord(const paper *on, int64_t d)
 }
 
 /* The longest jump of a form; another order could lead a message out of its form. */
-static inline int64_t
+ALWAYS_INLINE int64_t
 longest_jump(form way, int top)
 {
     const uint64_t jumps = way.ahead | way.behind;
@@ -1460,19 +1461,6 @@ longest_jump(form way, int top)
 
     return highest < top && (way.behind >> highest & 1) ? -way.sign * jump : way.sign * jump;
 }
-
-#define FIRST_HOP_OF(name)                                                                      \
-    static int64_t name##_first_hop(const paper *on, int64_t d)                                 \
-    {                                                                                           \
-        return longest_jump(name(on, d), top_exponent(on->n));                                 \
-    }
-
-FIRST_HOP_OF(bits_by_table)
-FIRST_HOP_OF(bits_in_parallel)
-FIRST_HOP_OF(elimination)
-FIRST_HOP_OF(elimination_by_states)
-FIRST_HOP_OF(equivalence)
-FIRST_HOP_OF(undirected_chord)
 
 static int64_t
 exact_first_hop(const paper *on, int64_t d)
@@ -1491,26 +1479,58 @@ typedef struct {
     int deepest;
 } algorithm;
 
-static const algorithm algorithms[] = {
-    {"exact", exact_first_hop, NULL, SIZE_MAX_RANKS, 0},
-    {"table", table_first_hop, NULL, LARGEST_TABLE, 0},
-    {"bfs", bfs_first_hop, NULL, LARGEST_TABLE, 0},
-    {"basic", basic_first_hop, NULL, SIZE_MAX_RANKS, 0},
-    {"variant", variant_first_hop, NULL, SIZE_MAX_RANKS, VARIANT_DEPTH_MAX},
-    {"bits-table", bits_by_table_first_hop, bits_by_table, SIZE_MAX_RANKS, 0},
-    {"bits-parallel", bits_in_parallel_first_hop, bits_in_parallel, SIZE_MAX_RANKS, 0},
-    {"elimination", elimination_first_hop, elimination, SIZE_MAX_RANKS, 0},
-    {"elimination-states", elimination_by_states_first_hop, elimination_by_states, SIZE_MAX_RANKS,
-     0},
-    {"equivalence", equivalence_first_hop, equivalence, SIZE_MAX_RANKS, DEPTH_MAX},
-    {"undirected-chord", undirected_chord_first_hop, undirected_chord, SIZE_MAX_RANKS, 0},
-};
+/* A form's function and its first hop, compiled as `arithmetic` is, so that both count bits alike. */
+#define FORM_OF(name, machine, attribute)                                                       \
+    attribute static form name##_##machine(const paper *on, int64_t d)                          \
+    {                                                                                           \
+        return name(on, d);                                                                     \
+    }                                                                                           \
+    attribute static int64_t name##_first_hop_##machine(const paper *on, int64_t d)             \
+    {                                                                                           \
+        return longest_jump(name(on, d), top_exponent(on->n));                                  \
+    }
+#define FORM_ENTRY(text, name, machine, deepest)                                                \
+    {text, name##_first_hop_##machine, name##_##machine, SIZE_MAX_RANKS, deepest}
+
+#define ALGORITHMS(machine, attribute)                                                          \
+    FORM_OF(bits_by_table, machine, attribute)                                                  \
+    FORM_OF(bits_in_parallel, machine, attribute)                                               \
+    FORM_OF(elimination, machine, attribute)                                                    \
+    FORM_OF(elimination_by_states, machine, attribute)                                          \
+    FORM_OF(equivalence, machine, attribute)                                                    \
+    FORM_OF(undirected_chord, machine, attribute)                                               \
+    static const algorithm algorithms_##machine[ALGORITHM_COUNT] = {                            \
+        {"exact", exact_first_hop, NULL, SIZE_MAX_RANKS, 0},                                    \
+        {"table", table_first_hop, NULL, LARGEST_TABLE, 0},                                     \
+        {"bfs", bfs_first_hop, NULL, LARGEST_TABLE, 0},                                         \
+        {"basic", basic_first_hop, NULL, SIZE_MAX_RANKS, 0},                                    \
+        {"variant", variant_first_hop, NULL, SIZE_MAX_RANKS, VARIANT_DEPTH_MAX},                \
+        FORM_ENTRY("bits-table", bits_by_table, machine, 0),                                    \
+        FORM_ENTRY("bits-parallel", bits_in_parallel, machine, 0),                              \
+        FORM_ENTRY("elimination", elimination, machine, 0),                                     \
+        FORM_ENTRY("elimination-states", elimination_by_states, machine, 0),                    \
+        FORM_ENTRY("equivalence", equivalence, machine, DEPTH_MAX),                             \
+        FORM_ENTRY("undirected-chord", undirected_chord, machine, 0),                           \
+    };
+
+enum { ALGORITHM_COUNT = 11 };
+
+ALGORITHMS(portable, )
+#if defined(__x86_64__)
+ALGORITHMS(with_popcnt, __attribute__((target("popcnt"))))
+#endif
 
 /* The algorithm of a name, or NULL with ValueError. */
 static const algorithm *
 as_algorithm(PyObject *name)
 {
-    for (size_t i = 0; i < Py_ARRAY_LENGTH(algorithms); i++) {
+    const algorithm *algorithms = algorithms_portable;
+
+#if defined(__x86_64__)
+    if (route == &with_popcnt)
+        algorithms = algorithms_with_popcnt;
+#endif
+    for (int i = 0; i < ALGORITHM_COUNT; i++) {
         if (PyUnicode_Check(name)
             && PyUnicode_CompareWithASCIIString(name, algorithms[i].name) == 0)
             return &algorithms[i];
