@@ -31,6 +31,7 @@ MODULES: Final = (
     "reliability_random",
     "routing_figures",
     "routing_tables",
+    "routing_time",
 )
 """The modules of `bmgd.lab.experiments`, in the order of the alphabet."""
 
