@@ -73,6 +73,7 @@ class Plot:
         kind: how; `published` is always drawn as hollow points.
         log_x, log_y: a logarithmic axis; what is not above 0 is left out.
         x_label, y_label: the axes' names; "" takes the columns'.
+        where: draw only the rows that have this value in this column; None draws all.
     """
 
     x: str
@@ -83,6 +84,7 @@ class Plot:
     log_y: bool = False
     x_label: str = ""
     y_label: str = ""
+    where: tuple[str, Value] | None = None
 
 
 class Run:

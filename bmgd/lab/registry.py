@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -38,7 +39,7 @@ MODULES: Final = (
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """Every experiment by its name, in the order of the list.
+    """Every experiment by its name, in the order of names; 10 comes after 9.
 
     Raises:
         InvariantError: two experiments have one name.
@@ -49,7 +50,7 @@ def experiments() -> dict[str, Experiment]:
             if experiment.name in found:
                 raise InvariantError(f"two experiments are called {experiment.name}")
             found[experiment.name] = experiment
-    return found
+    return dict(sorted(found.items(), key=lambda item: _words(item[0])))
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
@@ -70,6 +71,13 @@ def chosen(names: Iterable[str]) -> list[Experiment]:
             raise ConfigError(f"no experiment is called {name!r}{_suggestion(name, known)}")
         found.update((each, known[each]) for each in matching)
     return list(found.values())
+
+
+def _words(name: str) -> list[tuple[int, str]]:
+    """Where a name stands: its numbers as numbers, its words as words."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+    ]
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:

@@ -39,7 +39,8 @@ ul.checks { list-style: none; padding: 0; } ul.checks li { padding-left: 1.7rem;
 .holds .mark { color: #1b7837; } .fails { color: #a50f15; } code { font-size: .9em; }
 .error { color: #a50f15; font-weight: 600; } summary { cursor: pointer; color: #0b4f8a; }
 nav table a { text-decoration: none; color: #0b4f8a; } dl.columns dt { font-weight: 600; }
-dl.columns { font-size: .88rem; } dl.columns dd { margin: 0 0 .3rem 1.2rem; }
+dl.columns { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .86rem; }
+dl.columns dd { margin: 0; }
 """
 
 _INTRODUCTION: Final = """

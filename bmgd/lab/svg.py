@@ -22,8 +22,8 @@ POINTS_MOST: Final = 1200
 
 WIDTH, HEIGHT = 820, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 800, 16, 366
-_LEGEND_WIDTH = 190
-_LETTER = 6.6
+_LEGEND_MOST = 250
+_LETTER = 6.4
 
 Point = tuple[float, float]
 
@@ -65,6 +65,9 @@ def draw(experiment: Experiment, rows: Rows) -> str:
     """
     plot = experiment.plot
     assert plot is not None, experiment.name
+    if plot.where is not None:
+        column, value = plot.where
+        rows = [row for row in rows if row[column] == value]
     categories = _categories(plot, rows)
     series = _series(plot, rows, categories)
     body = "<text x='40' y='40'>no values to draw</text>"
@@ -140,7 +143,7 @@ def _frame(plot: Plot, categories: tuple[str, ...], series: Sequence[_Series]) -
         x = scale(xs, plot.log_x, powers_of_two=True)
     if plot.kind == "bar" and not plot.log_y:
         ys.append(0.0)
-    right = _RIGHT - (_LEGEND_WIDTH if len(series) > 1 else 0)
+    right = _RIGHT - _legend_width(plot, series)
     return _Frame(plot, categories, x, scale(ys, plot.log_y), right)
 
 
@@ -178,17 +181,30 @@ def _axes(frame: _Frame) -> str:
     return "".join(parts)
 
 
+def _legend_width(plot: Plot, series: Sequence[_Series]) -> float:
+    if len(series) < 2:
+        return 0.0
+    letters = max(len(name) for name in (_words(plot.by or ""), *(s.name for s in series)))
+    return min(_LEGEND_MOST, 36 + _LETTER * letters)
+
+
 def _legend(frame: _Frame, series: Sequence[_Series]) -> str:
     if len(series) < 2:
         return ""
-    step = min(20.0, (_BOTTOM - _TOP) / len(series))
+    x, y = frame.right + 18, _TOP + 8.0
     parts = []
-    for number, each in enumerate(series):
-        x, y = frame.right + 18, _TOP + 8 + number * step
+    if frame.plot.by:
+        parts.append(
+            f"<text x='{x - 4:.0f}' y='{y + 4:.1f}'>{escape(_words(frame.plot.by))}:</text>"
+        )
+        y += 20
+    step = min(20.0, (_BOTTOM - y) / len(series))
+    letters = int((_RIGHT - x) / _LETTER)
+    for each in series:
         parts.append(_marker((x, y), each))
-        letters = int((_LEGEND_WIDTH - 32) / _LETTER)
         name = each.name if len(each.name) <= letters else each.name[: letters - 1] + "…"
         parts.append(f"<text x='{x + 12:.0f}' y='{y + 4:.1f}'>{escape(name)}</text>")
+        y += step
     return "".join(parts)
 
 

@@ -10,7 +10,7 @@ import pytest
 import bmgd.lab.experiments
 from bmgd.errors import ConfigError
 from bmgd.lab.experiment import PAPERS, Experiment
-from bmgd.lab.registry import MODULES, chosen, experiments
+from bmgd.lab.registry import MODULES, _words, chosen, experiments
 
 EXPERIMENTS = list(experiments().values())
 
@@ -30,6 +30,14 @@ def test_registry_finds_by_name_pattern_and_all() -> None:
     pattern = [each.name for each in chosen(["healing-figure-5*", "healing-figure-5a"])]
     assert pattern == ["healing-figure-5a", "healing-figure-5b"]
     assert chosen(["all"]) == EXPERIMENTS
+
+
+def test_registry_orders_names_as_people_do() -> None:
+    names = list(experiments())
+    healing = [name for name in names if name.startswith("healing-figure-")]
+    assert healing == sorted(healing)
+    assert names.index("healing-figure-6c") < names.index("healing-section-3-1")
+    assert _words("routing-figure-9") < _words("routing-figure-10")
 
 
 def test_registry_suggests_the_nearest_names() -> None:

@@ -84,7 +84,13 @@ def test_draw_has_a_colour_per_group_and_keeps_all_within_the_frame() -> None:
     paths = [p.get("d", "") for p in root.iter(f"{SVG}path") if p.get("stroke-width") == "1.6"]
     assert len(paths) == 3
     places = [(float(x), float(y)) for d in paths for x, y in re.findall(r"([\d.]+) ([\d.]+)", d)]
-    assert all(72 <= x <= 610 and 16 <= y <= 366 for x, y in places)
+    assert all(72 <= x <= 760 and 16 <= y <= 366 for x, y in places)
+
+
+def test_draw_takes_only_the_rows_that_it_is_to() -> None:
+    rows: list[dict[str, object]] = [{"root": i, "square": i, "parity": i % 2} for i in range(20)]
+    root = drawn(Plot(x="root", ys=("square",), kind="scatter", where=("parity", 1)), rows)
+    assert len(list(root.iter(f"{SVG}circle"))) == 10
 
 
 def test_draw_leaves_out_what_a_logarithm_cannot_show_and_what_is_missing() -> None:
