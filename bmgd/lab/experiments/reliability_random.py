@@ -162,7 +162,7 @@ EXPERIMENTS: Final = (
         name="reliability-random",
         paper="bmgd",
         section="Healing §5, future work: sampling",
-        title="Random failures part a large graph only when 70 % of its nodes have failed",
+        title="Random failures part a large graph only when about 70 % of its nodes have failed",
         explanation=(
             "All nodes of a graph fail one after the other in random order, and nobody heals it. For "
             "every share of failed nodes: in how many of the orders the survivors are not connected, "

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
+import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,7 +17,10 @@ import pytest
 from bmgd.cli import main
 from bmgd.lab import registry
 from bmgd.lab.experiment import Plot
+from bmgd.lab.journal import Journal
 from tests.unit.lab.sample import ends_at_once, sample
+
+DEADLINE_S = 30.0
 
 PLOT = Plot(x="root", ys=("square", "published"))
 
@@ -128,6 +135,27 @@ def test_lab_run_keeps_what_an_interrupted_experiment_had(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "unfinished").iterdir()] == ["sample-good.jsonl"]
     assert main(["lab", "run", "sample-good", "--out", str(tmp_path)]) == 0
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_lab_run_ends_at_once_when_interrupted_and_keeps_what_it_had(tmp_path: Path) -> None:
+    journal = tmp_path / "unfinished" / "reliability-random.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bmgd", "lab", "run", "reliability-random", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (journal.exists() and journal.read_text().count("\n") > 2):
+        assert process.poll() is None
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    # The pipes are at their end only when the experiment's own process has ended too.
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert len(Journal(journal, quick=False).kept) >= 2
 
 
 class _References(HTMLParser):

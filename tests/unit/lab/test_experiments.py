@@ -15,6 +15,10 @@ from bmgd.lab.registry import experiments
 from bmgd.lab.svg import draw
 
 SLOW: Final = {
+    "hdn-figure-9",
+    "hdn-table-1",
+    "hdn-table-3",
+    "hdn-theorem-2",
     "healing-figure-2a",
     "healing-figure-2b",
     "healing-figure-2c",
@@ -23,8 +27,19 @@ SLOW: Final = {
     "healing-figure-6a",
     "healing-figure-6c",
     "healing-section-3-2",
+    "ispa07-figure-2c",
+    "ispa07-figure-4a",
+    "ispa07-figure-4b",
+    "ispa07-figure-4c",
+    "ispa07-figure-5a",
+    "ispa07-figure-5b",
     "reliability-first-break",
     "reliability-random",
+    "routing-figure-10a",
+    "routing-figure-10b",
+    "routing-figure-11",
+    "routing-table-1",
+    "routing-table-2",
 }
 
 FAST: Final = [each for name, each in experiments().items() if name not in SLOW]
