@@ -15,7 +15,7 @@ SIZE_MAX: Final = 4096
 EVERY_SIZE_TO: Final = 256
 """A quick run takes each size to here, and then one of `STRIDE`."""
 
-STRIDE: Final = 61
+STRIDE: Final = 199
 
 
 def link_counts(size: int) -> tuple[int, int, int, int]:

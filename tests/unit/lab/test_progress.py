@@ -1,0 +1,61 @@
+"""The progress line: it comes by itself, and takes the process down when nobody is left to read it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bmgd.lab.progress import ProgressLine
+
+DEADLINE_S = 30.0
+
+ORPHAN = """
+import os, time
+from bmgd.lab.progress import ProgressLine
+if os.fork() == 0:
+    with ProgressLine("orphan"):
+        print(os.getpid(), flush=True)
+        time.sleep(3600)
+else:
+    input()
+    os._exit(0)
+"""
+
+
+def test_progress_line_comes_after_a_second_with_the_newest_report(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    shown = ""
+    deadline_s = time.monotonic() + DEADLINE_S
+    with ProgressLine("sample") as line:
+        line.tell(" 10 %  early")
+        line.tell(" 50 %  N = 9")
+        while not shown.endswith("\n"):
+            assert time.monotonic() < deadline_s
+            shown += capfd.readouterr().err
+    assert shown == "sample: 1 s   50 %  N = 9\n"
+
+
+def test_progress_line_of_a_short_run_does_not_come(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProgressLine("sample") as line:
+        line.tell("100 %")
+    assert capfd.readouterr().err == ""
+
+
+def test_progress_line_ends_a_process_whose_parent_has_died() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    orphan = int(parent.stdout.readline())
+    os.kill(orphan, 0)
+    parent.stdin.write("go\n")
+    parent.stdin.flush()
+    # The orphan holds the other end of the pipe: its end is the pipe's.
+    assert parent.stdout.read() == ""
+    assert parent.wait(DEADLINE_S) == 0
