@@ -14,6 +14,7 @@ from typing import Final
 
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList, split_address
+from bmgd.policy import HealingPolicy
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
 from bmgd.types import NODE_ID_MAX, NodeId
 
@@ -35,7 +36,8 @@ class Config:
         cluster: the cluster's name, 1..64 bytes.
         secret: the cluster secret, or b"" for none (then loopback only, unless `insecure`).
         state_dir: a directory that keeps the incarnation counter, or "".
-        healing: "every-death" or "off".
+        healing: when the dead leave the graph, see `bmgd.policy`.
+        reconstruction: "adaptive" changes only the links that differ, "naive" makes all anew.
         on_declared_dead: "refute" (come back with a higher version) or "exit".
         profile: which of `bmgd.profiles.PROFILES` the numbers of `timing` came from.
         proxied: other daemons are dialled through something that may refuse in their place, so that
@@ -58,6 +60,7 @@ class Config:
     secret: bytes = field(default=b"", repr=False)
     state_dir: str = ""
     healing: str = "every-death"
+    reconstruction: str = "adaptive"
     on_declared_dead: str = "refute"
     profile: str = DEFAULT_PROFILE
     proxied: bool = False
@@ -70,8 +73,8 @@ class Config:
 
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "healing": ("every-death", "off"),
     "on_declared_dead": ("refute", "exit"),
+    "reconstruction": ("adaptive", "naive"),
     "profile": tuple(PROFILES),
     "loop": ("auto", "uvloop", "asyncio"),
     "log_level": ("debug", "info", "warning", "error"),
@@ -90,7 +93,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "queue_messages": (1, 1_000_000),
     "relayout_ms": (0, _DAY_MS),
 }
-_TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir")
+_TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir", "healing")
 _SWITCHES = ("insecure", "proxied")
 _KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
@@ -157,6 +160,7 @@ def check(config: Config) -> None:
         )
     if config.control:
         control_path(config.control)
+    HealingPolicy.parse(config.healing)
     timing = config.timing
     if timing.timeout_ms <= timing.heartbeat_ms:
         raise ConfigError("timeout_ms must be above heartbeat_ms")

@@ -19,6 +19,7 @@ _TWICE_TOLD = frozenset({"ending", "exit"})
 _SHARED = (
     "cluster",
     "healing",
+    "reconstruction",
     "on_declared_dead",
     "profile",
     "loop",

@@ -42,6 +42,7 @@ class Link:
         dialled_by: the id that connected.
         dial_number: the dialer's count of its dials.
         heard_ns: when the last byte came.
+        opened_ns: when it came up.
         known_of_me: the highest incarnation of this node that the other end knew; 0 for none.
         sequence: of the last heartbeat sent.
         echo: the highest heartbeat sequence that came.
@@ -61,6 +62,7 @@ class Link:
     dialled_by: NodeId
     dial_number: int
     heard_ns: int
+    opened_ns: int = 0
     known_of_me: Incarnation = UNKNOWN_INCARNATION
     sequence: int = 0
     echo: int = 0

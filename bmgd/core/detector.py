@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 
 from bmgd.core.context import Context, Link, Vetoed
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.healing import Healing
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
 from bmgd.core.watching import watched_peers
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record, Status
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record
 from bmgd.wire.messages import Answer, Ask, Heartbeat
 
 OBSERVERS_MAX = 3
@@ -76,6 +77,7 @@ class Detector:
     links: Links
     notices: Notices
     forwarding: Forwarding
+    healing: Healing
     stretch_ns: int = 0
     _trusts_until_ns: int = 0
     _watched: frozenset[NodeId] | None = None
@@ -299,9 +301,10 @@ class Detector:
             return
         same_life = current.incarnation == incarnation
         version = current.version if same_life else 0
-        status = Status.EXCLUDED if context.settings.heals else Status.DEAD
         context.observe("verdict", peer, incarnation, why)
-        self.notices.publish(peer, Record(incarnation, version, status, current.address))
+        record = Record(incarnation, version, self.healing.verdict(), current.address)
+        self.notices.publish(peer, record)
+        self.healing.convicted = True
 
     # --- answering others ---------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class Links:
     def open(self, link: Link) -> None:
         """Enter a link; of two links of one pair and life, let the higher id choose."""
         self.table[link.id] = link
+        link.opened_ns = self._context.now_ns
         self.by_peer.setdefault(link.peer, []).append(link)
         self.forwarding_stale = True
         self._context.tell(LinkOpened(link))

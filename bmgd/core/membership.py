@@ -43,6 +43,7 @@ class Membership:
     Attributes:
         id_space: 1 + the highest id known.
         outside: sorted ids of the id space that are not in the layout.
+        layout_revision: counts the changes of the layout.
         dead: sorted ids of the layout that are held dead.
         digest: 128 bits; equal digests mean equal memberships.
         buckets: the digest's 64 parts, by ``id % 64``.
@@ -57,6 +58,7 @@ class Membership:
         self.digest = 0
         self.buckets = [0] * BUCKETS
         self.revision = 0
+        self.layout_revision = 0
         self._peers = peers
         self._records: dict[NodeId, Record] = {}
         self._lives: dict[NodeId, Incarnation] = {}
@@ -151,6 +153,7 @@ class Membership:
             self._unknown_ids -= 1
 
     def _move(self, node_id: NodeId, was_in: bool, is_in: bool) -> None:
+        self.layout_revision += was_in != is_in
         _keep(self.outside, node_id, not was_in, not is_in)
 
 

@@ -49,9 +49,10 @@ from bmgd.core.events import (
 from bmgd.core.eviction import EVICT_TIMER, Eviction
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
+from bmgd.core.healing import HEAL_TIMER, Healing
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
-from bmgd.core.notices import Notices
+from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.requests import Requests
@@ -107,7 +108,10 @@ class Node:
         self._links = Links(context)
         self._notices = Notices(context, self._links)
         self._forwarding = Forwarding(context, self._links)
-        self._detector = Detector(context, self._links, self._notices, self._forwarding)
+        self._healing = Healing(context, self._notices)
+        self._detector = Detector(
+            context, self._links, self._notices, self._forwarding, self._healing
+        )
         self._dialling = Dialling(context, self._links, self._detector)
         self._greeting = Greeting(context, self._links, self._dialling)
         self._topics = Topics(context)
@@ -133,6 +137,7 @@ class Node:
             self._probing,
             self._lifecycle,
             self._eviction,
+            self._relayout,
         )
         self._late_for_ns = -1
         self._timer_handlers = self._make_timer_handlers()
@@ -315,9 +320,11 @@ class Node:
             DIAL_TIMER: self._dialling.on_dial_timer,
             DIGEST_TIMER: self._detector.on_digest_timer,
             EVICT_TIMER: self._eviction.on_timer,
+            HEAL_TIMER: self._healing.on_timer,
             HELD_TIMER: self._greeting.on_held_timer,
             JOIN_TIMER: self._dialling.on_dial_timer,
             LEAVE_TIMER: self._lifecycle.on_leave_timer,
+            NOTICES_TIMER: self._notices.on_timer,
             PROBE_TIMER: self._probing.on_timer,
             REDIAL_TIMER: self._dialling.on_redial_timer,
             SEARCH_TIMER: self._dialling.on_search_timer,
@@ -403,7 +410,9 @@ class Node:
         self._react()
         if self._lifecycle.renew_if_asked():
             self._react()
-        self._notices.flush()
+        self._healing.look()
+        self._react()
+        self._notices.settle()
         if self._links.forwarding_stale:
             self._forwarding.publish()
             self._relayout.unsettled = True

@@ -1,10 +1,11 @@
 """Telling everybody: changed records are flooded, and digests find what a flood has missed.
 
 Theory of operation. A record that changes this node's membership is passed on, once, over all links
-but the one it came on; what changes within one step goes out as one `Notice`. A link takes part from
-the moment it is up. Because a flood can miss a node (a link that broke with the notice in it), every
-heartbeat carries the membership's digest: unequal on two of them in a row, the 64 bucket digests are
-exchanged, then the records of the buckets that differ.
+but the one it came on; what changes within one step goes out as one `Notice`. The first goes at once;
+what follows within `GATHER_NS` of the last one goes together, so that many deaths at once cost few
+notices. A link takes part from the moment it is up. Because a flood can miss a node (a link that broke
+with the notice in it), every heartbeat carries the membership's digest: unequal on two of them in a row,
+the 64 bucket digests are exchanged, then the records of the buckets that differ.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from __future__ import annotations
 from bmgd.core.context import AccusedSelf, Context, Link, RecordMoved
 from bmgd.core.effects import RecordChanged
 from bmgd.core.links import Links
+from bmgd.core.timers import TimerKey
 from bmgd.types import LinkId, NodeId, Record
 from bmgd.wire.messages import BUCKETS, RECORDS_PER_NOTICE_MAX, Buckets, Notice
 
 MISMATCHES_TO_COMPARE = 2
+GATHER_NS = 5_000_000
+NOTICES_TIMER = "notices"
 
 
 class Notices:
@@ -25,6 +29,7 @@ class Notices:
         self._context = context
         self._links = links
         self._pending: dict[NodeId, tuple[Record, LinkId | None]] = {}
+        self._flushed_ns = -GATHER_NS
 
     def publish(self, node_id: NodeId, record: Record, link: LinkId | None = None) -> bool:
         """Join a record; if it changed anything, pass it on over all links but the given one."""
@@ -53,10 +58,25 @@ class Notices:
             # Somebody has a record of this node, of this life or less: from now on it is one here too.
             self.publish(self._context.id, self._context.own_record())
 
-    def flush(self) -> None:
-        """Send what changed since the last call; the node calls it at the end of each step."""
+    def settle(self) -> None:
+        """At the end of a step: send what changed, or gather it if something was just sent."""
+        context, key = self._context, (NOTICES_TIMER, 0, 0)
         if not self._pending:
             return
+        if context.now_ns - self._flushed_ns >= GATHER_NS:
+            self.flush()
+        elif key not in context.timers:
+            context.timers.set(key, self._flushed_ns + GATHER_NS)
+
+    def on_timer(self, key: TimerKey) -> None:
+        """Enough has been gathered."""
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what changed since the last call."""
+        if not self._pending:
+            return
+        self._flushed_ns = self._context.now_ns
         pending, self._pending = self._pending, {}
         rows = sorted(pending.items())
         sources = {came_on for _, (_, came_on) in rows}

@@ -1,14 +1,19 @@
 """From a changed layout to changed links: gathered, then followed, then let go of by agreement.
 
 Changes of the layout are gathered for a moment before links follow, the longer the more members there
-are: so many deaths at once make one new graph, and the dials do not delay the news of the first. The
-difference between the neighbors wanted before and after is Algorithm 1 of Healing; here it is never
-computed as such, since the links are reconciled with what is wanted, whatever was before.
+are, and twice as long each time while changes go on: so many deaths at once make few new graphs, and
+the dials do not delay the news of the first. The difference between the neighbors wanted before and
+after is Algorithm 1 of Healing; links follow it by being reconciled with what is wanted, whatever was
+before, and the new ones are up before the old ones go.
+
+For comparison there is the *naive* method of Healing §3.1: all links that were up when the layout
+changed are closed, and all that are wanted dialled anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from bmgd.core.context import Context
 from bmgd.core.dialling import Dialling
@@ -19,6 +24,9 @@ from bmgd.types import NodeId, NodeState, Status
 RELAYOUT_TIMER = "relayout"
 RELAYOUT_PER_MEMBER_NS = 300_000
 RELAYOUT_SPREAD_MAX_NS = 50_000_000
+STREAK_PAUSE_MAX_NS = 400_000_000
+STREAK_PAUSES = 8
+"""So many pauses without a change of the layout end a streak of changes."""
 
 
 @dataclass(slots=True)
@@ -27,12 +35,21 @@ class Relayout:
 
     Attributes:
         unsettled: something changed on which it depends whether unwanted links may go.
+        relayouts: how often links have followed a change of the layout.
+        links_added, links_removed: how many of this node's links that has added and removed in all,
+            those to the dead not counted.
     """
 
     context: Context
     links: Links
     dialling: Dialling
     unsettled: bool = False
+    relayouts: int = 0
+    links_added: int = 0
+    links_removed: int = 0
+    _planned_ns: int = 0
+    _followed_ns: int = 0
+    _pause_ns: int = 0
     _former: tuple[NodeId, ...] = ()
     _exact: bool = False
 
@@ -42,12 +59,40 @@ class Relayout:
         self.unsettled = True
         if key not in context.timers:
             members = context.membership.layout_size
-            pause_ns = min(members * RELAYOUT_PER_MEMBER_NS, RELAYOUT_SPREAD_MAX_NS)
-            context.timers.set(key, context.now_ns + context.settings.relayout_ns + pause_ns)
+            spread_ns = min(members * RELAYOUT_PER_MEMBER_NS, RELAYOUT_SPREAD_MAX_NS)
+            pause_ns = context.settings.relayout_ns + spread_ns
+            if context.now_ns - self._followed_ns < STREAK_PAUSES * self._pause_ns:
+                longest_ns = max(pause_ns, STREAK_PAUSE_MAX_NS)
+                pause_ns = min(max(pause_ns, 2 * self._pause_ns), longest_ns)
+            self._pause_ns, self._planned_ns = pause_ns, context.now_ns
+            context.timers.set(key, context.now_ns + pause_ns)
 
     def on_timer(self, key: TimerKey) -> None:
         """The changes have been gathered."""
+        before = self.dialling.wanted
+        naive = self.context.settings.reconstructs
+        if naive:
+            self._close_all()
         self.follow()
+        self._followed_ns = self.context.now_ns
+        self._tally(set(before), set(self.dialling.wanted), naive=naive)
+
+    def _close_all(self) -> None:
+        """Close every link that belongs to the former layout."""
+        for link in list(self.links.table.values()):
+            if link.opened_ns < self._planned_ns:
+                self.links.close(link, "reconstruction")
+
+    def _tally(self, before: set[NodeId], after: set[NodeId], *, naive: bool) -> None:
+        """Count what Algorithm 1, or the naive method, changes at this node."""
+        is_gone = self.context.membership.is_gone
+        kept = set() if naive else before & after
+        added = sum(not is_gone(peer) for peer in after - kept)
+        removed = sum(not is_gone(peer) for peer in before - kept)
+        self.relayouts += 1
+        self.links_added += added
+        self.links_removed += removed
+        self.context.observe("relayout", detail=f"{added} links to add, {removed} to remove")
 
     def follow(self) -> None:
         """Want the neighbors of the present layout, and dial those that have no link."""
@@ -59,6 +104,18 @@ class Relayout:
         if context.state is not NodeState.LEAVING:
             self.dialling.reconcile()
             self.dialling.prune()
+
+    def show(self) -> dict[str, Any]:
+        """The part of `bmgd status --json` about healing."""
+        settings = self.context.settings
+        return {
+            "policy": str(settings.healing),
+            "reconstruction": "naive" if settings.reconstructs else "adaptive",
+            "unhealed": list(self.context.membership.dead),
+            "relayouts": self.relayouts,
+            "links_added": self.links_added,
+            "links_removed": self.links_removed,
+        }
 
     def release(self) -> None:
         """Let go of unwanted links where both ends are settled; tell when the links are exact."""
@@ -77,7 +134,9 @@ class Relayout:
         if peer in self.links.by_peer or membership.is_gone(peer):
             return True
         peering = self.dialling.peering(peer)
-        never_came = self.dialling.may_accuse_strangers and not peering.linked
+        # A neighbor that is only new is waited for: a founder that never came has been dialled in vain.
+        was_tried = self.dialling.may_accuse_strangers and peering.attempts > 0
+        never_came = was_tried and not peering.linked
         return peering.broken or (never_came and membership.status_of(peer) is Status.EXPECTED)
 
     def _note_exactness(self) -> None:

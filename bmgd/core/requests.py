@@ -25,6 +25,7 @@ from bmgd.core.eviction import Eviction
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.probing import Probing
+from bmgd.core.relayout import Relayout
 from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
 from bmgd.core.topics import Topics
 from bmgd.errors import RequestError
@@ -42,6 +43,7 @@ class Requests:
     probing: Probing
     lifecycle: Lifecycle
     eviction: Eviction
+    relayout: Relayout
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -55,6 +57,7 @@ class Requests:
                     "underway": self.delivery.underway,
                     "waiting": self.topics.waiting(),
                     "neighbors": list(self.dialling.wanted),
+                    "healing": self.relayout.show(),
                 }
                 context.emit(Reply(request, show_status(context, self.links) | facts))
             case ShowMembers():

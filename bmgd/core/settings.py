@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bmgd.config import Config
 from bmgd.peers import PeerList
+from bmgd.policy import HealingPolicy
 from bmgd.types import NodeId
 
 _MS = 1_000_000
@@ -20,7 +21,8 @@ class Settings:
         founding_size: 1..2**31.
         peers: where the founders are.
         address: what this node advertises.
-        heals: whether a verdict excludes (healing policy "every death") or only says dead (off).
+        healing: when the dead leave the layout.
+        reconstructs: whether healing makes all links anew (the naive method), not only those that differ.
         refutes: whether a node that is held dead answers with a higher version, or ends.
         proxied: whether a dial that is refused may have been refused in the peer's place.
         queue_messages: messages that one topic holds for a reader that has not come.
@@ -32,7 +34,8 @@ class Settings:
     founding_size: int
     peers: PeerList
     address: str
-    heals: bool = True
+    healing: HealingPolicy = field(default_factory=HealingPolicy)
+    reconstructs: bool = False
     refutes: bool = True
     proxied: bool = False
     queue_messages: int = 1024
@@ -57,7 +60,8 @@ class Settings:
             founding_size=config.size,
             peers=config.peers,
             address=config.advertise or config.peers.address_of(own),
-            heals=config.healing != "off",
+            healing=HealingPolicy.parse(config.healing),
+            reconstructs=config.reconstruction == "naive",
             refutes=config.on_declared_dead == "refute",
             proxied=config.proxied,
             queue_messages=config.queue_messages,

@@ -128,6 +128,8 @@ def test_variables_that_others_set_are_no_errors() -> None:
         ({"cluster": ""}, "--cluster"),
         ({"cluster": "ä" * 33}, "--cluster"),
         ({"healing": "sometimes"}, "--healing"),
+        ({"healing": "after:0"}, "--healing"),
+        ({"reconstruction": "lazy"}, "--reconstruction"),
         ({"profile": "moon"}, "--profile"),
         ({"proxied": "perhaps"}, "--proxied"),
         ({"loop": "trio"}, "--loop"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 
 import pytest
 
 from bmgd import _fastroute
 from bmgd.errors import GraphError
-from bmgd.healing import LinkDiff, link_diff
+from bmgd.healing import LinkDiff, hop_overhead, link_diff
 from bmgd.routing import reference
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -79,3 +80,69 @@ def test_link_diff_refuses_the_dead_and_what_is_out_of_range(
 ) -> None:
     with pytest.raises(GraphError):
         link_diff(size, node, dead)
+
+
+# --- what waiting costs ---------------------------------------------------------------------------
+
+
+def ways_by_definition(size: int, dead: set[int]) -> tuple[float, float]:
+    """Average and longest way between survivors, by searching from each."""
+    graph, total, longest, pairs = BinomialGraph(size), 0, 0, 0
+    for source in set(range(size)) - dead:
+        hops: dict[int, int] = {source: 0}
+        frontier: list[int] = [source]
+        while frontier:
+            onward: list[int] = []
+            for rank in frontier:
+                for neighbor in graph.neighbors(rank):
+                    if neighbor not in hops and neighbor not in dead:
+                        hops[neighbor] = hops[rank] + 1
+                        onward.append(neighbor)
+            frontier = onward
+        if len(hops) < size - len(dead):
+            return inf, inf
+        total += sum(hops.values())
+        longest = max(longest, *hops.values())
+        pairs += len(hops) - 1
+    return total / pairs, longest
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hop_overhead_is_what_searches_find(seed: int) -> None:
+    random = Random(seed)
+    size = random.choice([2, 3, 4, 5, 8, 9, 12, 16, 31, 64, 70])
+    dead = set(random.sample(range(size), random.randint(0, max(0, size - 2))))
+    overhead = hop_overhead(size, dead)
+    assert (overhead.average, overhead.longest) == ways_by_definition(size, dead)
+    healed = BinomialGraph(size - len(dead))
+    assert overhead.optimal_average == pytest.approx(healed.average_distance)
+    assert overhead.optimal_longest == healed.diameter
+    if overhead.average < inf:
+        expected = 100 * (overhead.average / healed.average_distance - 1)
+        assert overhead.percent == pytest.approx(expected)
+        assert overhead.hops == overhead.longest - healed.diameter
+
+
+def test_hop_overhead_without_dead_is_nothing() -> None:
+    for size in (1, 2, 7, 64, 100):
+        assert (hop_overhead(size, ()).percent, hop_overhead(size, ()).hops) == (0, 0)
+
+
+def test_hop_overhead_of_survivors_that_fell_apart_is_infinite() -> None:
+    overhead = hop_overhead(16, BinomialGraph(16).neighbors(3))
+    assert overhead.percent == overhead.hops == inf
+
+
+def test_hop_overhead_of_large_graphs_is_measured_from_some_survivors() -> None:
+    random = Random(4)
+    dead = random.sample(range(3000), 600)
+    overhead = hop_overhead(3000, dead)
+    assert overhead.optimal_average == pytest.approx(BinomialGraph(2400).average_distance)
+    assert 0 < overhead.percent < 100
+    assert overhead.hops >= 0
+
+
+@pytest.mark.parametrize("dead", [[-1], [10], [3, 11]])
+def test_hop_overhead_refuses_ranks_that_are_none(dead: list[int]) -> None:
+    with pytest.raises(GraphError):
+        hop_overhead(10, dead)

@@ -22,7 +22,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors",),
     ("types",),
     ("peers",),
-    ("profiles",),
+    ("profiles", "policy"),
     ("config",),
     ("topology",),
     ("_fastroute",),

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -161,7 +162,7 @@ def test_healthy_halves_meet_without_losing_a_link_of_their_own() -> None:
 
 
 def test_healing_off_keeps_the_graph_and_finds_ways_around() -> None:
-    network = Network(16, heals=False)
+    network = Network(16, healing=HealingPolicy.parse("off"))
     settle(network)
     victims = list(BinomialGraph(16).neighbors(0))[:-1]
     for victim in victims:
