@@ -6,8 +6,16 @@ Its nodes are numbered from 1, the ranks here from 0.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import comb
 
-from bmgd.topology import BinomialGraph
+from bmgd.lab.compared import compared, one_way_fingers
+from bmgd.topology import BinomialGraph, HierarchicalCliques, UndirectedChord
+from bmgd.topology.measures.broadcasts import broadcast_steps
+from bmgd.topology.measures.connectivity import link_connectivity, node_connectivity
+from bmgd.topology.measures.distances import distances, level_sizes, links_of
+from bmgd.topology.measures.faults import fault_diameter
+from bmgd.topology.measures.separators import smallest_separators
+from bmgd.topology.measures.sizes import cost_factor, degrees, network_cost
 
 
 def disjoint_paths(arcs: Iterable[tuple[int, int]], source: int, sink: int) -> int:
@@ -87,6 +95,69 @@ def test_section_4_1_node_and_link_connectivity_equal_the_degree_to_size_32() ->
             assert disjoint_paths(links, 0, to) == graph.degree
             if to not in graph.neighbors(0):
                 assert disjoint_paths(through, n, to) == graph.degree
+
+
+def test_section_3_2_no_topology_has_a_lower_diameter_than_the_binomial_graph_of_its_size() -> None:
+    for family, graph in compared(quick=True):
+        own, other = distances(BinomialGraph(graph.size)), distances(graph)
+        assert own.diameter <= other.diameter, (family, graph.size)
+        # §3.3: nor a lower average distance.
+        assert own.average <= other.average + 1e-12, (family, graph.size)
+
+
+def test_section_3_3_a_broadcast_takes_log2_of_n_steps_rounded_up() -> None:
+    for size in [*range(2, 200), 1000, 1023, 1025]:
+        steps = broadcast_steps(links_of(BinomialGraph(size)), 0)
+        assert steps.least == steps.most == (size - 1).bit_length()
+
+
+def test_section_3_5_hierarchical_cliques_cost_less_than_the_binomial_graph() -> None:
+    """Against the paper, which finds them significantly dearer."""
+    for height in (3, 4, 5):
+        cliques = HierarchicalCliques(4, height)
+        binomial = BinomialGraph(cliques.size)
+        for cost in (cost_factor, network_cost):
+            theirs = cost(distances(cliques), degrees(cliques))
+            assert theirs < cost(distances(binomial), degrees(binomial))
+
+
+def test_section_3_5_undirected_chord_is_the_binomial_graph() -> None:
+    """Against the paper, which finds Chord dearer and longer: that is Chord used in one direction."""
+    for bits in (4, 7, 10):
+        assert links_of(UndirectedChord(bits)) == links_of(BinomialGraph(1 << bits))
+        one_way = one_way_fingers(bits)
+        assert len(level_sizes(one_way.__getitem__, 1 << bits, 0)) - 1 == bits
+
+
+def test_section_4_1_node_and_link_connectivity_equal_the_degree_to_size_64() -> None:
+    """To size 128 it is shown by ispa07-figure-4a."""
+    for size in [*range(33, 65), 127, 128]:
+        graph = BinomialGraph(size)
+        assert node_connectivity(graph) == link_connectivity(graph) == graph.degree
+
+
+def test_section_4_1_less_than_one_percent_of_fault_sets_disconnect_from_size_15_on() -> None:
+    """Against the paper for the smaller sizes, which it does not draw."""
+    shares = {
+        size: smallest_separators(BinomialGraph(size)) / comb(size, BinomialGraph(size).degree)
+        for size in range(2, 41)
+    }
+    assert [size for size, share in shares.items() if share >= 0.01] == [6, *range(8, 15)]
+
+
+def test_section_4_1_the_binomial_graph_is_twice_as_robust_as_hierarchical_cliques() -> None:
+    cliques = HierarchicalCliques(4, 3)
+    assert node_connectivity(cliques) == link_connectivity(cliques) == 4
+    assert degrees(cliques).most == BinomialGraph(24).degree == 8
+    assert node_connectivity(BinomialGraph(24)) == 8
+
+
+def test_section_4_2_the_fault_diameter_is_at_most_the_diameter_and_2() -> None:
+    differences = set()
+    for size in range(3, 49):
+        graph = BinomialGraph(size)
+        differences.add(fault_diameter(graph) - graph.diameter)
+    assert differences == {0, 1, 2}
 
 
 def test_section_5_1_basic_routing_takes_1_9_11_12_in_a_graph_of_23() -> None:

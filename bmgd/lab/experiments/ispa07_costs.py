@@ -8,7 +8,7 @@ from typing import Final
 from bmgd.lab.compared import BINOMIAL, CHORD_ONE_WAY, NOTE, binomials, compared, extremes
 from bmgd.lab.experiment import Check, Column, Experiment, Plot, Row, Rows, Run
 from bmgd.topology import BinomialGraph, Topology
-from bmgd.topology.measures.distances import distances, links_of
+from bmgd.topology.measures.distances import distances
 from bmgd.topology.measures.sizes import (
     cost_factor,
     degrees,
@@ -25,17 +25,16 @@ def _rows(run: Run, graphs: list[tuple[str, Topology]]) -> Iterator[Row]:
     total = sum(graph.size for _, graph in graphs)
     done = 0
     for family, graph in graphs:
-        links, found = links_of(graph), distances(graph)
-        counted = degrees(links)
+        counted, found = degrees(graph), distances(graph)
         yield (
             family,
             graph.size,
             counted.most,
             counted.links,
             found.diameter,
-            message_traffic_density(found, links),
-            cost_factor(found, links),
-            network_cost(found, links),
+            message_traffic_density(found, counted),
+            cost_factor(found, counted),
+            network_cost(found, counted),
         )
         done += graph.size
         run.progress(done, total, f"{family} of {graph.size}")

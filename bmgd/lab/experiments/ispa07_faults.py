@@ -20,7 +20,7 @@ from bmgd.topology import (
     Torus,
 )
 from bmgd.topology.measures.connectivity import link_connectivity, node_connectivity
-from bmgd.topology.measures.distances import distances, links_of
+from bmgd.topology.measures.distances import distances
 from bmgd.topology.measures.faults import fault_diameter
 from bmgd.topology.measures.separators import smallest_separators
 from bmgd.topology.measures.sizes import degrees
@@ -62,7 +62,7 @@ def _figure_4c(run: Run) -> Iterator[Row]:
             graph = HierarchicalCliques(arity, height)
             if graph.size > 400:
                 continue
-            found = degrees(links_of(graph))
+            found = degrees(graph)
             kappa, lam = node_connectivity(graph), link_connectivity(graph)
             like = next(n for n in range(2, 1 << 12) if BinomialGraph(n).degree == found.most)
             binomial = BinomialGraph(like)

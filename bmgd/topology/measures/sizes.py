@@ -5,37 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2
 
-from bmgd.topology.measures.distances import Distances, Links
+from bmgd.topology.measures.distances import Distances
+from bmgd.topology.protocol import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """The smallest and the largest number of neighbors, and the number of links."""
+    """The number of nodes, the smallest and the largest number of neighbors, the number of links."""
 
+    size: int
     least: int
     most: int
     links: int
 
 
-def degrees(links: Links) -> Degrees:
-    """The degrees and the number of links, counted. O(size). Source: ISPA07 §3.1."""
-    found = [len(neighbors) for neighbors in links]
-    return Degrees(min(found), max(found), sum(found) // 2)
+def degrees(graph: Topology) -> Degrees:
+    """The degrees and the number of links, counted; at one node where all are alike.
+
+    O(size), or one call of `neighbors` in a symmetric graph. Source: ISPA07 §3.1.
+    """
+    if graph.symmetric:
+        degree = len(graph.neighbors(0))
+        return Degrees(graph.size, degree, degree, graph.size * degree // 2)
+    found = [len(graph.neighbors(node)) for node in range(graph.size)]
+    return Degrees(graph.size, min(found), max(found), sum(found) // 2)
 
 
-def message_traffic_density(distances: Distances, links: Links) -> float:
+def message_traffic_density(distances: Distances, degrees: Degrees) -> float:
     """ρ = average distance * nodes / links. Source: ISPA07 §3.4."""
-    return distances.average * len(links) / degrees(links).links
+    return distances.average * degrees.size / degrees.links
 
 
-def cost_factor(distances: Distances, links: Links) -> int:
+def cost_factor(distances: Distances, degrees: Degrees) -> int:
     """ξ = diameter * degree; the largest degree where they differ. Source: ISPA07 §3.5."""
-    return distances.diameter * degrees(links).most
+    return distances.diameter * degrees.most
 
 
-def network_cost(distances: Distances, links: Links) -> int:
+def network_cost(distances: Distances, degrees: Degrees) -> int:
     """Diameter * links, for any topology. Source: ISPA07 §3.5."""
-    return distances.diameter * degrees(links).links
+    return distances.diameter * degrees.links
 
 
 def weighted_cost_ratio(
