@@ -33,6 +33,7 @@ MODULES: Final = (
     "routing_figures",
     "routing_tables",
     "routing_time",
+    "topologies",
 )
 """The modules of `bmgd.lab.experiments`, in the order of the alphabet."""
 
