@@ -83,31 +83,33 @@ def _fault_graphs(quick: bool) -> Iterator[tuple[str, Topology]]:
     yield from (("ring", Ring(size)) for size in (9, 16, 32))
 
 
-def _figure_5(run: Run) -> Iterator[Row]:
-    binomials: list[tuple[str, Topology]] = [
-        (BINOMIAL, BinomialGraph(size)) for size in range(3, 49 if run.quick else 129)
-    ]
-    graphs = [*binomials, *_fault_graphs(run.quick)]
+def _fault_rows(run: Run, graphs: list[tuple[str, Topology]]) -> Iterator[Row]:
+    """Topology, size, faults, diameter, fault diameter."""
     total = sum(graph.size**2 for _, graph in graphs)
     done = 0
     for family, graph in graphs:
         kappa = node_connectivity(graph)
         longest = run.resumed(f"{family} {graph.size}", partial(fault_diameter, graph))
         diameter = distances(graph).diameter
-        yield family, graph.size, kappa - 1, diameter, longest, longest - diameter
+        yield family, graph.size, kappa - 1, diameter, longest
         done += graph.size**2
         run.progress(done, total, f"{family} of {graph.size}")
 
 
 def _figure_5a(run: Run) -> Iterator[Row]:
-    for row in _figure_5(run):
-        yield row[:-1]
+    others = list(_fault_graphs(run.quick))
+    sizes = {graph.size for _, graph in others} | set(range(8, 49 if run.quick else 129, 8))
+    binomials = [(BINOMIAL, BinomialGraph(size)) for size in sorted(sizes)]
+    yield from _fault_rows(run, [*binomials, *others])
 
 
 def _figure_5b(run: Run) -> Iterator[Row]:
-    for row in _figure_5(run):
-        if row[0] == BINOMIAL:
-            yield row[1:]
+    sizes = range(3, 49 if run.quick else 129)
+    for row in _fault_rows(run, [(BINOMIAL, BinomialGraph(size)) for size in sizes]):
+        _, size, faults, diameter, longest = row
+        assert isinstance(diameter, int)
+        assert isinstance(longest, int)
+        yield size, faults, diameter, longest, longest - diameter
 
 
 def _lower_fault_diameter(rows: Rows) -> bool:

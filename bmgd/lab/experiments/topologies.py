@@ -152,8 +152,8 @@ EXPERIMENTS: Final = (
             "connectivities are maximum flows, the fault diameter is exact over all sets of κ - 1 "
             "failed nodes, and the bisection width is decided for graphs of up to 32 nodes and 90 "
             "links. The least number of broadcast steps is between two bounds, averaged over all "
-            "sources.\n\nBeside the diameter stands its closed formula where the papers have one; hdn-table-2 and "
-            "hdn-figure-8 say where formulas fail."
+            "sources.\n\nBeside the diameter stands its closed formula where the papers have one; "
+            "hdn-table-2 and hdn-figure-8 say where formulas fail."
         ),
         columns=(
             Column("topology", text="which"),
