@@ -256,6 +256,29 @@ class Noted:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Showed:
+    """Testimony: what a daemon showed of itself, by its status.
+
+    Args:
+        state: of its life, such as ``ready``.
+        alive: the ids that it holds neither dead nor left, sorted.
+        layout_size: how many ids its graph is over.
+        neighbors: the ids that it wants links to, sorted.
+        links: the ids that it has links to, sorted; twice where there are two.
+        digest: of its membership, in hexadecimal.
+    """
+
+    at_ns: int
+    node: NodeId
+    state: str
+    alive: tuple[NodeId, ...]
+    layout_size: int
+    neighbors: tuple[NodeId, ...]
+    links: tuple[NodeId, ...]
+    digest: str
+
+
 Fact = (
     Began
     | Renewed
@@ -280,6 +303,7 @@ Fact = (
     | LinkedExactly
     | BecameReady
     | Noted
+    | Showed
 )
 
 _CLASSES: Final[dict[str, type[Any]]] = {
@@ -303,6 +327,7 @@ def from_line(line: str) -> Fact:
     try:
         row = json.loads(line)
         kind = _CLASSES[row.pop("fact")]
+        row = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
         if "status" in row:
             row["status"] = Status(row["status"])
         fact: Fact = kind(**row)

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "evict": "take a node out of the cluster",
     "monitor": "show what a daemon observes, as it happens",
     "sim": "run a cluster in virtual time and disturb it",
+    "chaos": "harm a local cluster by a fault plan, and judge it",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",
     "lab": "make the tables and figures of the papers again, and check them",
 }

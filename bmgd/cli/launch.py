@@ -38,7 +38,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--base-port", metavar="P", help="port of daemon 0 (default: free ones)")
     parser.add_argument(
-        "--proxied", action="store_true", help="links pass a fault proxy, for bmgd chaos"
+        "--fault-proxy", action="store_true", help="links pass a proxy that bmgd chaos can order"
     )
     parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
     parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
         toml_path=args.config,
         show=show,
         flush=flush,
-        between=_proxy if args.proxied else None,
+        between=_proxy if args.fault_proxy else None,
     )
 
 

@@ -4,7 +4,7 @@
     DIR/node-I.sock     the control socket of daemon I
     DIR/node-I.log      what daemon I wrote; kept after the end, begun anew by the next launch
     DIR/launcher.sock   where `bmgd launch --restart` asks
-    DIR/between.sock, DIR/between.log    of a process between the daemons (`launch --proxied`)
+    DIR/between.sock, DIR/between.log    of a process between the daemons (`launch --fault-proxy`)
     DIR/lock            locked while a launcher lives
 
 Where DIR is so long that a socket's path would pass the 107 bytes of Linux, the sockets lie in

@@ -135,8 +135,8 @@ class ControlServer:
             {"source": deliver.source, "topic": deliver.topic, "payload": deliver.payload},
         )
 
-    def record_changed(self, change: RecordChanged) -> None:
-        """Pass on a changed record to those who watch the membership."""
+    def record_changed(self, change: RecordChanged, at_ns: int) -> None:
+        """Pass on a changed record to those who watch the membership; `at_ns` is when it changed."""
         if not (self._watchers or self._monitors):
             return
         item = describe_change(change)
@@ -146,12 +146,12 @@ class ControlServer:
                 call.revision = change.revision
                 self._item(call, item)
         for call in list(self._monitors.values()):
-            self._item(call, {"event": "record", "peer": change.id, **item})
+            self._item(call, {"event": "record", "peer": change.id, "at_ns": at_ns, **item})
 
-    def observed(self, observed: Observed) -> None:
+    def observed(self, observed: Observed, at_ns: int) -> None:
         """Pass on an event to those who monitor the daemon."""
         if self._monitors:
-            item = describe_observed(observed)
+            item = describe_observed(observed, at_ns)
             for call in list(self._monitors.values()):
                 self._item(call, item)
 

@@ -249,7 +249,7 @@ class Daemon:
     def _observed(self, observed: Observed, at_ns: int) -> None:
         self._log.observed(observed)
         if self._control is not None:
-            self._control.observed(observed)
+            self._control.observed(observed, at_ns)
         if observed.event in _REPORTED:
             self._report(observed.event, at_ns, peer=observed.peer, detail=observed.detail)
 
@@ -257,7 +257,7 @@ class Daemon:
         status = changed.record.status.name.lower()
         self._log.observed(Observed("record", changed.id, changed.record.incarnation, status))
         if self._control is not None:
-            self._control.record_changed(changed)
+            self._control.record_changed(changed, at_ns)
         if changed.id != self._config.id:
             self._report("notice", at_ns, peer=changed.id, status=status)
 

@@ -121,12 +121,13 @@ def describe_change(change: RecordChanged) -> dict[str, Any]:
     }
 
 
-def describe_observed(observed: Observed) -> dict[str, Any]:
-    """An event as an item of the stream `monitor`."""
+def describe_observed(observed: Observed, at_ns: int) -> dict[str, Any]:
+    """An event as an item of the stream `monitor`; `at_ns` is on the monotonic clock."""
     return {
         "event": observed.event,
         "peer": observed.peer,
         "incarnation": observed.incarnation,
         "detail": observed.detail,
         "time": time.time(),
+        "at_ns": at_ns,
     }

@@ -1,4 +1,4 @@
-"""The fault proxy of a proxied launch: a process that every connection between its daemons passes.
+"""The fault proxy: a process that every connection between a cluster's daemons passes.
 
     daemon a ──dials──▶ 127.0.0.1:P+b  gate b │ splice │ ──▶ 127.0.0.1:L+b  daemon b listens
 

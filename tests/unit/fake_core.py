@@ -103,7 +103,7 @@ class FakeCore:
         """Let a record change."""
         self.revision += 1
         record = Record(Incarnation(2**64 - 1), 1, status, "127.0.0.1:1")
-        self.server.record_changed(RecordChanged(NodeId(node_id), record, self.revision))
+        self.server.record_changed(RecordChanged(NodeId(node_id), record, self.revision), 7)
 
     def put(self, *payloads: bytes) -> None:
         """Let messages come."""

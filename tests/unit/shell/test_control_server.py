@@ -214,7 +214,7 @@ async def test_monitor_shows_events_and_records(core: FakeCore) -> None:
     async with program(core) as p:
         p.say(Request(1, "monitor"))
         assert await p.hear() == Result(1)
-        core.server.observed(Observed("suspected", detail="silence"))
+        core.server.observed(Observed("suspected", detail="silence"), 7)
         core.change(2, Status.DEAD)
         first, second = await p.hear(), await p.hear()
     assert isinstance(first, Item)
@@ -265,7 +265,7 @@ async def test_a_reader_too_slow_loses_its_streams(
         p.say(Request(1, "monitor"))
         assert await p.hear() == Result(1)
         for _ in range(2000):
-            core.server.observed(Observed("event", detail="x" * 1000))
+            core.server.observed(Observed("event", detail="x" * 1000), 7)
         items = 0
         while isinstance(frame := await p.hear(), Item):
             items += 1

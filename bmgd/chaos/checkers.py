@@ -1,0 +1,248 @@
+"""Invariants over histories: what was said held against what was done.
+
+One function per invariant, all of them in `CHECKERS`; each yields a `Violation` for everything that
+contradicts it. They need nothing but facts, so the same ones judge the simulator and real clusters.
+The simulator has more, which look into the cores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bmgd.chaos.history import (
+    Acknowledged,
+    Began,
+    Believed,
+    Convicted,
+    Delivered,
+    EvictAsked,
+    Exited,
+    Failed,
+    History,
+    Sent,
+    Showed,
+)
+from bmgd.chaos.truth import AFTERMATH_NS, Life, Truth
+from bmgd.chaos.verdict import Violation
+from bmgd.routing import neighbor_ids
+from bmgd.types import Incarnation, NodeId, Status
+
+READ_NS: Final = 2_000_000_000
+"""A message that was taken is read within this, or its reader's daemon has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a checker looks at: the facts, and what they say was true."""
+
+    history: History
+    truth: Truth
+
+
+Found = Iterator[tuple[int, int | None, str]]
+"""When, where and what."""
+
+Checker = Callable[[Evidence], Found]
+
+
+def check(history: History) -> list[Violation]:
+    """Every violation of every checker, in the order of time."""
+    evidence = Evidence(history, Truth.of(history))
+    found = [
+        Violation(name, at_ns, node, text)
+        for name, checker in CHECKERS.items()
+        for at_ns, node, text in checker(evidence)
+    ]
+    return sorted(found, key=lambda violation: violation.at_ns)
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def _delivered_once(evidence: Evidence) -> Found:
+    seen: set[int] = set()
+    for fact in evidence.history.of(Delivered):
+        if fact.payload_id in seen:
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} came again"
+        seen.add(fact.payload_id)
+
+
+def _delivered_to_the_addressed(evidence: Evidence) -> Found:
+    sent = {fact.payload_id: fact for fact in evidence.history.of(Sent)}
+    for fact in evidence.history.of(Delivered):
+        message = sent.get(fact.payload_id)
+        if message is None:
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} was never sent"
+        elif (message.node, message.destination) != (fact.source, fact.node):
+            way = f"from {message.node} to {message.destination}"
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} {way} came from {fact.source}"
+        elif message.addressed and fact.incarnation > message.addressed:
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} was for a former life"
+
+
+def _acknowledged_if_delivered(evidence: Evidence) -> Found:
+    delivered = {fact.payload_id for fact in evidence.history.of(Delivered)}
+    sent = {fact.payload_id: fact for fact in evidence.history.of(Sent)}
+    truth = evidence.truth
+    for fact in evidence.history.of(Acknowledged):
+        message = sent.get(fact.payload_id)
+        if message is None or fact.payload_id in delivered:
+            continue
+        to, until_ns = message.destination, fact.at_ns + READ_NS
+        # What a daemon took may die with it, before a program has read it.
+        if truth.stopped_within(to, message.at_ns, until_ns):
+            until_ns = truth.ends_ns
+        if not truth.ended_within(to, message.at_ns, until_ns) and until_ns <= truth.ends_ns:
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} to {to} was never read"
+
+
+def _every_message_has_an_outcome(evidence: Evidence) -> Found:
+    outcomes: Counter[tuple[NodeId, int]] = Counter()
+    for fact in evidence.history.of(Acknowledged, Failed):
+        outcomes[fact.node, fact.payload_id] += 1
+    truth = evidence.truth
+    for fact in evidence.history.of(Sent):
+        count = outcomes[fact.node, fact.payload_id]
+        # By its life and not by its time: a program may write to a daemon that has just ended.
+        ended = truth.is_over(fact.node, fact.incarnation)
+        if count > 1 or (count == 0 and not ended):
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} has {count} outcomes"
+
+
+# --- memberships ----------------------------------------------------------------------------------
+
+
+def _records_only_grow(evidence: Evidence) -> Found:
+    last: dict[tuple[NodeId, NodeId], tuple[Incarnation, int, Status, str]] = {}
+    for fact in evidence.history:
+        if isinstance(fact, Began):
+            for key in [key for key in last if key[0] == fact.node]:
+                del last[key]
+        elif isinstance(fact, Believed):
+            record = (fact.incarnation, fact.version, fact.status, fact.address)
+            before = last.get((fact.node, fact.about))
+            if before is not None and record < before:
+                yield fact.at_ns, fact.node, f"the record of {fact.about} fell to {record[:3]}"
+            last[fact.node, fact.about] = record
+
+
+def why_convicted(truth: Truth, fact: Convicted) -> str:
+    """Why a verdict was right or may be excused; "" when it was a false death.
+
+    Single faults of links excuse nothing: that is what observers are asked for. Two at the same time
+    can hide a node from all whom chance has asked, and it refutes the verdict then.
+    """
+    about, from_ns = fact.about, fact.at_ns - AFTERMATH_NS
+    life = truth.life_at(about, fact.at_ns)
+    if life is None or _is_over(truth, fact, life):
+        return "it was dead"
+    if truth.ended_within(about, from_ns, fact.at_ns):
+        return "a former life had just ended"
+    if truth.stopped_within(about, from_ns, fact.at_ns):
+        return "it was stopped"
+    impaired = truth.impaired_within(from_ns, fact.at_ns)
+    if len(impaired) > 1 and any(about in pair for pair in impaired):
+        return "its links were impaired"
+    if truth.is_slow_within(about, from_ns, fact.at_ns):
+        return "it was slow"
+    return ""
+
+
+def _is_over(truth: Truth, fact: Convicted, present: Life) -> bool:
+    convicted = [i for i in truth.lives[fact.about] if i.incarnation == fact.incarnation]
+    return bool(convicted) and convicted[0] is not present
+
+
+def _no_false_death(evidence: Evidence) -> Found:
+    for fact in evidence.history.of(Convicted):
+        if not why_convicted(evidence.truth, fact):
+            yield (
+                fact.at_ns,
+                fact.node,
+                f"node {fact.about} lives and was declared dead: {fact.why}",
+            )
+
+
+def _nobody_ends_by_itself(evidence: Evidence) -> Found:
+    evicted = {fact.node for fact in evidence.history.of(EvictAsked)}
+    for fact in evidence.history.of(Exited):
+        if fact.code != 0 and fact.node not in evicted:
+            yield fact.at_ns, fact.node, f"its process ended with {fact.code}: {fact.reason}"
+
+
+# --- at rest --------------------------------------------------------------------------------------
+
+
+def _shown_at_the_end(evidence: Evidence) -> dict[NodeId, Showed]:
+    """The last word of every node that runs at the end and was asked."""
+    shown: dict[NodeId, Showed] = {}
+    for fact in evidence.history.of(Showed):
+        shown[fact.node] = fact
+    return shown
+
+
+def _running_at_the_end(evidence: Evidence) -> list[NodeId]:
+    truth = evidence.truth
+    return [node for node in truth.nodes if truth.life_at(node, truth.ends_ns) is not None]
+
+
+def _all_known_at_the_end(evidence: Evidence) -> Found:
+    running, shown = _running_at_the_end(evidence), _shown_at_the_end(evidence)
+    ends_ns = evidence.truth.ends_ns
+    if not shown:
+        return
+    for node in running:
+        if node not in shown:
+            yield ends_ns, node, "it runs, and does not answer"
+            continue
+        fact = shown[node]
+        if fact.state != "ready":
+            yield fact.at_ns, node, f"it is {fact.state}"
+        if missing := sorted(set(running) - set(fact.alive)):
+            yield fact.at_ns, node, f"it holds living nodes dead: {missing}"
+        if ghosts := sorted(set(fact.alive) - set(running)):
+            yield fact.at_ns, node, f"it holds ended nodes alive: {ghosts}"
+    digests = defaultdict(list)
+    for node, fact in shown.items():
+        digests[fact.digest].append(node)
+    if len(digests) > 1:
+        least = min(digests.values(), key=len)
+        yield ends_ns, None, f"{len(digests)} different memberships; a smaller group is {least}"
+
+
+def _links_exact_at_the_end(evidence: Evidence) -> Found:
+    for node, fact in _shown_at_the_end(evidence).items():
+        wanted = tuple(peer for peer in fact.neighbors if peer in fact.alive)
+        if fact.links != wanted:
+            yield fact.at_ns, node, f"it has links {fact.links}, wanted are {wanted}"
+        # Where the dead are still in the graph (a healing policy that waits) it is over more ids.
+        if fact.layout_size == len(fact.alive) and node in fact.alive:
+            outside = sorted(set(range(fact.alive[-1] + 1)) - set(fact.alive))
+            graph = tuple(neighbor_ids(node, fact.alive[-1] + 1, outside))
+            if fact.neighbors != graph:
+                yield fact.at_ns, node, f"it wants {fact.neighbors}, the graph is {graph}"
+
+
+def _nobody_alone_at_the_end(evidence: Evidence) -> Found:
+    shown = _shown_at_the_end(evidence)
+    for node, fact in shown.items():
+        if len(shown) > 1 and not fact.links:
+            yield fact.at_ns, node, "it has no link"
+
+
+CHECKERS: Final[dict[str, Checker]] = {
+    "delivered at most once": _delivered_once,
+    "delivered only to those addressed": _delivered_to_the_addressed,
+    "acknowledged only if delivered": _acknowledged_if_delivered,
+    "every message has one outcome": _every_message_has_an_outcome,
+    "records only grow": _records_only_grow,
+    "no false death": _no_false_death,
+    "nobody ends by itself": _nobody_ends_by_itself,
+    "memberships are equal and true at the end": _all_known_at_the_end,
+    "links exact at the end": _links_exact_at_the_end,
+    "nobody alone at the end": _nobody_alone_at_the_end,
+}
+"""Every invariant over histories, by name."""

@@ -1,0 +1,206 @@
+"""What was true of each node and link at each moment, put together from a history's truths.
+
+Checkers ask it whether something that a daemon said was so, or may be excused by a fault that the
+daemon could not see through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Final
+
+from bmgd.chaos.faults import Cut, HalfOpen, Hog, Mend, Partition, Slow, read_fault
+from bmgd.chaos.history import (
+    Began,
+    Died,
+    Disturbed,
+    Exited,
+    History,
+    Mended,
+    Renewed,
+    Resumed,
+    Stopped,
+)
+from bmgd.types import Incarnation, NodeId
+
+FOREVER_NS: Final = 1 << 62
+AFTERMATH_NS: Final = 8_000_000_000
+"""How long after a fault what it caused may still be seen: a stretched detection and its veto."""
+
+Pair = tuple[NodeId, NodeId]
+
+
+@dataclass(slots=True)
+class Span:
+    """A time during which something was so: `from_ns` <= t < `to_ns`."""
+
+    from_ns: int
+    to_ns: int = FOREVER_NS
+
+    def meets(self, from_ns: int, to_ns: int) -> bool:
+        """Whether the two spans have a moment in common."""
+        return self.from_ns <= to_ns and from_ns < self.to_ns
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of a node: a span, and which incarnation."""
+
+    incarnation: Incarnation
+    span: Span
+    ended_by_itself: bool = False
+
+
+@dataclass(slots=True)
+class Truth:
+    """The truths of one history; `of` makes it.
+
+    Attributes:
+        lives: of each node, oldest first.
+        stops: when each node was stopped.
+        impairments: when something was wrong with the link of a pair, lower id first.
+        slow_nodes: when all links of a node were slow.
+        hogged: when processor time was taken away.
+        steps: the moment and JSON object of every fault.
+        ends_ns: the last fact's time.
+    """
+
+    lives: dict[NodeId, list[Life]] = field(default_factory=lambda: defaultdict(list))
+    stops: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    impairments: dict[Pair, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    slow_nodes: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    hogged: list[Span] = field(default_factory=list)
+    steps: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    ends_ns: int = 0
+
+    @classmethod
+    def of(cls, history: History) -> Truth:
+        """Read a history from its beginning to its end. Complexity: O(facts + pairs parted)."""
+        truth = cls()
+        for fact in history:
+            truth.ends_ns = max(truth.ends_ns, fact.at_ns)
+            truth._take(fact)
+        return truth
+
+    def _take(self, fact: object) -> None:
+        match fact:
+            case Began(at_ns, node, incarnation) | Renewed(at_ns, node, incarnation):
+                self._end_life(node, at_ns)
+                self.lives[node].append(Life(incarnation, Span(at_ns)))
+            case Died(at_ns, node):
+                self._end_life(node, at_ns)
+            case Exited(at_ns, node):
+                self._end_life(node, at_ns)
+                if self.lives[node]:
+                    self.lives[node][-1].ended_by_itself = True
+            case Stopped(at_ns, node):
+                self.stops[node].append(Span(at_ns))
+            case Resumed(at_ns, node):
+                _close(self.stops[node], at_ns)
+            case Disturbed(at_ns, text):
+                row = json.loads(text)
+                self.steps.append((at_ns, row))
+                self._disturb(at_ns, row)
+            case Mended(at_ns):
+                self._mend(at_ns, None)
+                for spans in self.stops.values():
+                    _close(spans, at_ns)
+                _close(self.hogged, at_ns)
+
+    def _end_life(self, node: NodeId, at_ns: int) -> None:
+        if self.lives[node]:
+            span = self.lives[node][-1].span
+            span.to_ns = min(span.to_ns, at_ns)
+        _close(self.stops[node], at_ns)
+
+    def _disturb(self, at_ns: int, row: dict[str, Any]) -> None:
+        match read_fault({key: value for key, value in row.items() if key != "at"}):
+            case Cut(links) | HalfOpen(links):
+                self._impair(at_ns, links)
+            case Slow(links, nodes):
+                self._impair(at_ns, links)
+                for node in nodes:
+                    self.slow_nodes[node].append(Span(at_ns))
+            case Partition(groups):
+                for here, there in combinations(groups, 2):
+                    self._impair(at_ns, [(a, b) for a in here for b in there])
+            case Mend(links):
+                self._mend(at_ns, links)
+            case Hog(_, seconds):
+                self.hogged.append(Span(at_ns, at_ns + int(seconds * 1e9)))
+            case _:
+                pass
+
+    def _impair(self, at_ns: int, links: Iterable[Pair]) -> None:
+        for a, b in links:
+            spans = self.impairments[min(a, b), max(a, b)]
+            if not (spans and spans[-1].to_ns == FOREVER_NS):
+                spans.append(Span(at_ns))
+
+    def _mend(self, at_ns: int, links: Sequence[Pair] | None) -> None:
+        if links is None:
+            for spans in (*self.impairments.values(), *self.slow_nodes.values()):
+                _close(spans, at_ns)
+            return
+        for a, b in links:
+            _close(self.impairments.get((min(a, b), max(a, b)), []), at_ns)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[NodeId]:
+        """Every node that ever lived, sorted."""
+        return sorted(node for node, lives in self.lives.items() if lives)
+
+    def life_at(self, node: NodeId, at_ns: int) -> Life | None:
+        """The life of a node at a moment; None when it did not run."""
+        for life in reversed(self.lives.get(node, ())):
+            if life.span.from_ns <= at_ns < life.span.to_ns:
+                return life
+        return None
+
+    def is_over(self, node: NodeId, incarnation: Incarnation) -> bool:
+        """Whether this life of a node has ended when the history does."""
+        return any(
+            life.incarnation == incarnation and life.span.to_ns <= self.ends_ns
+            for life in self.lives.get(node, ())
+        )
+
+    def ended_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether a life of a node ended in a span."""
+        return any(from_ns <= life.span.to_ns <= to_ns for life in self.lives.get(node, ()))
+
+    def stopped_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether a node was stopped at some moment of a span."""
+        return any(span.meets(from_ns, to_ns) for span in self.stops.get(node, ()))
+
+    def runs_through(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether one life of a node ran, never stopped, during a whole span."""
+        life = self.life_at(node, from_ns)
+        runs = life is not None and life.span.to_ns > to_ns
+        return runs and not self.stopped_within(node, from_ns, to_ns)
+
+    def impaired_within(self, from_ns: int, to_ns: int) -> list[Pair]:
+        """The pairs whose link was impaired at some moment of a span."""
+        return [
+            pair
+            for pair, spans in self.impairments.items()
+            if any(span.meets(from_ns, to_ns) for span in spans)
+        ]
+
+    def is_slow_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether all links of a node were slow at some moment of a span."""
+        return any(span.meets(from_ns, to_ns) for span in self.slow_nodes.get(node, ()))
+
+    def hogged_within(self, from_ns: int, to_ns: int) -> bool:
+        """Whether processor time was taken away at some moment of a span."""
+        return any(span.meets(from_ns, to_ns) for span in self.hogged)
+
+
+def _close(spans: list[Span], at_ns: int) -> None:
+    if spans:
+        spans[-1].to_ns = min(spans[-1].to_ns, at_ns)

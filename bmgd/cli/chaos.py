@@ -1,0 +1,106 @@
+"""Carry out a fault plan on a cluster of bmgd launch, and judge what comes of it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from bmgd.cli.output import print_json
+from bmgd.cli.target import run_async, seconds
+from bmgd.errors import ConfigError
+from bmgd.launcher.rundir import default_run_dir
+
+if TYPE_CHECKING:
+    from bmgd.chaos.plan import Plan
+    from bmgd.trials.cluster import TrialCluster
+
+FAILED = 1
+INTERRUPTED = 130
+REST_S = 60.0
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--run-dir", metavar="DIR", default=default_run_dir(), help="default: %(default)s"
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--plan", metavar="FILE", help="a fault plan, see docs/fault-plans.md")
+    what.add_argument(
+        "--random", action="store_true", help="a random plan of what is possible here"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="of the random plan (default: by chance)"
+    )
+    parser.add_argument(
+        "--for", dest="seconds", type=seconds, metavar="T", help="faults go on for T seconds"
+    )
+    parser.add_argument(
+        "--kinds", metavar="K,K", help="with --random: only these faults, and all of them"
+    )
+    parser.add_argument(
+        "--rest", type=seconds, default=REST_S, metavar="T", help="then be at rest within T seconds"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, harm nothing")
+    parser.add_argument("--history", metavar="FILE", help="write every fact there, one a line")
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+
+
+def run(args: Namespace) -> int:
+    """Carry it out."""
+    import asyncio
+
+    from bmgd.chaos.history import to_line
+    from bmgd.trials.cluster import LaunchedTrial
+    from bmgd.trials.runner import run_trial
+    from bmgd.trials.verdict import judge, lines
+
+    cluster = LaunchedTrial(args.run_dir)
+    plan = _plan(args, cluster)
+    if args.dry_run:
+        print(plan.to_json(), end="")
+        return 0
+    progress = sys.stderr if args.json else sys.stdout
+
+    def show(line: str) -> None:
+        print(line, file=progress, flush=True)
+
+    try:
+        outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
+    except asyncio.CancelledError:
+        print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
+        return INTERRUPTED
+    if args.history:
+        with open(args.history, "w", encoding="utf-8") as file:
+            file.writelines(to_line(fact) + "\n" for fact in outcome.history)
+    document = judge(outcome)
+    if args.json:
+        print_json(document)
+    else:
+        print("\n".join(lines(document)))
+    return 0 if document["verdict"] == "pass" else FAILED
+
+
+def _plan(args: Namespace, cluster: TrialCluster) -> Plan:
+    from dataclasses import replace
+
+    from bmgd.chaos.plan import Plan
+    from bmgd.trials.feasible import possible_random_plan
+
+    if args.plan is not None:
+        if args.seed is not None or args.kinds is not None:
+            raise ConfigError("--seed and --kinds go with --random")
+        try:
+            with open(args.plan, encoding="utf-8") as file:
+                plan = Plan.parse(file.read())
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {args.plan}: {error}") from None
+        return plan if args.seconds is None else replace(plan, seconds=args.seconds)
+    if args.seconds is None:
+        raise ConfigError("how long? give --for T with --random")
+    import secrets
+
+    seed = secrets.randbelow(2**32) if args.seed is None else args.seed
+    kinds = None if args.kinds is None else tuple(args.kinds.split(","))
+    return possible_random_plan(cluster, seed, args.seconds, kinds)

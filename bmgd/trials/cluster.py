@@ -1,0 +1,135 @@
+"""Clusters that a trial can be made on: what all of them can do, and the launched one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from typing import Protocol
+
+from bmgd.errors import ConfigError, ControlError, NoDaemonError
+from bmgd.launcher.requests import ask_restart
+from bmgd.launcher.rundir import Member, RunDir, read_members
+from bmgd.trials.processes import Adopted
+
+
+class TrialCluster(Protocol):
+    """A running cluster, as a trial sees it.
+
+    Attributes:
+        size: how many nodes it has; their ids are below.
+        proxy_path: the socket of its fault proxy; None without one.
+    """
+
+    size: int
+    proxy_path: str | None
+
+    def control(self, node: int) -> str:
+        """The control address of a daemon.
+
+        Raises:
+            NoDaemonError: it does not run.
+        """
+
+    def refresh(self) -> None:
+        """See which processes there are now; adopt those that are new."""
+
+    def is_running(self, node: int) -> bool:
+        """Whether its process is there, stopped or not."""
+
+    def is_stopped(self, node: int) -> bool:
+        """Whether its process is stopped."""
+
+    def send(self, node: int, number: signal.Signals) -> None:
+        """Send a signal to a daemon, verified to be one of this cluster.
+
+        Raises:
+            NoDaemonError: it does not run.
+            ControlError: it cannot be signalled, or is not what it was.
+        """
+
+    async def restart(self, node: int) -> None:
+        """Start a daemon again that has ended; returns once it has joined.
+
+        Raises:
+            ControlError: it cannot be started, or does not join.
+        """
+
+    def place(self, node: int) -> str | None:
+        """Where a daemon listens, ``host:port``; None where no other process could."""
+
+
+class LaunchedTrial:
+    """A cluster of `bmgd launch`.
+
+    Args:
+        run_dir: its run directory.
+
+    Raises:
+        NoDaemonError: no cluster runs there.
+    """
+
+    def __init__(self, run_dir: str) -> None:
+        self._place = RunDir.at(run_dir)
+        self._members: dict[int, Member] = {}
+        self._adopted: dict[int, Adopted] = {}
+        self.refresh()
+        self.size = len(self._members)
+        path = self._place.between_socket
+        self.proxy_path = path if os.path.exists(path) else None
+
+    def refresh(self) -> None:
+        self._members = {member.id: member for member in read_members(self._place.path)}
+        for node, member in self._members.items():
+            known = self._adopted.get(node)
+            if member.pid is None:
+                self._adopted.pop(node, None)
+            elif known is None or known.pid != member.pid:
+                self._adopt(node, member.pid)
+
+    def _adopt(self, node: int, pid: int) -> None:
+        self._adopted.pop(node, None)
+        # It may have just ended, or have just begun and not opened its log: then it is not taken for
+        # one of this cluster yet, and gets no signal.
+        with suppress(ControlError):
+            self._adopted[node] = Adopted.of(pid, self._place.log(node))
+
+    def control(self, node: int) -> str:
+        return self._member(node).control
+
+    def _member(self, node: int) -> Member:
+        try:
+            return self._members[node]
+        except KeyError:
+            raise ConfigError(f"the cluster has no node {node}") from None
+
+    def _process(self, node: int) -> Adopted | None:
+        """The process that a node has now; None when it has none."""
+        process = self._adopted.get(node)
+        if process is None or not process.is_running():
+            # The launcher may have started it again, and has written so.
+            self.refresh()
+            process = self._adopted.get(node)
+        return process if process is not None and process.is_running() else None
+
+    def is_running(self, node: int) -> bool:
+        return self._process(node) is not None
+
+    def is_stopped(self, node: int) -> bool:
+        process = self._adopted.get(node)
+        return process is not None and process.is_stopped()
+
+    def send(self, node: int, number: signal.Signals) -> None:
+        process = self._process(node)
+        if process is None:
+            raise NoDaemonError(f"node {node} does not run")
+        process.send(number)
+
+    async def restart(self, node: int) -> None:
+        await asyncio.to_thread(ask_restart, self._place.path, node)
+        self.refresh()
+
+    def place(self, node: int) -> str | None:
+        member = self._member(node)
+        return member.listen or member.address

@@ -1,0 +1,160 @@
+"""Each checker is silent on a good history and fires on one that was doctored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bmgd.chaos.checkers import CHECKERS, check
+from bmgd.chaos.faults import Cut, Partition
+from bmgd.chaos.history import (
+    Acknowledged,
+    Began,
+    Convicted,
+    Delivered,
+    Died,
+    EvictAsked,
+    Exited,
+    Fact,
+    Failed,
+    History,
+    Sent,
+    Stopped,
+)
+from bmgd.types import Incarnation, NodeId, Status
+from tests.unit.chaos.histories import S, believed, disturbed, history, life, showed
+
+N0, N1, N2, N3 = map(NodeId, range(4))
+NONE = Incarnation(0)
+
+SENT = Sent(2 * S, N0, life(0), 1, N1, NONE, 1)
+TAKEN = Delivered(2 * S + 1, N1, life(1), N0, NONE, 1)
+DONE = Acknowledged(2 * S + 2, N0, 1, 1)
+DEAD = Died(5 * S, N3, life(3))
+VERDICT = Convicted(5 * S + 9, N2, N3, life(3), "refused")
+TOLD = [believed(5 * S + 10 + n, n, 3) for n in (0, 1, 2)]
+REST = [showed(20 * S, n, (0, 1, 2), [m for m in (0, 1, 2) if m != n]) for n in (0, 1, 2)]
+GOOD: list[Fact] = [SENT, TAKEN, DONE, DEAD, VERDICT, *TOLD, *REST]
+
+
+def doctored(change: Callable[[list[Fact]], None]) -> History:
+    """The good history after a change to it."""
+    facts = list(GOOD)
+    change(facts)
+    return history(*facts)
+
+
+def found(given: History) -> set[str]:
+    """The names of the checkers that fired."""
+    return {violation.checker for violation in check(given)}
+
+
+def test_checkers_are_silent_on_a_good_history() -> None:
+    assert found(history(*GOOD)) == set()
+
+
+def _replaced(old: Fact, **changes: Any) -> Callable[[list[Fact]], None]:
+    def change(facts: list[Fact]) -> None:
+        facts[facts.index(old)] = replace(old, **changes)
+
+    return change
+
+
+def _added(*more: Fact) -> Callable[[list[Fact]], None]:
+    return lambda facts: facts.extend(more)
+
+
+def _removed(old: Fact) -> Callable[[list[Fact]], None]:
+    return lambda facts: facts.remove(old)
+
+
+LIES: list[tuple[str, Callable[[list[Fact]], None]]] = [
+    ("delivered at most once", _added(replace(TAKEN, at_ns=3 * S))),
+    ("delivered only to those addressed", _replaced(TAKEN, node=N2, incarnation=life(2))),
+    ("delivered only to those addressed", _replaced(TAKEN, source=N2)),
+    ("delivered only to those addressed", _replaced(TAKEN, payload_id=77)),
+    ("delivered only to those addressed", _replaced(SENT, addressed=Incarnation(1))),
+    ("acknowledged only if delivered", _removed(TAKEN)),
+    ("every message has one outcome", _removed(DONE)),
+    ("every message has one outcome", _added(Failed(3 * S, N0, 1, 1, "DeadError"))),
+    ("records only grow", _added(believed(6 * S, 0, 3, Status.ALIVE))),
+    ("no false death", _added(Convicted(6 * S, N2, N1, life(1), "silence"))),
+    ("nobody ends by itself", _replaced(DEAD, at_ns=5 * S)),
+    ("memberships are equal and true at the end", _replaced(REST[1], alive=(N0, N1, N2, N3))),
+    ("memberships are equal and true at the end", _replaced(REST[1], alive=(N1, N2))),
+    ("memberships are equal and true at the end", _replaced(REST[1], digest="1")),
+    ("memberships are equal and true at the end", _replaced(REST[1], state="joining")),
+    ("memberships are equal and true at the end", _removed(REST[2])),
+    ("links exact at the end", _replaced(REST[0], links=(N1,))),
+    ("links exact at the end", _replaced(REST[0], links=(N1, N1, N2))),
+    ("links exact at the end", _replaced(REST[0], links=(N1,), neighbors=(N1,))),
+    ("nobody alone at the end", _replaced(REST[0], links=())),
+]
+
+
+@pytest.mark.parametrize(("name", "lie"), LIES)
+def test_checkers_fire_on_a_doctored_history(name: str, lie: Callable[[list[Fact]], None]) -> None:
+    given = doctored(lie)
+    if name == "nobody ends by itself":
+        facts = [fact for fact in given if not isinstance(fact, Died)]
+        given = History([*facts, Exited(5 * S, N3, life(3), 1, "a bug")])
+        given.sort()
+    assert name in found(given)
+
+
+def test_checkers_each_fire_in_one_of_these_tests() -> None:
+    assert {name for name, _ in LIES} == set(CHECKERS)
+
+
+def test_checkers_take_an_eviction_for_no_end_by_itself() -> None:
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    evicted: list[Fact] = [EvictAsked(5 * S, N3, N0), Exited(5 * S + 1, N3, life(3), 1, "evicted")]
+    assert found(history(*facts, *evicted)) == set()
+
+
+def test_checkers_excuse_a_message_that_its_reader_took_into_death() -> None:
+    sent = Sent(5 * S - 9, N0, life(0), 2, N3, NONE, 2)
+    assert found(history(*GOOD, sent, Acknowledged(5 * S - 3, N0, 2, 2))) == set()
+
+
+def test_checkers_excuse_no_message_that_was_acknowledged_long_before_the_end() -> None:
+    sent = Sent(1 * S, N0, life(0), 2, N3, NONE, 2)
+    given = history(*GOOD, sent, Acknowledged(2 * S, N0, 2, 2))
+    assert found(given) == {"acknowledged only if delivered"}
+
+
+def test_checkers_want_no_outcome_from_a_source_that_ended() -> None:
+    sent = Sent(5 * S + 1, N3, life(3), 2, N0, NONE, 2)
+    assert found(history(*GOOD, sent)) == set()
+
+
+def test_checkers_excuse_the_verdict_on_a_stopped_node() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    assert found(history(*GOOD, Stopped(5 * S, N1), verdict)) == set()
+
+
+def test_checkers_do_not_excuse_a_verdict_by_one_cut_link() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    cut = disturbed(5 * S, Cut(((N0, N1),)))
+    assert found(history(*GOOD, cut, verdict)) == {"no false death"}
+
+
+def test_checkers_excuse_verdicts_across_a_partition() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    parted = disturbed(5 * S, Partition(((N0, N2), (N1, N3))))
+    assert found(history(*GOOD, parted, verdict)) == set()
+
+
+def test_checkers_do_not_excuse_the_conviction_of_a_new_life_for_the_former_ones_death() -> None:
+    begun = Began(6 * S, N3, life(3, 2))
+    verdict = Convicted(20 * S, N0, N3, life(3, 2), "silence")
+    assert "no false death" in found(history(*GOOD, begun, verdict))
+
+
+def test_checkers_let_records_begin_anew_with_a_process() -> None:
+    facts: list[Fact] = [believed(3 * S, 1, 3), Died(4 * S, N1, life(1))]
+    facts += [Began(5 * S, N1, life(1, 2)), believed(6 * S, 1, 3, Status.EXPECTED)]
+    assert "records only grow" not in found(history(*facts))

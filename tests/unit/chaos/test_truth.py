@@ -1,0 +1,57 @@
+"""What was true at each moment follows from the truths of a history."""
+
+from __future__ import annotations
+
+from bmgd.chaos.faults import Cut, Hog, Mend, Partition, Slow
+from bmgd.chaos.history import Began, Died, Mended, Resumed, Stopped
+from bmgd.chaos.truth import Truth
+from bmgd.types import NodeId
+from tests.unit.chaos.histories import S, disturbed, history, life
+
+N1 = NodeId(1)
+
+
+def test_truth_follows_lives() -> None:
+    truth = Truth.of(history(Died(5 * S, N1, life(1)), Began(7 * S, N1, life(1, 2))))
+    first, second = truth.life_at(N1, 4 * S), truth.life_at(N1, 8 * S)
+    assert first is not None
+    assert second is not None
+    assert (first.incarnation, second.incarnation) == (life(1), life(1, 2))
+    assert truth.life_at(N1, 6 * S) is None
+    assert truth.is_over(N1, life(1))
+    assert not truth.is_over(N1, life(1, 2))
+    assert truth.ended_within(N1, 4 * S, 6 * S)
+    assert not truth.ended_within(N1, 6 * S, 8 * S)
+
+
+def test_truth_a_stopped_node_does_not_run_through() -> None:
+    truth = Truth.of(history(Stopped(2 * S, N1), Resumed(3 * S, N1)))
+    assert truth.stopped_within(N1, 1 * S, 2 * S)
+    assert not truth.stopped_within(N1, 3 * S, 9 * S)
+    assert not truth.runs_through(N1, 1 * S, 4 * S)
+    assert truth.runs_through(N1, 3 * S, 4 * S)
+
+
+def test_truth_follows_cuts_until_they_are_mended() -> None:
+    parted = Partition(((NodeId(0), N1), (NodeId(2), NodeId(3))))
+    truth = Truth.of(
+        history(
+            disturbed(1 * S, parted),
+            disturbed(2 * S, Mend(((NodeId(2), N1),))),
+            disturbed(3 * S, Cut(((N1, NodeId(0)),), one_way=True)),
+            Mended(4 * S),
+        )
+    )
+    assert len(truth.impaired_within(1 * S, 1 * S)) == 4
+    assert (1, 2) not in truth.impaired_within(int(2.5 * S), int(2.5 * S))
+    assert (0, 1) in truth.impaired_within(int(3.5 * S), int(3.5 * S))
+    assert truth.impaired_within(5 * S, 6 * S) == []
+
+
+def test_truth_knows_slow_nodes_and_hogs() -> None:
+    slow = Slow(nodes=(N1,), delay_ms=100.0)
+    truth = Truth.of(history(disturbed(1 * S, slow), disturbed(2 * S, Hog(1, 3.0)), Mended(4 * S)))
+    assert truth.is_slow_within(N1, 2 * S, 2 * S)
+    assert not truth.is_slow_within(N1, 4 * S, 9 * S)
+    assert truth.hogged_within(3 * S, 3 * S)
+    assert not truth.hogged_within(4 * S, 9 * S)
