@@ -85,7 +85,7 @@ def _sampled_pairs(net: HierarchicalDualNet, count: int) -> Iterator[tuple[int, 
 
 
 def _theorem_2(run: Run) -> Iterator[Row]:
-    samples = 300 if run.quick else 20_000
+    samples = 300 if run.quick else 5_000
     small = list(networks(SMALL_BASES, 40 if run.quick else 130))
     nets = [*((net, True) for net in small), *((net, False) for net in LARGE)]
     total = sum(net.size**2 if whole else samples for net, whole in nets)
