@@ -39,6 +39,10 @@ from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX, Ack, Data, Un
 WINDOW = 1024
 """Sequences between a stream's floor and its end; one more is refused to the program."""
 UNDERWAY_MAX = 8192
+SOURCES_MAX = 65_536
+"""Sources whose streams are remembered; a gone one makes room, else a new one is not answered."""
+OUTCOMES_MAX = 2**20
+"""Outcomes remembered in all; beyond, a new message is neither taken nor answered."""
 RESEND_MIN_NS = 200_000_000
 RESEND_MAX_NS = 2_000_000_000
 RETRY_MIN_NS = 10_000_000
@@ -97,6 +101,7 @@ class Delivery:
         self._outbound: dict[NodeId, _Outbound] = {}
         self._inbound: dict[NodeId, _Inbound] = {}
         self._count = 0
+        self._outcome_count = 0
 
     @property
     def underway(self) -> int:
@@ -252,6 +257,7 @@ class Delivery:
                 self._end(message, UnreachableError(destination, detail))
         self._outbound.clear()
         self._inbound.clear()
+        self._outcome_count = 0
 
     def _find(self, destination: NodeId, sequence: int) -> _Underway | None:
         stream = self._outbound.get(destination)
@@ -274,21 +280,41 @@ class Delivery:
         if route.destination_tag != context.own_tag and (route.destination_tag or context.followed):
             self._acknowledge(data, Outcome.FOREIGN_TAG)
             return
-        stream = self._inbound.get(route.source)
-        if stream is None or stream.incarnation < route.source_incarnation:
-            stream = self._inbound[route.source] = _Inbound(route.source_incarnation)
+        stream = self._stream_from(route.source, route.source_incarnation)
+        if stream is None:
+            return
         if data.floor > stream.floor:
             stream.floor = data.floor
             for sequence in [s for s in stream.outcomes if s < data.floor]:
                 del stream.outcomes[sequence]
+                self._outcome_count -= 1
         if not stream.floor <= route.sequence < stream.floor + WINDOW:
             return
         outcome = stream.outcomes.get(route.sequence)
         if outcome is None:
+            if self._outcome_count >= OUTCOMES_MAX:
+                return
+            self._outcome_count += 1
             taken = self._topics.take(data.topic, Taken(route.source, data.payload))
             outcome = Outcome.TAKEN if taken else Outcome.QUEUE_FULL
             stream.outcomes[route.sequence] = outcome
         self._acknowledge(data, outcome)
+
+    def _stream_from(self, source: NodeId, incarnation: Incarnation) -> _Inbound | None:
+        """What is remembered of a source's life; None for a new source where there is no room."""
+        stream = self._inbound.get(source)
+        if stream is not None and stream.incarnation >= incarnation:
+            return stream
+        if stream is None and len(self._inbound) >= SOURCES_MAX:
+            is_gone = self._context.membership.is_gone
+            forgotten = next((known for known in self._inbound if is_gone(known)), None)
+            if forgotten is None:
+                return None
+            stream = self._inbound.pop(forgotten)
+        if stream is not None:
+            self._outcome_count -= len(stream.outcomes)
+        stream = self._inbound[source] = _Inbound(incarnation)
+        return stream
 
     def _acknowledge(self, data: Data, outcome: Outcome) -> None:
         tag = incarnation_tag(data.route.source_incarnation)

@@ -18,8 +18,8 @@ Where daemons are dialled through a proxy, which may refuse in their place, a re
 nothing: it counts as one without an answer.
 
 In every case but proof the peer is dialled again, with jittered backoff, until it is linked, gone or
-no longer wanted. The dead are dialled again too: slowly, one at a time, for ever, mostly by those
-who would be their neighbors if all were well, so that parted sides meet.
+no longer wanted. The dead are dialled again too: slowly, one at a time, for ever, by a few of those
+who would be their neighbors if all were well and hardly ever by others, so that parted sides meet.
 """
 
 from __future__ import annotations
@@ -49,8 +49,14 @@ JOIN_TIMER = "join"
 REDIAL_TIMER = "redial"
 SEARCH_TIMER = "search"
 SEARCHES_PER_JOIN = 8
-STRANGER_ODDS = 4
-"""One in so many slow dials goes to any of the dead, not to a would-be neighbor."""
+NEAR_DIALS = 6
+"""How many of its would-be neighbors dial a dead node in one pause."""
+STRANGER_DIALS = 1
+"""How many of all others do."""
+ALONE_PACE = 4
+"""A node without a link dials the dead so many times as often."""
+STRANGER_ODDS_MAX = 0.25
+"""At most this share of the slow dials goes to any of the dead, not to would-be neighbors."""
 AGAIN_NS = 2_000_000
 _DIAL_NUMBER_MAX = 2**32 - 1
 
@@ -85,7 +91,7 @@ class Dialling:
     """Dials, their outcomes, and what this node remembers of its peers.
 
     Attributes:
-        peerings: by peer; bounded by the ids ever wanted or linked, pruned to those of use.
+        peerings: by peer; of those wanted, linked, being dialled, or to be dialled again.
         wanted: the neighbors in the layout, sorted.
         may_accuse_strangers: whether an id that was never linked may be suspected.
     """
@@ -214,10 +220,14 @@ class Dialling:
         """A link is gone: find out whether its other end lives."""
         peer = link.peer
         peering = self.peering(peer)
-        if peer in self.links.by_peer or self.context.membership.is_gone(peer):
+        if peer in self.links.by_peer:
+            return
+        if self.context.membership.is_gone(peer):
+            self._forget_if_useless(peer)
             return
         if self.context.membership.incarnation(peer) > link.incarnation:
             self.reconcile()
+            self._forget_if_useless(peer)
             return
         if evidence in (Evidence.EOF, Evidence.RESET):
             peering.proving = True
@@ -230,6 +240,7 @@ class Dialling:
         else:
             peering.broken = evidence is not Evidence.GOODBYE
             self._again(peer)
+        self._forget_if_useless(peer)
 
     def on_vetoed(self, peer: NodeId) -> None:
         """The peer lives but this node does not hear it: close, and dial again with backoff."""
@@ -247,7 +258,10 @@ class Dialling:
         peer, peering = failed.peer, self.peering(failed.peer)
         peering.dialling = False
         peering.attempts += 1
-        if peer in self.links.by_peer or self.context.membership.is_gone(peer):
+        if peer in self.links.by_peer:
+            return
+        if self.context.membership.is_gone(peer):
+            self._on_dead_unanswered(peer, failed)
             return
         if failed.evidence is Evidence.REJECTED and failed.refusal is not None:
             self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
@@ -261,9 +275,23 @@ class Dialling:
         else:
             self._suspect(peer, peering, failed.evidence.value)
             self._again(peer)
+        self._forget_if_useless(peer)
+
+    def _on_dead_unanswered(self, peer: NodeId, failed: DialFailed) -> None:
+        """One of the dead was dialled in vain; perhaps it lives and knows another life of this id."""
+        if failed.refusal is Refusal.STALE_INCARNATION:
+            self._renew_above(failed.known_of_me)
+        self._forget_if_useless(peer)
 
     def _is_proof(self, peering: Peering) -> bool:
         return peering.proving and not self.context.settings.proxied
+
+    def _forget_if_useless(self, peer: NodeId) -> None:
+        """Keep no page of a guest that went, so that the pages are bounded by wanted ones and links."""
+        if peer in self.wanted or peer in self.links.by_peer or self._is_underway(peer):
+            return
+        del self.peerings[peer]
+        self._cancel_timers(peer)
 
     def _within_a_dial(self, peering: Peering) -> bool:
         tried_ns = self.context.now_ns - peering.trying_since_ns
@@ -283,9 +311,7 @@ class Dialling:
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
         elif refusal is Refusal.STALE_INCARNATION:
-            # Dials of the former life come back so too, after a new one has begun: once is enough.
-            if outranks(known_of_me, context.incarnation):
-                context.renew_above = max(context.renew_above, known_of_me)
+            self._renew_above(known_of_me)
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
             context.emit(Exit(1, "this node was evicted from the cluster"))
@@ -296,6 +322,12 @@ class Dialling:
             self._again(peer)
         else:
             self._again(peer, AGAIN_NS if refusal is Refusal.RENEWED else None)
+
+    def _renew_above(self, known_of_me: Incarnation) -> None:
+        # Dials of the former life come back so too, after a new one has begun: once is enough.
+        context = self.context
+        if outranks(known_of_me, context.incarnation):
+            context.renew_above = max(context.renew_above, known_of_me)
 
     def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
         if not self._ever_linked and all(self.peering(p).rejected for p in self.wanted):
@@ -313,8 +345,11 @@ class Dialling:
     # --- the dead -----------------------------------------------------------------------------
 
     def start_redialling(self) -> None:
-        """Begin to dial the dead, slowly."""
-        at_ns = self.context.now_ns + self.context.jitter(self.context.settings.redial_ns)
+        """Begin to dial the dead, slowly; less slowly without any link."""
+        pause_ns = self.context.settings.redial_ns
+        if not self.links.table:
+            pause_ns //= ALONE_PACE
+        at_ns = self.context.now_ns + self.context.jitter(pause_ns)
         self.context.timers.set((REDIAL_TIMER, 0, 0), at_ns)
 
     def start_searching(self) -> None:
@@ -334,19 +369,37 @@ class Dialling:
         context.timers.set((SEARCH_TIMER, 0, 0), context.now_ns + pause_ns)
 
     def on_redial_timer(self, key: TimerKey) -> None:
-        """Dial one of the dead, most often one that would be a neighbor if all were well."""
-        context = self.context
+        """Dial one of the dead, or none: so that each of them is dialled by a few, whatever N is."""
+        peer = self._one_of_the_dead()
+        if peer is not None:
+            self.dial(peer)
+        self.start_redialling()
+
+    def _one_of_the_dead(self) -> NodeId | None:
+        """A dead would-be neighbor, any dead id, or None, by lot.
+
+        With L living and D dead, any dead one is dialled once in a pause by `STRANGER_DIALS` of all
+        and by `NEAR_DIALS` of those that would be its neighbors if all were well; but nobody dials
+        more than one, and who has no link always dials one, be it a neighbor or any.
+        """
+        context, membership = self.context, self.context.membership
         dead = [
             peer
-            for peer, record in sorted(context.membership.exceptions().items())
+            for peer, record in sorted(membership.exceptions().items())
             if record.status in (Status.DEAD, Status.EXCLUDED)
             and peer not in self.links.by_peer
             and peer != context.id
         ]
-        near = set(neighbor_ids(context.id, context.membership.id_space, ()))
+        if not dead:
+            return None
+        near = set(neighbor_ids(context.id, membership.id_space, ()))
         would_be = [peer for peer in dead if peer in near]
-        if would_be and context.random.randrange(STRANGER_ODDS):
-            self.dial(context.random.choice(would_be))
-        elif dead and (not self.links.table or not context.random.randrange(STRANGER_ODDS)):
-            self.dial(context.random.choice(dead))
-        self.start_redialling()
+        living = max(1, membership.id_space - len(dead))
+        if not self.links.table:
+            return context.random.choice(context.random.choice((would_be, dead)) or dead)
+        odds = min(STRANGER_ODDS_MAX, STRANGER_DIALS * len(dead) / living)
+        if context.random.random() < odds:
+            return context.random.choice(dead)
+        if context.random.random() * len(near) < NEAR_DIALS * len(would_be):
+            return context.random.choice(would_be)
+        return None

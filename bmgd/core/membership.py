@@ -20,6 +20,9 @@ from bmgd.wire.messages import BUCKETS
 ID_GAP_MAX = 4096
 """A record is not believed that would make this many ids between the founders and it unknown."""
 
+LIVES_MAX = 2**18
+"""Lives of so many ids are remembered without a record; others count as not known yet."""
+
 _MODULUS = 2**128
 _HASHED = struct.Struct(">IQIB")
 _GONE = (Status.EXCLUDED, Status.LEFT)
@@ -114,8 +117,9 @@ class Membership:
         return life if record is None else max(life, record.incarnation)
 
     def learn_life(self, node_id: NodeId, incarnation: Incarnation) -> None:
-        """Remember an incarnation that was met; lower ones change nothing."""
-        if incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
+        """Remember an incarnation that was met; lower ones, and ids above the bound, change nothing."""
+        has_room = node_id in self._lives or len(self._lives) < LIVES_MAX
+        if has_room and incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
             self._lives[node_id] = incarnation
 
     def join(self, node_id: NodeId, record: Record) -> bool:
