@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from random import Random
 
 import pytest
 
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Event
 from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.watching import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
+from bmgd.wire.messages import Unwanted
 from tests.unit.core.clusters import observed, send, settle, trace
 
 
@@ -188,3 +194,33 @@ def test_verdict_names_the_life_that_died() -> None:
     record = network.hosts[NodeId(0)].records[-1]
     assert record.id == 3
     assert record.record.incarnation == incarnation
+
+
+class _Offers(Watcher):
+    """Counts offers to close a link that are made while a wanted one is still on its way."""
+
+    def __init__(self) -> None:
+        self.early = self.all = 0
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        node = host.node
+        linked = node._links.by_peer
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Unwanted):
+                membership = node._context.membership
+                wanted = [p for p in node._dialling.wanted if not membership.is_gone(p)]
+                self.all += 1
+                self.early += not set(wanted) <= set(linked)
+
+
+@pytest.mark.parametrize("size", [9, 16, 33])
+def test_no_link_is_offered_to_be_closed_before_those_that_replace_it_are_up(size: int) -> None:
+    """Founders that this node has never met are not "expected, never linked": they are on their way."""
+    network = Network(size)
+    settle(network)
+    offers = _Offers()
+    network.watchers.append(offers)
+    network.kill(3)
+    settle(network, [3])
+    assert offers.all
+    assert offers.early == 0
