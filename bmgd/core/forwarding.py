@@ -98,10 +98,13 @@ class Forwarding:
         """
         return self._forward(message, came_from=avoiding)
 
-    def relay(self, message: RoutedMessage, came_from: NodeId | None) -> None:
-        """Pass on a message that the data plane left to the core."""
-        if not self._forward(message, -1 if came_from is None else came_from):
+    def relay(self, message: RoutedMessage, came_from: NodeId | None) -> bool:
+        """Pass on a message that the data plane left to the core; False when there is no way now."""
+        if self._forward(message, -1 if came_from is None else came_from):
+            return True
+        if message.route.source != self._context.id:
             self._report_unreachable(message)
+        return False
 
     def _forward(self, message: RoutedMessage, came_from: int) -> bool:
         route = message.route
@@ -115,6 +118,9 @@ class Forwarding:
         if direct is not None:
             self._context.send(direct.id, message)
             return True
+        if self._links.forwarding_stale:
+            # A link that closed in this very step is no way any more.
+            self.publish()
         flow = flow_of(route.source, route.destination)
         link_id = LinkId(self._snapshot.next_hop(route.destination, came_from, flow))
         if link_id > 0 and route.hop_budget:

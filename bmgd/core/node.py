@@ -239,8 +239,8 @@ class Node:
                 self._notices.on_notice(None, message)
         elif message.route.destination == self._context.id:
             self._on_routed_message(message)
-        else:
-            self._forwarding.relay(message, None if link is None else link.peer)
+        elif not self._forwarding.relay(message, None if link is None else link.peer):
+            self._on_no_way(message)
 
     def _on_link_message(self, link: Link, message: LinkMessage) -> None:
         match message:
@@ -261,6 +261,12 @@ class Node:
             case Goodbye():
                 # The shell turns a goodbye into LinkDown before it comes here.
                 pass
+
+    def _on_no_way(self, message: RoutedMessage) -> None:
+        """A search of this node's own came back without having found its destination."""
+        route = message.route
+        if isinstance(message, Data) and route.source == self._context.id:
+            self._delivery.on_unreachable(Unreachable(route, route.destination))
 
     def _on_routed_message(self, message: RoutedMessage) -> None:
         match message:

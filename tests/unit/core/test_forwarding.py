@@ -1,0 +1,69 @@
+"""Next hops of this node's own messages: which links count, and what a search without success does."""
+
+from __future__ import annotations
+
+from bmgd.core.commands import SendTo
+from bmgd.core.effects import Close, Effect, Send
+from bmgd.core.events import CommandIssued, DeadlineReached, Received
+from bmgd.core.node import Node
+from bmgd.sim import Network
+from bmgd.types import LinkId, NodeId, Record, Status
+from bmgd.wire.messages import Data, Notice, Route, Search, Unreachable
+from tests.unit.core.clusters import S, settle
+
+FAR = NodeId(3)
+"""Not a neighbor of node 0 among 8."""
+
+
+def node_with_message_underway() -> tuple[Network, Node, Send]:
+    """Node 0 of 8, and the transmission of its message to node 3."""
+    network = Network(8)
+    settle(network)
+    node = network.hosts[NodeId(0)].node
+    command = SendTo(FAR, "t", b"x", 10 * S)
+    effects = node.step(network.now_ns, CommandIssued(10**6, command))
+    return network, node, next(e for e in effects if isinstance(e, Send))
+
+
+def sent(effects: list[Effect]) -> list[object]:
+    return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def test_own_search_without_success_is_tried_again_and_tells_nobody() -> None:
+    network, node, first = node_with_message_underway()
+    assert isinstance(first.message, Data)
+    route: Route = first.message.route
+    everywhere = Search(b"\xff", ())
+    back = Data(
+        Route(FAR, NodeId(0), route.source_incarnation, 0, route.sequence, search=everywhere),
+        "t",
+        b"x",
+        1,
+    )
+    effects = node.step(network.now_ns, Received(first.link, back))
+    assert not [m for m in sent(effects) if isinstance(m, Unreachable)]
+    effects = node.step(network.now_ns + S // 50, DeadlineReached())
+    assert [m.route.sequence for m in sent(effects) if isinstance(m, Data)] == [route.sequence]
+
+
+def test_search_of_another_without_success_is_reported_to_its_source() -> None:
+    network, node, first = node_with_message_underway()
+    life = network.status(5)["incarnation"]
+    lost = Data(Route(FAR, NodeId(5), life, 0, 1, search=Search(b"\xff", ())), "t", b"x", 1)
+    effects = node.step(network.now_ns, Received(first.link, lost))
+    targets = [m.target for m in sent(effects) if isinstance(m, Unreachable)]
+    assert targets == [FAR]
+
+
+def test_link_that_closed_in_this_step_carries_nothing_more() -> None:
+    network, node, first = node_with_message_underway()
+    hop = next(peer for peer, links in node._links.by_peer.items() if links[0].id == first.link)
+    link = node._links.by_peer[hop][0]
+    link.heard_ns -= 2 * S
+    record = Record(link.incarnation, 0, Status.EXCLUDED, f"sim{hop}:7400")
+    notice = Notice(((hop, record),))
+    effects = node.step(network.now_ns, Received(LinkId(10**6), notice))
+    closed = effects.index(Close(link.id, "declared excluded"))
+    after = [e for e in effects[closed + 1 :] if isinstance(e, Send)]
+    assert link.id not in {e.link for e in after}
+    assert [e for e in after if isinstance(e.message, Data)]
