@@ -268,7 +268,7 @@ class Dialling:
         elif self.context.membership.incarnation(peer) > peering.dialled_life:
             # Its outcome says something of a former life, nothing of the one that is known now.
             self._again(peer, AGAIN_NS)
-        elif failed.evidence is Evidence.REFUSED and self._is_proof(peering):
+        elif failed.evidence is Evidence.REFUSED and self._is_proof(peer, peering):
             self.detector.convict(peer, peering.linked, "refused")
         elif failed.evidence in (Evidence.EOF, Evidence.RESET) and self._within_a_dial(peering):
             self._again(peer, AGAIN_NS)
@@ -283,8 +283,10 @@ class Dialling:
             self._renew_above(failed.known_of_me)
         self._forget_if_useless(peer)
 
-    def _is_proof(self, peering: Peering) -> bool:
-        return peering.proving and not self.context.settings.proxied
+    def _is_proof(self, peer: NodeId, peering: Peering) -> bool:
+        # A link to a former life proves nothing of the one that followed it.
+        is_that_life = peering.linked == self.context.membership.incarnation(peer)
+        return peering.proving and is_that_life and not self.context.settings.proxied
 
     def _forget_if_useless(self, peer: NodeId) -> None:
         """Keep no page of a guest that went, so that the pages are bounded by wanted ones and links."""

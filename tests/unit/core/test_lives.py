@@ -7,7 +7,7 @@ import pytest
 from bmgd.core.commands import ShowMembers
 from bmgd.core.delivery import Outcome
 from bmgd.core.effects import Dial, Observed, RecordChanged, Refuse, Send, Welcome
-from bmgd.core.events import DialFailed, Greeted, Received
+from bmgd.core.events import DeadlineReached, DialFailed, Greeted, LinkDown, Received
 from bmgd.core.node import Node
 from bmgd.sim import Network
 from bmgd.types import (
@@ -227,3 +227,21 @@ def test_restart_that_everybody_calls_stale_begins_one_new_life(victim: int) -> 
         if other != victim:
             alive = [r for r in network.hosts[NodeId(other)].records if r.id == victim]
             assert len(alive) == 2
+
+
+def test_a_link_to_a_former_life_proves_nothing_of_the_next_and_it_is_dialled_again() -> None:
+    network = Network(8)
+    settle(network)
+    node, now_ns = network.hosts[NodeId(5)].node, network.now_ns
+    link = node._links.by_peer[NodeId(4)][0]
+    life = Incarnation(link.incarnation + 2**32)
+    node.step(now_ns, LinkDown(link.id, Evidence.EOF))
+    news = Notice(((NodeId(4), Record(life, 0, Status.ALIVE, "sim4:7400")),))
+    node.step(now_ns, Received(LinkId(10**6), news))
+    node.step(now_ns, DialFailed(NodeId(4), Evidence.REFUSED))
+    effects = node.step(now_ns + 10_000_000, DeadlineReached())
+    assert [e.known for e in effects if isinstance(e, Dial)] == [life]
+    effects = node.step(now_ns + 10_000_000, DialFailed(NodeId(4), Evidence.REFUSED))
+    assert [e.event for e in effects if isinstance(e, Observed)] == ["suspected"]
+    effects = node.step(now_ns + 90_000_000, DeadlineReached())
+    assert [e.peer for e in effects if isinstance(e, Dial)] == [4]
