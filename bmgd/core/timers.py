@@ -8,11 +8,14 @@ TimerKey = tuple[str, int, int]
 """What a deadline is for, and of whom: (purpose, first number, second number)."""
 
 
+SPARE = 16
+
+
 class Timers:
     """A heap of deadlines with at most one per key.
 
     Cancelled entries stay in the heap until they surface or outnumber the living, so `set` and
-    `cancel` cost O(log n) and the heap is at most twice the number of keys.
+    `cancel` cost O(log n) and the heap is at most twice the number of keys, and `SPARE`.
     """
 
     def __init__(self) -> None:
@@ -31,13 +34,17 @@ class Timers:
         self._count += 1
         self._due[key] = (at_ns, self._count)
         heapq.heappush(self._heap, (at_ns, self._count, key))
-        if len(self._heap) > 2 * len(self._due) + 16:
-            self._heap = [(at, count, k) for k, (at, count) in self._due.items()]
-            heapq.heapify(self._heap)
+        self._compact()
 
     def cancel(self, key: TimerKey) -> None:
         """Forget `key`; nothing happens when it is not set."""
-        self._due.pop(key, None)
+        if self._due.pop(key, None) is not None:
+            self._compact()
+
+    def _compact(self) -> None:
+        if len(self._heap) > 2 * len(self._due) + SPARE:
+            self._heap = [(at, count, k) for k, (at, count) in self._due.items()]
+            heapq.heapify(self._heap)
 
     def next_ns(self) -> int | None:
         """When the earliest deadline is due; None without one."""
@@ -56,4 +63,5 @@ class Timers:
             return None
         key = heapq.heappop(self._heap)[2]
         del self._due[key]
+        self._compact()
         return key

@@ -19,6 +19,7 @@ def node_with_message_underway() -> tuple[Network, Node, Send]:
     """Node 0 of 8, and the transmission of its message to node 3."""
     network = Network(8)
     settle(network)
+    network.run(4)
     node = network.hosts[NodeId(0)].node
     command = SendTo(FAR, "t", b"x", 10 * S)
     effects = node.step(network.now_ns, CommandIssued(10**6, command))

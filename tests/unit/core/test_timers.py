@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bmgd.core.timers import TimerKey, Timers
+from bmgd.core.timers import SPARE, TimerKey, Timers
 
 
 def key(name: str, number: int = 0) -> TimerKey:
@@ -104,3 +104,14 @@ def test_timers_do_not_grow_with_what_was_replaced() -> None:
         timers.set(key("beat"), 10_000 - count)
     assert len(timers) == 1
     assert len(timers._heap) <= 2 * len(timers) + 16
+
+
+def test_timers_forget_a_storm_of_cancelled_and_due_ones() -> None:
+    timers = Timers()
+    for number in range(1000):
+        timers.set(key("storm", number), 10**9 + number)
+        timers.set(key("due", number), number)
+    for number in range(1000):
+        timers.cancel(key("storm", number))
+        assert timers.pop_due(number) == key("due", number)
+        assert len(timers._heap) <= 2 * len(timers) + SPARE
