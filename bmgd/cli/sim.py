@@ -50,10 +50,11 @@ def run(args: Namespace) -> int:
 
     if args.campaign is not None:
         return _run_campaign(args)
+    from bmgd.sim.checkers import inspect
     from bmgd.sim.simulation import Simulation
 
     plan = _plan_of(args)
-    outcome = Simulation(plan).run()
+    outcome = Simulation(plan, [inspect]).run()
     if args.history is not None:
         _write_history(args.history, outcome)
     shrunken = None
@@ -101,13 +102,14 @@ def _plan_of(args: Namespace) -> Plan:
 
 def _shrink(outcome: Outcome) -> Plan:
     """The smallest scenario found that fails by the same checker."""
+    from bmgd.sim.checkers import inspect
     from bmgd.sim.shrinking import Shrinker
     from bmgd.sim.simulation import Simulation
 
     checker = outcome.violations[0].checker
 
     def fails(plan: Plan) -> bool:
-        found = Simulation(plan, traces=False).run().violations
+        found = Simulation(plan, [inspect], traces=False).run().violations
         return bool(found) and found[0].checker == checker
 
     print("a violation; shrinking the scenario ...", file=sys.stderr)

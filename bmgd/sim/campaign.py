@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from bmgd.errors import PlanError
+from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Outcome, Simulation
 
@@ -43,7 +44,7 @@ class Campaign:
     def run_seed(self, seed: int) -> Outcome:
         """Run one seed."""
         nodes = Random(f"size {seed}").randint(self.nodes_min, self.nodes_max)
-        return Simulation(random_scenario(seed, nodes, self.seconds)).run()
+        return Simulation(random_scenario(seed, nodes, self.seconds), [inspect]).run()
 
 
 @dataclass(slots=True)

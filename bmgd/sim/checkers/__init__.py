@@ -1,0 +1,101 @@
+"""The invariants of the core, one checker for each, over simulated clusters.
+
+`CHECKERS` is the table of all of them. `watch` sets them upon a network before its first step; what
+they find is in `Scene.violations`. When the faults have stopped, `Scene.disquiet` tells what is not yet
+as it must be at rest.
+"""
+
+from bmgd.chaos.history import History
+from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
+from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.detection import (
+    AnswersAreTrue,
+    LateNodesReset,
+    NoFalseDeath,
+    SuspicionsHaveAReason,
+    VerdictsAreProven,
+    VetoesWin,
+)
+from bmgd.sim.checkers.memberships import (
+    AccusationIsAnswered,
+    DigestsMeanMemberships,
+    ExitsHaveAReason,
+    LivesGrow,
+    RanksAreABijection,
+    RecordsAreJoined,
+)
+from bmgd.sim.checkers.messages import AcksAreHonest, MessagesAreTakenOnce, SearchesVisitOnce
+from bmgd.sim.checkers.orders import (
+    DialsAreSingle,
+    HellosAreAnsweredByRule,
+    OrdersCanBeDone,
+    RequestsAreAnsweredOnce,
+    SnapshotsAreCurrent,
+)
+from bmgd.sim.checkers.rest import (
+    LinksAreTheHealedGraph,
+    NothingIsLeftOver,
+    RestIsQuiet,
+    SurvivorsAgree,
+)
+from bmgd.sim.checkers.scene import Checker, Scene
+from bmgd.sim.checkers.telling import (
+    ChangesAreFlooded,
+    HeartbeatsArePaced,
+    LinksBeginWithADigest,
+    NoticesAreWellFormed,
+    QuestionsAreAnswered,
+)
+from bmgd.sim.network import Network
+
+CHECKERS: tuple[type[Checker], ...] = (
+    RecordsAreJoined,
+    LivesGrow,
+    AccusationIsAnswered,
+    ExitsHaveAReason,
+    DigestsMeanMemberships,
+    RanksAreABijection,
+    ChangesAreFlooded,
+    LinksBeginWithADigest,
+    HeartbeatsArePaced,
+    QuestionsAreAnswered,
+    NoticesAreWellFormed,
+    VerdictsAreProven,
+    SuspicionsHaveAReason,
+    VetoesWin,
+    AnswersAreTrue,
+    LateNodesReset,
+    NoFalseDeath,
+    LinksCloseByRule,
+    FormerLivesAreCutOff,
+    AccusedAreTold,
+    OrdersCanBeDone,
+    DialsAreSingle,
+    HellosAreAnsweredByRule,
+    RequestsAreAnsweredOnce,
+    SnapshotsAreCurrent,
+    MessagesAreTakenOnce,
+    AcksAreHonest,
+    SearchesVisitOnce,
+    BoundsHold,
+    DeadlinesHaveSubjects,
+    MemoriesAreOfUse,
+    SurvivorsAgree,
+    LinksAreTheHealedGraph,
+    NothingIsLeftOver,
+    RestIsQuiet,
+)
+
+__all__ = ["CHECKERS", "Checker", "Scene", "inspect", "watch"]
+
+
+def inspect(network: Network, history: History) -> Scene:
+    """All checkers, for a `Simulation` to set upon its network."""
+    return Scene(network, CHECKERS)
+
+
+def watch(network: Network) -> Scene:
+    """Set all checkers upon a network whose hosts have not made a step yet."""
+    scene = Scene(network, CHECKERS)
+    network.watchers.append(scene)
+    return scene

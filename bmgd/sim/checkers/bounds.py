@@ -1,0 +1,196 @@
+"""What is bounded stays so; every deadline has its subject, and every subject its deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import ClassVar
+
+from bmgd.core.effects import Effect, Exit
+from bmgd.core.events import Event
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.scene import Checker, Journal, is_deadline
+from bmgd.types import LinkId, NodeId, NodeState
+from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX
+
+GUESTS_MAX = 8
+STANDING = frozenset({"beat", "silence", "redial"})
+"""Deadlines that every node always has, once it has started."""
+RESEND_MAX_NS = 2_500_000_000
+
+BOUNDS = {
+    "messages underway": 8192,
+    "sequences of a stream": 1024,
+    "outcomes of a source": 1024,
+    "topics": 1024,
+    "messages of a topic": 1024 + 4096,
+    "bytes of a topic": 16 * 2**20 + 64 * 2**20,
+    "bytes of all topics": 64 * 2**20,
+    "subscriptions": 1024,
+    "credit": 4096,
+    "probes": 1024,
+    "asks": 64,
+    "held hellos": 16,
+    "heartbeats until echoed": 32,
+    "unknown ids": 4095,
+    "bytes of a search": SEARCH_BYTES_MAX,
+    "ids of a route": ROUTE_IDS_MAX,
+}
+"""docs/architecture.md, "What is bounded": those of the core."""
+
+
+class BoundsHold(Checker):
+    """Every queue and table of the core is within its bound, and counts what is in it."""
+
+    name: ClassVar[str] = "bounds-hold"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        if is_deadline(event):
+            for what, size in measure(inside).items():
+                if size > BOUNDS[what]:
+                    self.violate(journal, f"{what}: {size}, at most {BOUNDS[what]}")
+            self._check_counts(journal, inside)
+        self._check_links(journal, inside)
+
+    def _check_counts(self, journal: Journal, inside: Inside) -> None:
+        if inside.delivery.underway != len(inside.underway()):
+            self.violate(journal, f"counts {inside.delivery.underway} messages underway")
+        counted, held = inside.held_bytes()
+        if counted != held:
+            self.violate(journal, f"counts {counted} bytes held, there are {held}")
+        if any(queue[1] != queue[2] for queue in inside.queues()):
+            self.violate(journal, "counts other bytes in a topic than are there")
+        heap, due = inside.timer_entries(), len(inside.timers())
+        if heap > 2 * due + 17:
+            self.violate(journal, f"{heap} entries for {due} deadlines")
+        remembered = len(inside.dialling.peerings)
+        known = len(inside.dialling.wanted) + len(inside.links.by_peer) + len(journal.dials)
+        known += len(inside.former()) + len(inside.membership.exceptions()) + GUESTS_MAX
+        if remembered > known:
+            self.violate(journal, f"remembers {remembered} peers, {known} are of use")
+
+    def _check_links(self, journal: Journal, inside: Inside) -> None:
+        wanted, former = set(inside.dialling.wanted), inside.former()
+        if inside.context.state in (NodeState.STARTING, NodeState.LEAVING) or journal.exited:
+            return
+        unwanted = sum(1 for link in journal.links.values() if link.peer not in wanted)
+        most = sum(1 for peer in former if peer not in wanted) + GUESTS_MAX + 1
+        if unwanted > most:
+            self.violate(journal, f"{unwanted} links that it does not want, at most {most}")
+
+
+def measure(inside: Inside) -> dict[str, int]:
+    """The size of everything in `BOUNDS` that lasts from step to step."""
+    queues, readers = inside.queues(), inside.readers()
+    return {
+        "messages underway": inside.delivery.underway,
+        "sequences of a stream": max(inside.spans(), default=0),
+        "outcomes of a source": max(inside.outcomes(), default=0),
+        "topics": len(queues),
+        "messages of a topic": max((q[0] for q in queues), default=0),
+        "bytes of a topic": max((q[2] for q in queues), default=0),
+        "bytes of all topics": inside.held_bytes()[1],
+        "subscriptions": len(readers),
+        "credit": max((sum(r) for r in readers), default=0),
+        "probes": len(inside.probes()),
+        "asks": len(inside.asks()),
+        "held hellos": len(inside.held()),
+        "heartbeats until echoed": max(
+            (len(link.unechoed) for link in inside.links.table.values()), default=0
+        ),
+        "unknown ids": inside.unknown_ids(),
+    }
+
+
+class DeadlinesHaveSubjects(Checker):
+    """Whatever waits has a deadline, and a deadline that waits for nothing is not there.
+
+    Suspicions, asks, hellos that are held, messages and probes underway, links to the accused: each has
+    exactly its own. A wanted peer without a link is dialled, or will be.
+    """
+
+    name: ClassVar[str] = "deadlines-have-subjects"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if journal.exited or any(isinstance(effect, Exit) for effect in effects):
+            return
+        inside = journal.inside
+        timers = inside.timers()
+        by_purpose: dict[str, set[tuple[int, int]]] = {}
+        for purpose, first, second in timers:
+            by_purpose.setdefault(purpose, set()).add((first, second))
+        self._compare(journal, "ask", by_purpose, {(p, 0) for p in inside.suspected()})
+        self._compare(journal, "answer", by_purpose, {(n, 0) for n in inside.asks()})
+        self._compare(journal, "held", by_purpose, {(p, 0) for p in inside.held()})
+        self._compare(journal, "probe", by_purpose, {(n, 0) for n in inside.probes()})
+        self._compare(journal, "resend", by_purpose, set(inside.underway()))
+        accused = {(i, 0) for i, link in inside.links.table.items() if link.accused_ns}
+        self._compare(journal, "accused", by_purpose, accused)
+        if not is_deadline(event):
+            return
+        state = inside.context.state
+        if state is not NodeState.STARTING and not by_purpose.keys() >= STANDING:
+            self.violate(journal, f"has no deadline for {sorted(STANDING - by_purpose.keys())}")
+        joining = state is NodeState.JOINING
+        if (joining or state is NodeState.READY) and ("start deadline" in by_purpose) != joining:
+            self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
+        self._check_resends(journal, inside)
+        self._check_wanted(journal, inside, by_purpose)
+
+    def _compare(
+        self,
+        journal: Journal,
+        purpose: str,
+        by_purpose: dict[str, set[tuple[int, int]]],
+        subjects: Collection[tuple[int, int]],
+    ) -> None:
+        deadlines = by_purpose.get(purpose, set())
+        if deadlines != set(subjects):
+            text = f"{purpose}: deadlines of {sorted(deadlines)}, subjects {sorted(subjects)}"
+            self.violate(journal, text)
+
+    def _check_resends(self, journal: Journal, inside: Inside) -> None:
+        timers = inside.timers()
+        for (peer, sequence), deadline_ns in inside.underway().items():
+            at_ns = timers.get(("resend", peer, sequence), journal.now_ns)
+            if at_ns > min(deadline_ns, journal.now_ns + RESEND_MAX_NS):
+                self.violate(journal, f"waits longer for {peer}'s answer than it may")
+
+    def _check_wanted(
+        self, journal: Journal, inside: Inside, by_purpose: dict[str, set[tuple[int, int]]]
+    ) -> None:
+        if inside.context.state not in (NodeState.JOINING, NodeState.READY):
+            return
+        if "relayout" in by_purpose:
+            return
+        if inside.dialling.wanted != inside.membership.neighbors(journal.host.id):
+            self.violate(journal, f"wants {inside.dialling.wanted}, not its layout's neighbors")
+        coming = by_purpose.get("dial", set()) | by_purpose.get("join", set())
+        for peer in inside.dialling.wanted:
+            if inside.links.to(peer) is not None or inside.membership.is_gone(peer):
+                continue
+            if peer not in journal.dials and (peer, 0) not in coming:
+                self.violate(journal, f"wants {peer}, and neither dials it nor will")
+
+
+class MemoriesAreOfUse(Checker):
+    """Nothing is remembered of a link that is gone, and no peer is held to be dialled that is not."""
+
+    name: ClassVar[str] = "memories-are-of-use"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        dialling = {p for p, peering in inside.dialling.peerings.items() if peering.dialling}
+        if dialling - journal.dials.keys():
+            lost = sorted(dialling - journal.dials.keys())
+            self.violate(journal, f"holds {lost} to be dialled, which it does not dial")
+        if not is_deadline(event):
+            return
+        for link_id, link in inside.links.table.items():
+            seen = journal.links.get(LinkId(link_id))
+            if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
+                self.violate(journal, f"has heard {link.peer} and does not know it")
+        for peer, peering in inside.dialling.peerings.items():
+            known = inside.membership.incarnation(NodeId(peer))
+            if peering.linked > known:
+                self.violate(journal, f"was linked to a life of {peer} that it does not know")

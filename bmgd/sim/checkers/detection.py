@@ -1,0 +1,319 @@
+"""Suspicion and verdicts: nobody is accused, asked about, acquitted or convicted but by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.effects import Effect, Observed, RecordChanged, Send
+from bmgd.core.events import DialFailed, Event, LinkDown, LinkUp, Received
+from bmgd.policy import HealingTrigger
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.scene import Checker, Journal, Scene, Suspected, is_deadline
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    NodeId,
+    NodeState,
+    Status,
+)
+from bmgd.wire.messages import Answer, Ask
+
+LATE_NS = 400_000_000
+OBSERVERS_MAX = 3
+_FRESH = 5 / 4
+_PROVING = (Evidence.EOF, Evidence.RESET)
+
+
+class VerdictsAreProven(Checker):
+    """A verdict rests on proof, or on a suspicion that nobody vetoed in its time.
+
+    Proof: the own link to that very life closed without goodbye, and its address refused. Suspicion:
+    the ask time is over, or all that were asked concurred. The verdict names the life that was meant,
+    with its present version, and is `excluded` where every death is healed.
+    """
+
+    name: ClassVar[str] = "verdicts-are-proven"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._ended: tuple[Incarnation, Evidence] | None = None
+        self._suspected: dict[NodeId, Suspected] = {}
+        self._versions: dict[NodeId, tuple[Incarnation, int]] = {}
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._suspected = dict(journal.suspected)
+        self._ended = None
+        if isinstance(event, DialFailed):
+            self._ended = journal.ended.get(event.peer)
+        if journal.suspected or self._ended is not None:
+            membership = journal.inside.membership
+            self._versions = {
+                peer: (record.incarnation, record.version)
+                for peer, record in membership.exceptions().items()
+            }
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Observed) and effect.event == "verdict":
+                peer, life = effect.peer, effect.incarnation
+                assert peer is not None
+                assert life is not None
+                if not self._is_proven(event, peer, life):
+                    self._check_suspicion(journal, event, peer, life)
+                self._check_record(journal, effects, peer, life)
+
+    def _is_proven(self, event: Event, peer: NodeId, life: Incarnation) -> bool:
+        if not isinstance(event, DialFailed) or event.evidence is not Evidence.REFUSED:
+            return False
+        return (
+            event.peer == peer
+            and self._ended is not None
+            and (self._ended[0] == life and self._ended[1] in _PROVING)
+        )
+
+    def _check_suspicion(
+        self, journal: Journal, event: Event, peer: NodeId, life: Incarnation
+    ) -> None:
+        suspected = self._suspected.get(peer)
+        if suspected is None:
+            self.violate(journal, f"convicts {peer} without proof or suspicion")
+            return
+        if suspected.incarnation != life:
+            self.violate(journal, f"suspected {suspected.incarnation:#x} of {peer}, not {life:#x}")
+        concurred = set(suspected.concurred)
+        if isinstance(event, Received) and isinstance(event.message, Answer):
+            if event.message.suspect == peer and event.message.alive:
+                self.violate(journal, f"convicts {peer} on a veto")
+            concurred.add(event.message.route.source)
+        ask_ns = journal.inside.settings.ask_ns
+        waited = is_deadline(event) and journal.now_ns - suspected.since_ns >= ask_ns
+        if not waited and not (suspected.asked and suspected.asked <= concurred):
+            self.violate(journal, f"convicts {peer} before the ask time is over")
+
+    def _check_record(
+        self, journal: Journal, effects: Sequence[Effect], peer: NodeId, life: Incarnation
+    ) -> None:
+        heals = journal.inside.settings.healing.trigger is HealingTrigger.EVERY_DEATH
+        status = Status.EXCLUDED if heals else Status.DEAD
+        before = self._versions.get(peer, (UNKNOWN_INCARNATION, 0))
+        version = before[1] if before[0] == life else 0
+        for effect in effects:
+            if isinstance(effect, RecordChanged) and effect.id == peer:
+                record = effect.record
+                if (record.incarnation, record.version) != (life, version):
+                    self.violate(journal, f"the verdict on {peer} is {record}, life {life:#x}")
+                if record.status not in (status, Status.DEAD):
+                    self.violate(journal, f"the verdict on {peer} is {record}, not {status.name}")
+                return
+
+
+class SuspicionsHaveAReason(Checker):
+    """Who is suspected was silent, or its dial came to nothing; and is not gone already.
+
+    A node that was itself late accuses nobody; a node that was never ready no stranger. Up to three of
+    the suspect's neighbors are asked, and who is silent for long is suspected.
+    """
+
+    name: ClassVar[str] = "suspicions-have-a-reason"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        for effect in effects:
+            if isinstance(effect, Observed) and effect.event == "suspected":
+                assert effect.peer is not None
+                self._check(journal, inside, event, effect.peer)
+                self._check_asked(journal, inside, effects, effect.peer)
+        if is_deadline(event):
+            self._check_silent(journal, inside)
+
+    def _check(self, journal: Journal, inside: Inside, event: Event, peer: NodeId) -> None:
+        if journal.lag_ns > LATE_NS and is_deadline(event):
+            self.violate(journal, f"suspects {peer}, and was itself late")
+        if inside.context.state is NodeState.LEAVING:
+            self.violate(journal, f"suspects {peer} while it leaves")
+        is_stranger = peer not in journal.ever_linked
+        if is_stranger and not journal.ready:
+            self.violate(journal, f"suspects {peer}, a stranger, and was never ready")
+        if is_deadline(event):
+            for link in journal.to(peer):
+                if not self._is_silent(journal, inside, link.heard_ns, link.unechoed):
+                    self.violate(journal, f"suspects {peer}, and heard from it in time")
+        elif isinstance(event, DialFailed):
+            if event.evidence in _PROVING and journal.to(peer):
+                self.violate(journal, f"suspects {peer}, to which it is linked")
+        elif not isinstance(event, LinkDown | LinkUp):
+            # A link to a former life counts as a dial that came to nothing.
+            self.violate(journal, f"suspects {peer} because of {type(event).__name__}")
+
+    def _is_silent(
+        self, journal: Journal, inside: Inside, heard_ns: int, unechoed: Sequence[tuple[int, int]]
+    ) -> bool:
+        timeout_ns = inside.settings.timeout_ns
+        if journal.now_ns - heard_ns >= timeout_ns:
+            return True
+        grace_ns = timeout_ns + inside.settings.heartbeat_ns
+        return bool(unechoed) and journal.now_ns - unechoed[0][1] >= grace_ns
+
+    def _check_asked(
+        self, journal: Journal, inside: Inside, effects: Sequence[Effect], peer: NodeId
+    ) -> None:
+        asks = [
+            e.message
+            for e in effects
+            if isinstance(e, Send) and isinstance(e.message, Ask) and e.message.suspect == peer
+        ]
+        asked = [ask.route.destination for ask in asks if ask.route.source == journal.host.id]
+        near = inside.membership.neighbors(peer)
+        able = [n for n in near if n != journal.host.id and not inside.membership.is_gone(n)]
+        if len(asked) > OBSERVERS_MAX or len(set(asked)) != len(asked):
+            self.violate(journal, f"asks {asked} about {peer}")
+        if not set(asked) <= set(able):
+            self.violate(journal, f"asks {asked} about {peer}, its neighbors are {able}")
+        reachable = [n for n in able if inside.links.to(n) is not None]
+        if not asked and len(reachable) == len(able) > 0:
+            self.violate(journal, f"asks nobody about {peer}, and could ask {able}")
+
+    def _check_silent(self, journal: Journal, inside: Inside) -> None:
+        if inside.context.state is NodeState.LEAVING or journal.exited:
+            return
+        detector = inside.detector
+        most_ns = 3 * inside.settings.timeout_ns
+        if not 0 <= detector.stretch_ns <= most_ns:
+            self.violate(journal, f"a timeout stretched by {detector.stretch_ns // 10**6} ms")
+        patience_ns = 2 * inside.settings.timeout_ns + detector.stretch_ns
+        if journal.now_ns - journal.late_ns < 2 * most_ns:
+            # The deadline was set while the stretch was longer.
+            patience_ns += most_ns
+        suspected = inside.suspected()
+        for link in list(journal.links.values()):
+            since_ns = max(link.heard_ns, journal.late_ns, link.opened_ns)
+            # Who is gone already is not suspected; its link closes when silence is looked at again.
+            grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
+            silent = journal.now_ns - since_ns > patience_ns + grace_ns
+            if silent and link.peer not in suspected:
+                text = f"{link.peer} is silent for {(journal.now_ns - since_ns) // 10**6} ms"
+                self.violate(journal, f"{text}, linked and not suspected")
+                return
+
+
+class VetoesWin(Checker):
+    """A veto, fresh bytes, or a new link end a suspicion; a late concurring answer begins none."""
+
+    name: ClassVar[str] = "vetoes-win"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if not isinstance(event, Received):
+            return
+        inside = journal.inside
+        message = event.message
+        if isinstance(message, Answer) and message.route.destination == journal.host.id:
+            suspected = journal.suspected.get(message.suspect)
+            alive = message.alive and suspected is not None
+            if alive and suspected and message.incarnation >= suspected.incarnation:
+                if message.suspect in inside.suspected():
+                    self.violate(journal, f"a veto for {message.suspect} is ignored")
+                journal.suspected.pop(message.suspect, None)
+        for link in journal.links.values():
+            if link.id == event.link and not link.unechoed and link.peer in inside.suspected():
+                self.violate(journal, f"{link.peer} was heard, and is still suspected")
+
+
+class AnswersAreTrue(Checker):
+    """An observer vetoes only what it hears, concurs only in silence, and never against itself."""
+
+    name: ClassVar[str] = "answers-are-true"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me = journal.host.id
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Answer):
+                answer = effect.message
+                came = isinstance(event, Received) and isinstance(event.message, Answer)
+                if answer.route.source == me and not came:
+                    self._check(journal, answer)
+        if isinstance(event, Received) and isinstance(event.message, Ask):
+            ask = event.message
+            if ask.suspect == me == ask.route.destination:
+                self._check_own(journal, effects, ask)
+
+    def _check(self, journal: Journal, answer: Answer) -> None:
+        settings = journal.inside.settings
+        if answer.suspect == journal.host.id:
+            if not answer.alive or answer.incarnation != journal.incarnation:
+                self.violate(journal, f"says of itself {answer}")
+            return
+        links = journal.to(answer.suspect)
+        asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
+        if asked_ns is None or not links:
+            self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")
+            return
+        heard_ns = max(link.heard_ns for link in links)
+        fresh = journal.now_ns - heard_ns <= settings.heartbeat_ns * _FRESH
+        # A node that was late sets its stamps anew, and takes what waits for fresh.
+        fresh = fresh or heard_ns > asked_ns or journal.late_ns > heard_ns
+        if answer.alive and not fresh:
+            self.violate(journal, f"vetoes for {answer.suspect}, and has not heard from it")
+        if not answer.alive and heard_ns > asked_ns:
+            self.violate(journal, f"concurs on {answer.suspect}, and has heard from it")
+        if max(link.incarnation for link in links) < answer.incarnation:
+            self.violate(journal, f"answers for a life of {answer.suspect} that it does not hear")
+
+    def _check_own(self, journal: Journal, effects: Sequence[Effect], ask: Ask) -> None:
+        inside = journal.inside
+        answered = any(isinstance(e, Send) and isinstance(e.message, Answer) for e in effects)
+        if not answered and inside.links.to(ask.route.source) is not None:
+            self.violate(journal, f"is asked by {ask.route.source} whether it lives, and is silent")
+
+
+class LateNodesReset(Checker):
+    """A node that was itself late shows its digest on every link before it goes on."""
+
+    name: ClassVar[str] = "late-nodes-reset"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._due: dict[NodeId, int] = {}
+        self._expect = False
+
+    def on_boot(self, journal: Journal) -> None:
+        self._due.pop(journal.host.id, None)
+
+    def before(self, journal: Journal, event: Event) -> None:
+        state = journal.inside.context.state
+        due_ns = journal.host.node.deadline_ns
+        late = journal.lag_ns > LATE_NS and state is not NodeState.STARTING
+        if late and due_ns is not None and self._due.get(journal.host.id) != due_ns:
+            self._due[journal.host.id] = due_ns
+            self._expect = True
+        else:
+            self._expect = False
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if self._expect and journal.late_ns != journal.now_ns:
+            self.violate(journal, f"{journal.lag_ns // 10**6} ms late, and its stamps stay")
+
+
+class NoFalseDeath(Checker):
+    """Nobody undisturbed declares somebody undisturbed dead.
+
+    Disturbed is who was started, stopped, cut, slowed or reset a moment ago; a verdict on one that died
+    is never false.
+    """
+
+    name: ClassVar[str] = "no-false-death"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Observed) and effect.event == "verdict":
+                assert effect.peer is not None
+                self._check(journal, effect.peer, effect.incarnation)
+
+    def _check(self, journal: Journal, peer: NodeId, life: Incarnation | None) -> None:
+        victim = self.scene.journals.get(peer)
+        if victim is None or not victim.host.alive or victim.exited or victim.incarnation != life:
+            return
+        if self.scene.is_disturbed(peer) or self.scene.is_disturbed(journal.host.id):
+            return
+        self.violate(journal, f"declares {peer} dead, which lives and was not disturbed")

@@ -1,0 +1,282 @@
+"""Records, digests, layouts and ranks: that memberships are joins, and equal ones mean the same."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
+from bmgd.core.events import Event, Received
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
+from bmgd.wire.messages import BUCKETS, Notice
+
+_GAP_MAX = 4096
+_HASHED = struct.Struct(">IQIB")
+RANKS_CHECKED_MAX = 64
+
+_Order = tuple[int, int, int, bytes]
+
+
+def _order(record: Record) -> _Order:
+    """The order of the join, by itself: incarnation, version, status, the address's bytes."""
+    return record.incarnation, record.version, int(record.status), record.address.encode()
+
+
+def _hash(node_id: NodeId, record: Record) -> int:
+    fixed = _HASHED.pack(node_id, record.incarnation, record.version, record.status)
+    whole = fixed + record.address.encode()
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=16).digest(), "big")
+
+
+class RecordsAreJoined(Checker):
+    """What a node believes of an id is exactly the greatest of what it was told and said itself.
+
+    A shadow joins every record that comes or is published; the membership must equal it. So nothing is
+    forgotten, nothing invented, records only grow, and revisions count the changes without a gap.
+    """
+
+    name: ClassVar[str] = "records-are-joined"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._shadows: dict[NodeId, dict[NodeId, Record]] = {}
+        self._revisions: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._shadows[journal.host.id] = dict(journal.inside.membership.exceptions())
+        self._revisions[journal.host.id] = journal.inside.membership.revision
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me = journal.host.id
+        membership = journal.inside.membership
+        shadow, touched = self._shadows[me], set()
+        if isinstance(event, Received) and isinstance(event.message, Notice):
+            for node_id, record in event.message.records:
+                if node_id != me and node_id < membership.id_space:
+                    self._join(shadow, node_id, record, membership.get(node_id))
+                    touched.add(node_id)
+        for effect in effects:
+            if isinstance(effect, RecordChanged):
+                self._on_changed(journal, effect)
+                touched.add(effect.id)
+        for node_id in touched:
+            believed = membership.get(node_id)
+            if node_id in shadow and believed != shadow[node_id]:
+                self.violate(journal, f"id {node_id}: {believed}, was told {shadow[node_id]}")
+                shadow[node_id] = believed or shadow[node_id]
+
+    def _join(
+        self,
+        shadow: dict[NodeId, Record],
+        node_id: NodeId,
+        record: Record,
+        believed: Record | None,
+    ) -> None:
+        before = shadow.get(node_id)
+        if before is None and believed is not None and believed.status is Status.EXPECTED:
+            before = believed
+        if before is None or _order(record) > _order(before):
+            shadow[node_id] = record
+
+    def _on_changed(self, journal: Journal, changed: RecordChanged) -> None:
+        me, shadow = journal.host.id, self._shadows[journal.host.id]
+        self._revisions[me] += 1
+        if changed.revision != self._revisions[me]:
+            self.violate(journal, f"revision {changed.revision} after {self._revisions[me] - 1}")
+            self._revisions[me] = changed.revision
+        before = shadow.get(changed.id)
+        if before is not None and _order(changed.record) < _order(before):
+            self.violate(journal, f"id {changed.id} fell from {before} to {changed.record}")
+        shadow[changed.id] = changed.record
+
+
+class LivesGrow(Checker):
+    """Incarnations only grow: a node's own, with its version, and those that it knows of others."""
+
+    name: ClassVar[str] = "lives-grow"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._own: dict[NodeId, tuple[Incarnation, int]] = {}
+        self._known: dict[NodeId, dict[NodeId, int]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        context = journal.inside.context
+        self._own[journal.host.id] = context.incarnation, context.version
+        self._known[journal.host.id] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me, inside = journal.host.id, journal.inside
+        own = inside.context.incarnation, inside.context.version
+        if own < self._own[me]:
+            self.violate(journal, f"its own life and version fell from {self._own[me]} to {own}")
+        renewed = any(isinstance(effect, Renewed) for effect in effects)
+        if (own[0] != self._own[me][0]) != renewed:
+            self.violate(
+                journal, f"life {own[0]:#x} after {self._own[me][0]:#x} without being told"
+            )
+        self._own[me] = own
+        if is_deadline(event):
+            self._compare(journal, inside)
+
+    def _compare(self, journal: Journal, inside: Inside) -> None:
+        known = self._known[journal.host.id]
+        for peer in {*inside.lives(), *inside.membership.exceptions()}:
+            life = int(inside.membership.incarnation(peer))
+            if life < known.get(peer, 0):
+                self.violate(journal, f"the life of {peer} fell from {known[peer]:#x} to {life:#x}")
+            known[peer] = life
+        for link in journal.links.values():
+            if inside.membership.incarnation(link.peer) < link.incarnation:
+                self.violate(journal, f"forgot the life of {link.peer}, to which it is linked")
+
+
+class AccusationIsAnswered(Checker):
+    """A living node has the last word on its own life.
+
+    What it is told of itself it outranks at once: by a higher version, by a new life above a dead one;
+    or it ends, for an eviction and for another life that lives. Its own record says alive.
+    """
+
+    name: ClassVar[str] = "accusation-is-answered"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        context = inside.context
+        if journal.exited or context.state is NodeState.LEAVING:
+            return
+        believed, own = inside.own_belief(), context.own_record()
+        if believed is not None and believed != own:
+            self.violate(journal, f"it is {own}, and believes {believed}")
+        if not (isinstance(event, Received) and isinstance(event.message, Notice)):
+            return
+        for node_id, record in event.message.records:
+            if node_id != journal.host.id:
+                continue
+            if record.status is Status.LEFT and record.incarnation == own.incarnation:
+                self.violate(journal, "it was evicted, and goes on")
+            elif _order(record) > _order(own):
+                self.violate(journal, f"told {record}, it stays {own}")
+            elif believed is None:
+                self.violate(journal, f"told {record}, it has no record of its own")
+
+
+class ExitsHaveAReason(Checker):
+    """A daemon ends only when asked, evicted, a duplicate, or configured for another cluster."""
+
+    name: ClassVar[str] = "exits-have-a-reason"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Exit) and effect.code:
+                told = isinstance(event, Received) and isinstance(event.message, Notice)
+                if told and not self._is_outranked(journal, event):
+                    self.violate(journal, f"ended for no record: {effect.reason}")
+
+    def _is_outranked(self, journal: Journal, event: Event) -> bool:
+        assert isinstance(event, Received)
+        assert isinstance(event.message, Notice)
+        own = journal.incarnation
+        return any(
+            node_id == journal.host.id
+            and (
+                record.incarnation > own
+                or (record.incarnation == own and record.status >= Status.DEAD)
+            )
+            for node_id, record in event.message.records
+        )
+
+
+class DigestsMeanMemberships(Checker):
+    """A digest is the sum of its records' hashes; equal digests mean equal memberships and layouts."""
+
+    name: ClassVar[str] = "digests-mean-memberships"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._revisions: dict[NodeId, int] = {}
+        self._meanings: dict[int, tuple[int, int]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._revisions[journal.host.id] = -1
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me, membership = journal.host.id, journal.inside.membership
+        if self._revisions[me] == membership.revision:
+            return
+        self._revisions[me] = membership.revision
+        buckets = [0] * BUCKETS
+        for node_id, record in membership.exceptions().items():
+            buckets[node_id % BUCKETS] += _hash(node_id, record)
+        if membership.digest != sum(buckets) % 2**128:
+            self.violate(journal, "its digest is not the sum of its records")
+        if membership.buckets != [bucket % 2**128 for bucket in buckets]:
+            self.violate(journal, "its buckets are not the sums of its records")
+        records = hash(frozenset(membership.exceptions().items()))
+        layout = hash((membership.id_space, tuple(membership.outside)))
+        meaning = self._meanings.setdefault(membership.digest, (records, layout))
+        if meaning != (records, layout):
+            self.violate(journal, f"another membership has its digest {membership.digest:032x}")
+
+
+class RanksAreABijection(Checker):
+    """Rank is an order-preserving bijection of the layout's ids, and the graph is built over ranks."""
+
+    name: ClassVar[str] = "ranks-are-a-bijection"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._revisions: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._revisions[journal.host.id] = -1
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me, membership = journal.host.id, journal.inside.membership
+        if self._revisions[me] == membership.revision:
+            return
+        self._revisions[me] = membership.revision
+        ids = range(membership.id_space)
+        gone = [i for i in ids if self._is_outside(membership.get(NodeId(i)))]
+        if list(membership.outside) != gone:
+            self.violate(journal, f"outside the layout: {membership.outside}, by status {gone}")
+            return
+        if not 0 <= journal.inside.unknown_ids() < _GAP_MAX:
+            self.violate(journal, "the bound of unknown ids does not hold")
+        if len(ids) > RANKS_CHECKED_MAX:
+            return
+        layout = [i for i in ids if i not in set(gone)]
+        if membership.layout_size != len(layout):
+            self.violate(journal, f"{membership.layout_size} ids in the layout, not {len(layout)}")
+        ranks = [membership.rank(NodeId(i)) for i in layout]
+        if ranks != list(range(len(layout))):
+            self.violate(journal, f"ranks {ranks} of the ids {layout}")
+        if any(membership.rank(NodeId(i)) is not None for i in gone):
+            self.violate(journal, "an id outside the layout has a rank")
+        self._check_neighbors(journal, layout)
+
+    def _is_outside(self, record: Record | None) -> bool:
+        return record is None or record.status in (Status.EXCLUDED, Status.LEFT)
+
+    def _check_neighbors(self, journal: Journal, layout: list[int]) -> None:
+        me, membership = journal.host.id, journal.inside.membership
+        wanted = set(binomial_neighbors(layout, me))
+        if set(membership.neighbors(me)) != wanted:
+            self.violate(journal, f"neighbors {membership.neighbors(me)}, by rank {sorted(wanted)}")
+
+
+def binomial_neighbors(layout: Sequence[int], node_id: int) -> list[int]:
+    """The neighbors of an id in the binomial graph over sorted ids, by its definition (ISPA07 §2)."""
+    if node_id not in layout:
+        return []
+    size, rank = len(layout), layout.index(node_id)
+    found: set[int] = set()
+    step = 1
+    while step < size:
+        found |= {layout[(rank + step) % size], layout[(rank - step) % size]}
+        step *= 2
+    return sorted(found - {node_id})

@@ -1,0 +1,245 @@
+"""What a node orders of its shell: only what can be done, once, and answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.commands import ProbeTo, SendTo
+from bmgd.core.effects import (
+    Close,
+    Dial,
+    Effect,
+    ForwardingChanged,
+    Refuse,
+    Reply,
+    Send,
+    Welcome,
+)
+from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
+from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
+from bmgd.wire.hello import Refusal
+from bmgd.wire.messages import Heartbeat
+
+SLACK_NS = 200_000_000
+
+
+class OrdersCanBeDone(Checker):
+    """Messages go to links that are up; a link is closed once; the node's table is the journal's."""
+
+    name: ClassVar[str] = "orders-can-be-done"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._open: set[LinkId] = set()
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._open = set(journal.links)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        up = self._open
+        if isinstance(event, LinkUp):
+            up.add(event.link)
+        elif isinstance(event, LinkDown):
+            up.discard(event.link)
+        for effect in effects:
+            match effect:
+                case Welcome(link_id):
+                    up.add(link_id)
+                case Close(link_id):
+                    if link_id not in up:
+                        self.violate(journal, f"closes link {link_id}, which is not up")
+                    up.discard(link_id)
+                case Send(link_id, message) if link_id not in up:
+                    if isinstance(message, Heartbeat) and isinstance(event, LinkDown):
+                        # A node that finds itself late sends heartbeats before it takes in the event.
+                        continue
+                    name = type(effect.message).__name__
+                    self.violate(journal, f"sends a {name} to link {link_id}, which is not up")
+                case _:
+                    pass
+        table = journal.inside.links
+        if table.table.keys() != journal.links.keys():
+            self.violate(journal, f"links {list(table.table)}, up are {list(journal.links)}")
+        rows = [link.id for links in table.by_peer.values() for link in links]
+        if sorted(rows) != sorted(table.table) or not all(table.by_peer.values()):
+            self.violate(journal, f"links by peer {rows}, by id {list(table.table)}")
+
+
+class DialsAreSingle(Checker):
+    """One dial at a time to a peer, to its recorded address, with the life that is known, numbered."""
+
+    name: ClassVar[str] = "dials-are-single"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._open: dict[NodeId, int] = {}
+        self._numbers: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._numbers[journal.host.id] = 0
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._open = {peer: dial.dial_number for peer, (dial, _) in journal.dials.items()}
+        if isinstance(event, DialFailed | LinkUp):
+            self._open.pop(event.peer, None)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        for effect in effects:
+            if not isinstance(effect, Dial):
+                continue
+            if effect.peer in self._open or effect.peer == journal.host.id:
+                self.violate(journal, f"dials {effect.peer} twice at once, or itself")
+            self._open[effect.peer] = effect.dial_number
+            if effect.dial_number <= self._numbers[journal.host.id]:
+                self.violate(journal, f"dial {effect.dial_number} is not above the last one")
+            self._numbers[journal.host.id] = effect.dial_number
+            record = inside.membership.get(effect.peer)
+            if record is None or record.address != effect.address:
+                self.violate(journal, f"dials {effect.peer} at {effect.address}, not {record}")
+            if effect.known > inside.membership.incarnation(effect.peer):
+                self.violate(journal, f"dials a life of {effect.peer} that it does not know")
+            if inside.context.state is NodeState.LEAVING:
+                self.violate(journal, f"dials {effect.peer} while it leaves")
+
+
+class HellosAreAnsweredByRule(Checker):
+    """Each hello is answered once, in time, and by the rules about lives.
+
+    Refused is who speaks for a life below one that is known, who was evicted, and who claims the id of
+    a life that still answers.
+    """
+
+    name: ClassVar[str] = "hellos-are-answered-by-rule"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._hellos: dict[LinkId, tuple[Greeted, int]] = {}
+        self._links: dict[NodeId, list[tuple[int, int]]] = {}
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._hellos = dict(journal.hellos)
+        if self._hellos or isinstance(event, Greeted):
+            self._links = {}
+            for link in journal.links.values():
+                self._links.setdefault(link.peer, []).append((link.incarnation, link.heard_ns))
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Greeted):
+            self._hellos[event.link] = event, journal.now_ns
+        for effect in effects:
+            if isinstance(effect, Welcome | Refuse):
+                hello = self._hellos.pop(effect.link, None)
+                if hello is None:
+                    self.violate(journal, f"answers a hello on link {effect.link}: there is none")
+                elif isinstance(effect, Welcome):
+                    self._check_welcome(journal, event, *hello)
+                else:
+                    self._check_refusal(journal, effect, hello[0])
+        if is_deadline(event):
+            self._check_held(journal)
+
+    def _check_welcome(self, journal: Journal, event: Event, hello: Greeted, since_ns: int) -> None:
+        inside = journal.inside
+        record = inside.membership.get(hello.peer)
+        if outranks(inside.membership.incarnation(hello.peer), hello.incarnation):
+            self.violate(journal, f"welcomes a former life of {hello.peer}")
+        if outranks(hello.known_of_me, journal.incarnation):
+            self.violate(journal, f"welcomes {hello.peer}, which knows another life of it")
+        evicted = record is not None and record.status is Status.LEFT
+        if evicted and record is not None and record.incarnation == hello.incarnation:
+            self.violate(journal, f"welcomes {hello.peer}, which was evicted")
+        for incarnation, heard_ns in self._links.get(hello.peer, ()):
+            if incarnation < hello.incarnation and not isinstance(event, LinkDown):
+                waited = journal.now_ns - since_ns >= inside.settings.ask_ns
+                if heard_ns > since_ns or not waited:
+                    self.violate(
+                        journal, f"welcomes a second {hello.peer}; the first still answers"
+                    )
+
+    def _check_refusal(self, journal: Journal, refuse: Refuse, hello: Greeted) -> None:
+        known = journal.inside.membership.incarnation(hello.peer)
+        if refuse.refusal is Refusal.STALE_INCARNATION and not outranks(known, hello.incarnation):
+            self.violate(journal, f"calls {hello.peer}'s life {hello.incarnation:#x} stale")
+        if refuse.known != known:
+            self.violate(journal, f"refuses {hello.peer}, and does not tell the life it knows")
+
+    def _check_held(self, journal: Journal) -> None:
+        settings = journal.inside.settings
+        patience_ns = max(settings.dial_ns, settings.ask_ns) + SLACK_NS
+        for hello, since_ns in list(journal.hellos.values()):
+            if journal.now_ns - since_ns > patience_ns + journal.lag_ns:
+                self.violate(journal, f"the hello of {hello.peer} is not answered")
+                del journal.hellos[hello.link]
+
+
+class RequestsAreAnsweredOnce(Checker):
+    """A request of a program gets one reply, a message's at the latest at its deadline."""
+
+    name: ClassVar[str] = "requests-are-answered-once"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._open: dict[NodeId, dict[int, tuple[object, int]]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._open[journal.host.id] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        waiting = self._open[journal.host.id]
+        if isinstance(event, CommandIssued):
+            waiting[event.request] = event.command, journal.now_ns
+        for effect in effects:
+            if isinstance(effect, Reply) and waiting.pop(effect.request, None) is None:
+                self.violate(journal, f"answers request {effect.request} twice, or unasked")
+        if not is_deadline(event) or journal.exited:
+            return
+        for request, (command, since_ns) in list(waiting.items()):
+            timed = isinstance(command, SendTo | ProbeTo)
+            wait_ns = command.timeout_ns if isinstance(command, SendTo | ProbeTo) else 0
+            if timed and journal.now_ns - since_ns > wait_ns + SLACK_NS + journal.lag_ns:
+                self.violate(journal, f"request {request} is past its deadline, unanswered")
+                del waiting[request]
+
+
+class SnapshotsAreCurrent(Checker):
+    """After each step the published snapshot sends to every linked peer over its link, and no other.
+
+    Its layout may be older, for as long as a relayout is planned.
+    """
+
+    name: ClassVar[str] = "snapshots-are-current"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._published: dict[NodeId, dict[NodeId, LinkId]] = {}
+        self._generations: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._published[journal.host.id] = {}
+        self._generations[journal.host.id] = -1
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside, me = journal.inside, journal.host.id
+        linked: dict[NodeId, LinkId] = {}
+        for peer, links in inside.links.by_peer.items():
+            linked[peer] = links[0].id
+        changed = [e.snapshot for e in effects if isinstance(e, ForwardingChanged)]
+        for snapshot in changed:
+            if snapshot.generation <= self._generations[me]:
+                self.violate(journal, f"generation {snapshot.generation} was published before")
+            self._generations[me] = snapshot.generation
+            self._published[me] = linked
+        if linked != self._published[me]:
+            self.violate(journal, f"links {linked}, published {self._published[me]}")
+            self._published[me] = linked
+        planned = any(key[0] == "relayout" for key in inside.timers())
+        if changed:
+            hops = {p: changed[-1].next_hop(p) for p in linked if inside.membership.in_layout(p)}
+            wrong = {p: hop for p, hop in hops.items() if hop > 0 and hop != linked[p]}
+            if wrong:
+                self.violate(journal, f"the snapshot sends elsewhere: {wrong}, links {linked}")
+            if not planned and changed[-1].layout_size != inside.membership.layout_size:
+                self.violate(journal, "the snapshot has another layout")

@@ -1,0 +1,191 @@
+"""Telling everybody: what a node must send because of what it learned, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.effects import Effect, RecordChanged, Send, Welcome
+from bmgd.core.events import Event, LinkUp, Received
+from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.types import LinkId, NodeId, NodeState, Record
+from bmgd.wire.messages import (
+    BUCKETS,
+    RECORDS_PER_NOTICE_MAX,
+    Buckets,
+    Heartbeat,
+    Notice,
+    Ping,
+    Pong,
+)
+
+FLOOD_NS = 100_000_000
+"""How long a changed record may be gathered with others before it goes out."""
+_PACE = 128
+"""Up to so many members every link carries every heartbeat."""
+
+
+class ChangesAreFlooded(Checker):
+    """A record that changed goes out over every link but the one it came on, and only once.
+
+    A link that is up when the record changes, or comes up before it has gone out, is among them: there
+    is no moment at which a link has shown the digest and is not yet flooded.
+    """
+
+    name: ClassVar[str] = "changes-are-flooded"
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._owed: dict[NodeId, dict[tuple[LinkId, NodeId], tuple[Record, int]]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._owed[journal.host.id] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        owed = self._owed[journal.host.id]
+        told: set[tuple[NodeId, Record]] = set()
+        came_on: LinkId | None = None
+        if isinstance(event, Received) and isinstance(event.message, Notice):
+            came_on = event.link
+            told = set(event.message.records)
+            for node_id, record in told:
+                due = owed.get((came_on, node_id))
+                if due is not None and record >= due[0]:
+                    del owed[came_on, node_id]
+        changed = [e for e in effects if isinstance(e, RecordChanged)]
+        for effect in changed:
+            for link_id in journal.links:
+                if link_id != came_on or (effect.id, effect.record) not in told:
+                    owed[link_id, effect.id] = effect.record, journal.now_ns
+        told &= {(e.id, e.record) for e in changed}
+        if owed or changed:
+            self._strike_off(journal, effects, came_on, told)
+        if is_deadline(event):
+            self._dun(journal)
+
+    def _strike_off(
+        self,
+        journal: Journal,
+        effects: Sequence[Effect],
+        came_on: LinkId | None,
+        told: set[tuple[NodeId, Record]],
+    ) -> None:
+        owed = self._owed[journal.host.id]
+        inside = journal.inside
+        membership, own = inside.membership, (journal.host.id, inside.context.own_record())
+        for effect in effects:
+            if not (isinstance(effect, Send) and isinstance(effect.message, Notice)):
+                continue
+            for node_id, record in effect.message.records:
+                if membership.get(node_id) != record:
+                    self.violate(journal, f"tells {record} of {node_id}, and does not believe it")
+                due = owed.get((effect.link, node_id))
+                if due is not None and record >= due[0]:
+                    del owed[effect.link, node_id]
+                elif effect.link == came_on and (node_id, record) in told - {own}:
+                    peer = journal.links.get(effect.link)
+                    if peer is not None and peer.peer != node_id:
+                        self.violate(journal, f"sends {node_id}'s record back to {peer.peer}")
+
+    def _dun(self, journal: Journal) -> None:
+        owed = self._owed[journal.host.id]
+        for (link_id, node_id), (record, since_ns) in list(owed.items()):
+            link = journal.links.get(link_id)
+            if link is None:
+                del owed[link_id, node_id]
+            elif journal.now_ns - since_ns > FLOOD_NS:
+                del owed[link_id, node_id]
+                self.violate(journal, f"did not tell {link.peer} that {node_id} is {record}")
+
+
+class LinksBeginWithADigest(Checker):
+    """A link that comes up carries a heartbeat at once, with the digest of what is believed then."""
+
+    name: ClassVar[str] = "links-begin-with-a-digest"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        opened = {e.link for e in effects if isinstance(e, Welcome)}
+        if isinstance(event, LinkUp):
+            opened.add(event.link)
+        opened &= journal.links.keys()
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Heartbeat):
+                opened.discard(effect.link)
+                self._check_echo(journal, effect.link, effect.message)
+        for link_id in sorted(opened):
+            self.violate(journal, f"no heartbeat on the new link to {journal.links[link_id].peer}")
+
+    def _check_echo(self, journal: Journal, link_id: LinkId, heartbeat: Heartbeat) -> None:
+        link = journal.links.get(link_id)
+        # A node that finds itself late sends heartbeats before it takes in the one that came.
+        if link is not None and not link.came - 1 <= heartbeat.echo <= link.came:
+            self.violate(journal, f"echoes {heartbeat.echo} to {link.peer}, {link.came} came")
+
+
+class HeartbeatsArePaced(Checker):
+    """In a cluster of up to 128 every link carries a heartbeat each interval, with a true digest."""
+
+    name: ClassVar[str] = "heartbeats-are-paced"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        inside = journal.inside
+        revisions = sum(1 for e in effects if isinstance(e, RecordChanged))
+        beats = [e.message for e in effects if isinstance(e, Send)] if not revisions else []
+        for beat in beats:
+            if isinstance(beat, Heartbeat) and beat.digest != inside.membership.digest:
+                self.violate(journal, "a heartbeat with another digest than its own")
+        if not is_deadline(event) or inside.membership.id_space > _PACE or journal.lag_ns:
+            return
+        pause_ns = 3 * inside.settings.heartbeat_ns
+        for link in journal.links.values():
+            if journal.now_ns - max(link.beat_ns, journal.late_ns) > pause_ns:
+                self.violate(journal, f"no heartbeat to {link.peer} for {pause_ns // 10**6} ms")
+                link.beat_ns = journal.now_ns
+
+
+class QuestionsAreAnswered(Checker):
+    """A ping is answered with its nonce at once; buckets with the records of those that differ."""
+
+    name: ClassVar[str] = "questions-are-answered"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if not isinstance(event, Received) or event.link not in journal.links:
+            return
+        sent = [e.message for e in effects if isinstance(e, Send) and e.link == event.link]
+        match event.message:
+            case Ping(nonce):
+                if Pong(nonce) not in sent:
+                    self.violate(journal, f"a ping of {journal.links[event.link].peer} unanswered")
+            case Buckets() as theirs:
+                self._check_buckets(journal, theirs, sent)
+            case _:
+                pass
+
+    def _check_buckets(self, journal: Journal, theirs: Buckets, sent: Sequence[object]) -> None:
+        membership = journal.inside.membership
+        told = {row for m in sent if isinstance(m, Notice) for row in m.records}
+        for node_id, record in membership.exceptions().items():
+            bucket = node_id % BUCKETS
+            differs = membership.buckets[bucket] != theirs.digests[bucket]
+            if differs and (node_id, record) not in told:
+                self.violate(journal, f"buckets differ, {node_id}'s record is not sent")
+        if theirs.answer and not any(isinstance(m, Buckets) and not m.answer for m in sent):
+            self.violate(journal, "buckets were asked for and are not sent")
+
+
+class NoticesAreWellFormed(Checker):
+    """A notice holds 1..256 records, one of each id, by id; a node that leaves tells it at last."""
+
+    name: ClassVar[str] = "notices-are-well-formed"
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Notice):
+                ids = [node_id for node_id, _ in effect.message.records]
+                if not 0 < len(ids) <= RECORDS_PER_NOTICE_MAX or ids != sorted(set(ids)):
+                    self.violate(journal, f"a notice of the ids {ids}")
+        inside = journal.inside
+        leaves = inside.context.state is NodeState.LEAVING and journal.exited
+        believed = inside.own_belief()
+        if leaves and (believed is None or believed.status.name != "LEFT"):
+            self.violate(journal, "it left and told nobody")

@@ -1,0 +1,344 @@
+"""Each checker fires on what it is for, and is silent on a cluster that is in order.
+
+What fires them is forged: an event with effects that no core gave, or a core whose tables were changed
+behind its back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from bmgd.core.commands import SendTo, Subscribe
+from bmgd.core.effects import (
+    Close,
+    Deliver,
+    Dial,
+    Effect,
+    Exit,
+    Observed,
+    RecordChanged,
+    Reply,
+    Send,
+    Welcome,
+)
+from bmgd.core.events import DeadlineReached, Event, Greeted, Received
+from bmgd.sim import Network
+from bmgd.sim.checkers import CHECKERS, Scene, watch
+from bmgd.sim.checkers.closing import LinksCloseByRule
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.scene import Journal
+from bmgd.sim.host import Host
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.messages import (
+    Ack,
+    Answer,
+    Data,
+    Heartbeat,
+    Notice,
+    Ping,
+    Route,
+    Search,
+)
+from tests.unit.core.clusters import S, send, settle
+
+ME, PEER = NodeId(5), NodeId(4)
+NOWHERE = LinkId(10**6)
+
+
+@dataclass
+class Forger:
+    """A cluster of 8 at rest, and what is needed to forge a step of node 5."""
+
+    network: Network
+    scene: Scene
+
+    @property
+    def host(self) -> Host:
+        return self.network.hosts[ME]
+
+    @property
+    def inside(self) -> Inside:
+        return Inside(self.host.node)
+
+    @property
+    def journal(self) -> Journal:
+        return self.scene.journals[ME]
+
+    @property
+    def link(self) -> LinkId:
+        """The link to node 4."""
+        return self.journal.to(PEER)[0].id
+
+    @property
+    def life(self) -> Incarnation:
+        """The life of node 4."""
+        return self.journal.to(PEER)[0].incarnation
+
+    def step(self, event: Event, effects: Sequence[Effect] = ()) -> None:
+        self.scene.before(self.host, event)
+        self.scene.after(self.host, event, effects)
+
+    def deadline(self, *effects: Effect) -> None:
+        self.step(DeadlineReached(), effects)
+
+    def route(self, **changes: object) -> Route:
+        route = Route(PEER, ME, self.inside.context.incarnation, hop_budget=9)
+        return replace(route, **changes)  # type: ignore[arg-type]
+
+    def record(self, status: Status = Status.EXCLUDED) -> Record:
+        return Record(self.life, 0, status, "sim4:7400")
+
+
+def cluster() -> Forger:
+    network = Network(8)
+    scene = watch(network)
+    settle(network)
+    network.run(12)
+    assert scene.violations == []
+    assert scene.disquiet() == []
+    return Forger(network, scene)
+
+
+def own_accusation(f: Forger) -> None:
+    record = Record(f.inside.context.incarnation, 0, Status.EXCLUDED, "sim5:7400")
+    f.step(Received(f.link, Notice(((ME, record),))))
+
+
+def lower_incarnation(f: Forger) -> None:
+    f.inside.context.incarnation = Incarnation(1)
+    f.deadline()
+
+
+def broken_digest(f: Forger) -> None:
+    f.inside.membership.digest ^= 1
+    f.inside.membership.revision += 1
+    f.deadline()
+
+
+def broken_ranks(f: Forger) -> None:
+    f.inside.membership.outside.append(3)
+    f.inside.membership.revision += 1
+    f.deadline()
+
+
+def suspicion_that_survives(f: Forger) -> None:
+    f.inside.detector._suspicions[PEER] = None  # type: ignore[assignment]
+    f.step(Received(f.link, Ping(1)))
+
+
+def lateness(f: Forger) -> None:
+    f.network.timeline.now_ns += 10 * S
+    f.deadline()
+
+
+def close_on_hearsay(f: Forger) -> None:
+    f.inside.membership.join(PEER, f.record())
+    f.deadline(Close(f.link, ""))
+
+
+def close_of_a_pair(f: Forger) -> None:
+    first = f.journal.to(PEER)[0]
+    newer = replace(first, id=NOWHERE, dialled_by=PEER, dial_number=99)
+    f.journal.links[NOWHERE] = newer
+    f.deadline(Close(first.id, ""))
+
+
+def close_without_agreement(f: Forger) -> None:
+    link = f.link
+    del f.inside.links.by_peer[PEER]
+    f.inside.dialling.wanted = ()
+    f.deadline(Close(link, ""))
+
+
+def close_of_a_wanted_link(f: Forger) -> None:
+    link = f.link
+    del f.inside.links.by_peer[PEER]
+    f.deadline(Close(link, ""))
+
+
+def two_lives(f: Forger) -> None:
+    former = replace(f.journal.to(PEER)[0], id=NOWHERE, incarnation=Incarnation(1))
+    f.journal.links[NOWHERE] = former
+    f.deadline(Close(NOWHERE + 1, ""))  # type: ignore[arg-type]
+
+
+def unheard_link(f: Forger) -> None:
+    del f.inside.links.by_peer[PEER]
+    f.deadline()
+
+
+def forgotten_ask(f: Forger) -> None:
+    for number in range(65):
+        f.inside.detector._asks[number] = None  # type: ignore[assignment]
+    f.deadline()
+
+
+def stale_deadline(f: Forger) -> None:
+    f.inside.context.timers.set(("resend", 1, 1), f.network.now_ns + S)
+    f.deadline()
+
+
+def dial_that_never_was(f: Forger) -> None:
+    f.inside.dialling.peering(PEER).dialling = True
+    f.deadline()
+
+
+def unknown_payload(f: Forger) -> None:
+    data = Data(f.route(destination=ME, source=PEER, source_incarnation=f.life), "t", b"?", 1)
+    f.step(Received(f.link, data), [Deliver(1, PEER, "t", b"?")])
+
+
+def taken_twice(f: Forger) -> None:
+    f.network.issue(ME, Subscribe("t", 99))
+    assert send(f.network, PEER, ME, b"once").error is None
+    data = Data(f.route(destination=ME, source=PEER, source_incarnation=f.life), "t", b"once", 1)
+    f.step(Received(f.link, data), [Deliver(1, PEER, "t", b"once")])
+
+
+def confirmed_and_never_taken(f: Forger) -> None:
+    f.network.kill(4)
+    f.deadline(Reply(f.network.issue(ME, SendTo(PEER, "t", b"never", 10 * S))))
+
+
+def search_that_forgets(f: Forger) -> None:
+    route = f.route(destination=NodeId(1), search=Search(b"\x00", (ME,)))
+    f.deadline(Send(f.link, Data(route, "t", b"", 1)))
+
+
+def search_that_returns(f: Forger) -> None:
+    came = Data(f.route(destination=NodeId(1), search=Search(b"\x10", (PEER,))), "t", b"", 1)
+    sent = Data(f.route(destination=NodeId(1), search=Search(b"\x30", (PEER, ME))), "t", b"", 1)
+    f.step(Received(f.link, came), [Send(f.link, sent)])
+
+
+def unanswered_link(f: Forger) -> None:
+    life = Incarnation(f.life + 2**32)
+    hello = Greeted(NOWHERE, PEER, life, "sim4:7400", UNKNOWN_INCARNATION, 9)
+    f.step(hello, [Welcome(NOWHERE, f.life)])
+
+
+def killed_without_notice(f: Forger) -> None:
+    f.network.kill(4)
+    f.scene.at_rest()
+
+
+def lost_link(f: Forger) -> None:
+    del f.journal.links[f.link]
+    f.scene.at_rest()
+
+
+def deadline_left(f: Forger) -> None:
+    f.inside.context.timers.set(("held", 1, 0), f.network.now_ns + S)
+    f.scene.at_rest()
+
+
+def noise(f: Forger) -> None:
+    f.deadline(Send(f.link, Ping(1)))
+    f.scene.at_rest()
+
+
+def changed_alone(f: Forger) -> None:
+    revision = f.inside.membership.revision + 1
+    f.deadline(RecordChanged(PEER, f.record(), revision))
+
+
+def told_late(f: Forger) -> None:
+    changed_alone(f)
+    f.network.timeline.now_ns += S // 5
+    f.deadline()
+
+
+FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
+    ("records-are-joined", changed_alone),
+    ("lives-grow", lower_incarnation),
+    ("accusation-is-answered", own_accusation),
+    (
+        "exits-have-a-reason",
+        lambda f: f.step(Received(f.link, Notice(((PEER, f.record()),))), [Exit(1, "")]),
+    ),
+    ("digests-mean-memberships", broken_digest),
+    ("ranks-are-a-bijection", broken_ranks),
+    ("changes-are-flooded", told_late),
+    ("links-begin-with-a-digest", unanswered_link),
+    ("heartbeats-are-paced", lambda f: f.deadline(Send(f.link, Heartbeat(99, 0, 1)))),
+    ("questions-are-answered", lambda f: f.step(Received(f.link, Ping(1)))),
+    ("notices-are-well-formed", lambda f: f.deadline(Send(f.link, Notice(())))),
+    ("verdicts-are-proven", lambda f: f.deadline(Observed("verdict", PEER, f.life))),
+    ("suspicions-have-a-reason", lambda f: f.deadline(Observed("suspected", PEER, f.life))),
+    ("vetoes-win", suspicion_that_survives),
+    (
+        "answers-are-true",
+        lambda f: f.deadline(Send(f.link, Answer(f.route(), NodeId(6), f.life, alive=False))),
+    ),
+    ("late-nodes-reset", lateness),
+    ("no-false-death", lambda f: f.deadline(Observed("verdict", PEER, f.life))),
+    ("links-close-by-rule", close_of_a_wanted_link),
+    (LinksCloseByRule.hearsay, close_on_hearsay),
+    (LinksCloseByRule.pairs, close_of_a_pair),
+    (LinksCloseByRule.breaks, close_without_agreement),
+    ("former-lives-are-cut-off", two_lives),
+    ("accused-are-told", changed_alone),
+    ("orders-can-be-done", lambda f: f.deadline(Send(NOWHERE, Ping(1)))),
+    ("dials-are-single", lambda f: f.deadline(Dial(ME, "sim5:7400", f.life, 99, S))),
+    ("hellos-are-answered-by-rule", lambda f: f.deadline(Welcome(NOWHERE, f.life))),
+    ("requests-are-answered-once", lambda f: f.deadline(Reply(10**6))),
+    ("snapshots-are-current", unheard_link),
+    ("messages-are-taken-once", unknown_payload),
+    ("messages-are-taken-once", taken_twice),
+    ("messages-are-taken-once", confirmed_and_never_taken),
+    (
+        "acks-are-honest",
+        lambda f: f.step(Received(f.link, Ping(1)), [Send(f.link, Ack(f.route(), 0, 1))]),
+    ),
+    ("searches-visit-once", search_that_forgets),
+    ("searches-visit-once", search_that_returns),
+    ("bounds-hold", forgotten_ask),
+    ("deadlines-have-subjects", stale_deadline),
+    ("memories-are-of-use", dial_that_never_was),
+    ("survivors-agree", killed_without_notice),
+    ("links-are-the-healed-graph", lost_link),
+    ("nothing-is-left-over", deadline_left),
+    ("rest-is-quiet", noise),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "forge"), FORGERIES, ids=[f"{i}-{name}" for i, (name, _) in enumerate(FORGERIES)]
+)
+def test_checker_fires(name: str, forge: Callable[[Forger], None]) -> None:
+    forger = cluster()
+    forge(forger)
+    assert name in {violation.checker for violation in forger.scene.violations}
+
+
+def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
+    names = [checker.name for checker in CHECKERS]
+    assert len(names) == len(set(names))
+    assert set(names) <= {name for name, _ in FORGERIES}
+
+
+def test_checkers_find_nothing_in_a_life_without_surprises() -> None:
+    network = Network(9)
+    scene = watch(network)
+    settle(network)
+    network.kill(3)
+    settle(network, [3])
+    for destination in (0, 1, 8):
+        assert send(network, 5, destination, bytes([destination])).error is None
+    network.boot(3)
+    settle(network)
+    network.run(4)
+    scene.at_rest()
+    assert [str(violation) for violation in scene.violations] == []
+
+
+def test_violation_says_where_and_when() -> None:
+    forger = cluster()
+    forger.deadline(Reply(10**6))
+    assert str(forger.scene.violations[0]) == (
+        f"requests-are-answered-once at node 5 after {forger.network.now_ns / 1e9:.6f} s:"
+        " answers request 1000000 twice, or unasked"
+    )
