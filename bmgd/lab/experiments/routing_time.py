@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -65,7 +66,7 @@ def _figure_11(run: Run) -> Iterator[Row]:
     sizes = QUICK_SIZES if run.quick else SIZES
     for which, size in enumerate(sizes):
         place = (which, len(sizes))
-        found = run.resumed(f"N = {size}", lambda n=size, at=place: _timed(run, n, at))  # type: ignore[misc]
+        found = run.resumed(f"N = {size}", partial(_timed, run, size, place))
         exact = found[0]
         named = [name for name, _, _, largest in METHODS if size <= largest]
         for name, (middle, least) in zip(named, found, strict=True):

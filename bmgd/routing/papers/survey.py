@@ -113,3 +113,30 @@ def counted(n: int, algorithm: SurveyedAlgorithm, depth: int = 0) -> tuple[int, 
     while not counts[-1]:
         counts.pop()
     return tuple(counts)
+
+
+def loops_needed(n: int, first: int, last: int) -> tuple[int, int]:
+    """How many loops around the ring the lightest walks of some distances need.
+
+    Args:
+        n: the size of the graph, 2..2**31.
+        first, last: the distances, both included; 1..n-1.
+
+    Returns:
+        The most loops, and the first distance that needs so many.
+
+    Raises:
+        GraphError: a number is out of its range, or there is no distance.
+
+    O((last - first) * log n). Source: Routing §3.3.
+    """
+    if backend.BACKEND == "c":
+        from bmgd import _fastroute
+
+        return _fastroute.paper_loops(n, first, last)
+    if not 1 <= first <= last < n:
+        raise GraphError(f"distances {first}..{last} are not within 1..{n - 1}")
+    loops, distance = max(
+        (equivalence_class.loops_needed(n, d), -d) for d in range(first, last + 1)
+    )
+    return loops, -distance

@@ -15,6 +15,7 @@ from bmgd.lab.registry import experiments
 from bmgd.lab.svg import draw
 
 SLOW: Final = {
+    "bmgd-loops",
     "hdn-figure-9",
     "hdn-table-1",
     "hdn-table-3",
@@ -33,11 +34,14 @@ SLOW: Final = {
     "ispa07-figure-4c",
     "ispa07-figure-5a",
     "ispa07-figure-5b",
+    "ispa07-figure-7",
     "reliability-first-break",
     "reliability-random",
     "routing-figure-10a",
     "routing-figure-10b",
     "routing-figure-11",
+    "routing-load-spreading",
+    "routing-quality-of-service",
     "routing-table-1",
     "routing-table-2",
 }
