@@ -7,6 +7,7 @@ from math import prod
 
 import pytest
 
+from bmgd.lab.experiments.hdn_figures import figure_9_half, half_within_a_class
 from bmgd.lab.experiments.hdn_tables import SUPER_NODES, TABLE_1_LEVEL_1, TABLE_1_LEVEL_2
 from bmgd.topology import (
     CubeConnectedCycles,
@@ -19,7 +20,7 @@ from bmgd.topology import (
     Torus,
 )
 from bmgd.topology.hdn_bounds import degree_formula, hops_bound, size_formula
-from bmgd.topology.measures.bisection import bisection_width
+from bmgd.topology.measures.bisection import bisection_width, cut_links
 from bmgd.topology.measures.distances import distances, level_sizes, links_of
 from bmgd.topology.measures.sizes import weighted_cost_ratio
 
@@ -96,13 +97,25 @@ def test_section_3_nodes_are_not_alike_where_super_nodes_are_not_nested() -> Non
     assert len({level_sizes(net.neighbors, net.size, node) for node in range(net.size)}) == 3
 
 
-def test_figure_9_bisection_width_is_a_quarter_of_the_nodes_for_even_numbers() -> None:
+def test_figure_9_bisection_width_at_one_level_is_a_quarter_of_the_nodes_for_even_numbers() -> None:
     for base, super_nodes in (((2, 2), ((0,),)), ((2, 2), ((),)), ((2, 3), ((1,),))):
         net = HierarchicalDualNet(base, super_nodes)
         assert net.clusters_per_class % 2 == 0
         assert bisection_width(links_of(net)) == net.size // 4
     whole_base = HierarchicalDualNet((2, 2), ((0, 1),))
     assert bisection_width(links_of(whole_base)) == whole_base.size // 2
+
+
+def test_figure_9_at_two_levels_an_eighth_of_the_nodes_is_enough() -> None:
+    """Against the paper: halves that no cross-edge of level 2 leaves."""
+    for base, super_nodes in (((2, 2), ((0,), (0, 1))), ((2, 2), ((0,), (1,)))):
+        net = HierarchicalDualNet(base, super_nodes)
+        links = links_of(net)
+        half = half_within_a_class(net)
+        assert half is not None
+        assert half.bit_count() == net.size // 2
+        assert cut_links(links, figure_9_half(net)) == net.size // 4
+        assert cut_links(links, half) == net.size // 8
 
 
 def test_table_2_hypercube() -> None:
