@@ -6,17 +6,42 @@ believed: that all agree is checked first, so the layout of one node is that of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bmgd.sim.host import Host
 from bmgd.sim.inside import linked_peers, membership_of, wanted_peers
 from bmgd.sim.network import Network
-from bmgd.types import NodeId, NodeState
+from bmgd.types import NodeId, NodeState, Status
 
 
 def running(network: Network) -> list[Host]:
     """The hosts whose processes run, by id."""
     return [host for _, host in sorted(network.hosts.items()) if host.alive]
+
+
+def components(hosts: Iterable[Host]) -> list[list[Host]]:
+    """The hosts, parted into those that the graphs they want connect; by their lowest ids.
+
+    With healing there is one part. Without it the dead keep their places in the graph, and when a node
+    has lost all its neighbors nothing connects it any more.
+    """
+    unseen = {host.id: host for host in hosts}
+    wanted: dict[NodeId, set[NodeId]] = {node_id: set() for node_id in unseen}
+    for host in unseen.values():
+        for peer in membership_of(host.node).neighbors(host.id):
+            if peer in wanted:
+                wanted[host.id].add(peer)
+                wanted[peer].add(host.id)
+    parts = []
+    while unseen:
+        part, edge = [], [min(unseen)]
+        while edge:
+            host_there = unseen.pop(edge.pop(), None)
+            if host_there is not None:
+                part.append(host_there)
+                edge += wanted[host_there.id]
+        parts.append(sorted(part, key=lambda host: host.id))
+    return parts
 
 
 def unrest(network: Network) -> str:
@@ -25,21 +50,46 @@ def unrest(network: Network) -> str:
     Complexity: O(N log N).
     """
     hosts = running(network)
+    for host in hosts:
+        if host.node.state is not NodeState.READY:
+            return f"node {host.id} is {host.node.state.value}"
+    if not _all_heal(hosts):
+        parts = components(hosts)
+        if len(parts) > 1:
+            return next(filter(None, (_disagreement(part, parted=True) for part in parts)), "")
+    return _disagreement(hosts, parted=False)
+
+
+def _all_heal(hosts: Iterable[Host]) -> bool:
+    """Whether nobody dead has a place in a layout, so that one graph connects all."""
+    return not any(
+        record.status is Status.DEAD
+        for host in hosts
+        for record in membership_of(host.node).exceptions().values()
+    )
+
+
+def _disagreement(hosts: Sequence[Host], *, parted: bool) -> str:
+    """Why hosts that a graph connects are not at rest.
+
+    Args:
+        parted: there are others that it does not connect: what became of those is not theirs to know.
+    """
     if not hosts:
         return ""
     first = membership_of(hosts[0].node)
     for host in hosts:
-        if host.node.state is not NodeState.READY:
-            return f"node {host.id} is {host.node.state.value}"
         if membership_of(host.node).digest != first.digest:
             return f"nodes {hosts[0].id} and {host.id} have different digests"
     alive = {host.id for host in hosts}
     for number in range(first.id_space):
         node_id = NodeId(number)
-        if first.status_of(node_id) is not None and first.is_gone(node_id) == (node_id in alive):
-            status = first.status_of(node_id)
+        status = first.status_of(node_id)
+        if status is None or first.is_gone(node_id) != (node_id in alive):
+            continue
+        if node_id in alive or not parted:
             word = "runs" if node_id in alive else "does not run"
-            return f"node {node_id} {word} and is held {status.name.lower() if status else '?'}"
+            return f"node {node_id} {word} and is held {status.name.lower()}"
     return _wrong_links(hosts)
 
 

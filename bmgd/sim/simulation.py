@@ -24,7 +24,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
-from bmgd.sim.rest import running, unrest
+from bmgd.sim.rest import components, running, unrest
 from bmgd.sim.trace import Trace
 from bmgd.sim.watching import Watcher
 from bmgd.sim.workload import Programs
@@ -208,13 +208,13 @@ class Simulation:
 
     def _send_last_messages(self) -> None:
         network, chance = self.network, Random(f"last {self.plan.seed}")
-        ids = [host.id for host in running(network)]
-        if not ids or not self.plan.workload.messages_per_second:
+        parts = components(running(network))
+        if not parts or not self.plan.workload.messages_per_second:
             return
-        sent = {
-            self._programs.send(chance.choice(ids), chance.choice(ids)): None
-            for _ in range(LAST_MESSAGES)
-        }
+        sent: dict[int | None, None] = {}
+        for _ in range(LAST_MESSAGES):
+            part = chance.choice(parts)
+            sent[self._programs.send(chance.choice(part).id, chance.choice(part).id)] = None
         self._run_until(network.now_ns + int(LAST_MESSAGES_S * 1e9))
         taken = {fact.payload_id for fact in self._recorder.history.of(Acknowledged)}
         lost = [number for number in sent if number not in taken]
