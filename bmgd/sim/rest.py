@@ -87,9 +87,11 @@ def _disagreement(hosts: Sequence[Host], *, parted: bool) -> str:
         status = first.status_of(node_id)
         if status is None or first.is_gone(node_id) != (node_id in alive):
             continue
-        if node_id in alive or not parted:
-            word = "runs" if node_id in alive else "does not run"
-            return f"node {node_id} {word} and is held {status.name.lower()}"
+        if node_id in alive:
+            return f"node {node_id} runs and is held {status.name.lower()}"
+        # Whose neighbors are all dead, dies unseen.
+        if not parted and not alive.isdisjoint(first.neighbors(node_id)):
+            return f"node {node_id} does not run and is held {status.name.lower()}"
     return _wrong_links(hosts)
 
 
