@@ -144,11 +144,23 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
     if truth.stopped_within(about, from_ns, fact.at_ns):
         return "it was stopped"
     impaired = truth.impaired_within(from_ns, fact.at_ns)
-    if len(impaired) > 1 and any(about in pair for pair in impaired):
-        return "its links were impaired"
+    if any(about in pair for pair in impaired):
+        if len(impaired) > 1:
+            return "its links were impaired"
+        if not _has_observer(truth, fact, max(0, from_ns)):
+            return "nobody else could be asked"
     if truth.is_slow_within(about, from_ns, fact.at_ns):
         return "it was slow"
     return ""
+
+
+def _has_observer(truth: Truth, fact: Convicted, from_ns: int) -> bool:
+    """Whether a third node ran all the time, whom the convicting one could ask."""
+    return any(
+        truth.runs_through(node, from_ns, fact.at_ns)
+        for node in truth.nodes
+        if node not in (fact.node, fact.about)
+    )
 
 
 def _is_over(truth: Truth, fact: Convicted, present: Life) -> bool:

@@ -44,6 +44,12 @@ def components(hosts: Iterable[Host]) -> list[list[Host]]:
     return parts
 
 
+def is_whole(network: Network) -> bool:
+    """Whether one graph connects all who run, so that all can know the same."""
+    hosts = running(network)
+    return _all_heal(hosts) or len(components(hosts)) <= 1
+
+
 def unrest(network: Network) -> str:
     """Why the cluster is not at rest; "" when it is.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from bmgd.chaos.checkers import check
 from bmgd.chaos.history import Acknowledged, Fact, History, to_line
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.verdict import Violation
@@ -24,7 +25,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
-from bmgd.sim.rest import components, running, unrest
+from bmgd.sim.rest import components, is_whole, running, unrest
 from bmgd.sim.trace import Trace
 from bmgd.sim.watching import Watcher
 from bmgd.sim.workload import Programs
@@ -196,8 +197,10 @@ class Simulation:
             reason = unrest(network)
             if reason:
                 self._violate("stays-at-rest", f"after {rest_s:g} s of rest: {reason}")
-            for inspector in self._inspectors:
-                inspector.at_rest()
+            if is_whole(network):
+                for inspector in self._inspectors:
+                    inspector.at_rest()
+            self.violations += check(self._recorder.history)
         if not self._has_failed():
             self._send_last_messages()
         return rest_s

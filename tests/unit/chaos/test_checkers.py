@@ -142,6 +142,14 @@ def test_checkers_do_not_excuse_a_verdict_by_one_cut_link() -> None:
     assert found(history(*GOOD, cut, verdict)) == {"no false death"}
 
 
+def test_checkers_excuse_a_verdict_by_one_cut_link_when_nobody_else_could_be_asked() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    cut = disturbed(5 * S, Cut(((N0, N1),)))
+    assert found(history(cut, verdict, nodes=2)) == set()
+    died = [Died(4 * S, N2, life(2)), Died(4 * S, N3, life(3))]
+    assert found(history(*died, cut, verdict)) == set()
+
+
 def test_checkers_excuse_verdicts_across_a_partition() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     parted = disturbed(5 * S, Partition(((N0, N2), (N1, N3))))
