@@ -151,6 +151,8 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
             return "nobody else could be asked"
     if truth.is_slow_within(about, from_ns, fact.at_ns):
         return "it was slow"
+    if truth.is_slow_within(fact.node, from_ns, fact.at_ns):
+        return "who convicted it was slow, and heard no veto in time"
     return ""
 
 
@@ -180,7 +182,13 @@ def _no_false_death(evidence: Evidence) -> Found:
 
 def _nobody_ends_by_itself(evidence: Evidence) -> Found:
     evicted = {fact.node for fact in evidence.history.of(EvictAsked)}
+    # Who finds nothing but another cluster's daemons where its neighbors were is right to end.
+    strangers = any(
+        row["fault"] == "takeover" and row.get("answers") for _, row in evidence.truth.steps
+    )
     for fact in evidence.history.of(Exited):
+        if strangers and fact.reason.startswith("every neighbor refuses"):
+            continue
         if fact.code != 0 and fact.node not in evicted:
             yield fact.at_ns, fact.node, f"its process ended with {fact.code}: {fact.reason}"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bmgd.chaos.checkers import CHECKERS, check
-from bmgd.chaos.faults import Cut, Partition
+from bmgd.chaos.faults import Cut, Partition, Slow, Takeover
 from bmgd.chaos.history import (
     Acknowledged,
     Began,
@@ -113,6 +113,19 @@ def test_checkers_take_an_eviction_for_no_end_by_itself() -> None:
     facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
     evicted: list[Fact] = [EvictAsked(5 * S, N3, N0), Exited(5 * S + 1, N3, life(3), 1, "evicted")]
     assert found(history(*facts, *evicted)) == set()
+
+
+def test_checkers_excuse_an_end_among_strangers_only() -> None:
+    end = Exited(5 * S + 1, N3, life(3), 1, "every neighbor refuses this node: wrong cluster")
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    assert found(history(*facts, end)) == {"nobody ends by itself"}
+    assert found(history(*facts, end, disturbed(5 * S, Takeover((N0,), answers=True)))) == set()
+
+
+def test_checkers_excuse_a_slow_nodes_verdict() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    slow = disturbed(5 * S, Slow(nodes=(N0,), delay_ms=200))
+    assert found(history(*GOOD, slow, verdict)) == set()
 
 
 def test_checkers_excuse_a_message_that_its_reader_took_into_death() -> None:
