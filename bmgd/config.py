@@ -27,12 +27,14 @@ class Config:
     """Everything that `bmgd run` is told.
 
     Args:
-        id: this node's id, 0..size-1.
-        size: the founding size, 1..2**31.
-        peers: where the founders are.
+        id: this node's id, 0..size-1; of a joiner the one that it claims, or -1.
+        size: the founding size, 1..2**31; a joiner is told it by its contact.
+        peers: where the founders are; a joiner is told that, too.
+        join: addresses of members to ask for an id; () for a founder.
         listen: the address to bind, ``host:port``; "" binds the advertised one.
         advertise: the address told to others; "" is the one in `peers`.
-        control: where programs reach the daemon, ``unix:PATH``; "" for none.
+        control: where programs reach the daemon, ``unix:PATH``; "" for none. A joiner's may have
+            ``{id}`` in it, which stands for the id that it is given.
         cluster: the cluster's name, 1..64 bytes.
         secret: the cluster secret, or b"" for none (then loopback only, unless `insecure`).
         state_dir: a directory that keeps the incarnation counter, or "".
@@ -53,6 +55,7 @@ class Config:
     id: int
     size: int
     peers: PeerList
+    join: tuple[str, ...] = ()
     listen: str = ""
     advertise: str = ""
     control: str = ""
@@ -71,6 +74,9 @@ class Config:
     queue_messages: int = 1024
     timing: Timing = field(default_factory=Timing)
 
+
+CONTACTS_MAX: Final = 64
+"""The most members that a joiner is told to ask."""
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "on_declared_dead": ("refute", "exit"),
@@ -95,7 +101,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
 }
 _TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir", "healing")
 _SWITCHES = ("insecure", "proxied")
-_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers")) - {"relayout_ms"}
+_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers", "join")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
 
 _OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG"})
@@ -125,13 +131,14 @@ def load(
         given.update(_from_toml(toml_path))
     given.update(_from_environment(environment))
     given.update(_from_flags(flags))
-    for key in ("id", "size", "peers"):
-        if key not in given:
-            raise ConfigError(f"{_flag(key)} is missing")
+    _check_complete(given)
     values: dict[str, object] = {key: _value(key, *given[key]) for key in given.keys() & _KEYS}
     timing = asdict(PROFILES[str(values.get("profile", DEFAULT_PROFILE))])
     timing |= {key: _int(key, *given[key]) for key in _TIMING_KEYS & given.keys()}
-    values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
+    if "join" in values:
+        values = {"id": -1, "size": 1, **values, "peers": PeerList()}
+    else:
+        values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
     secret_file = values.pop("secret_file", None)
     if secret_file is not None:
         values["secret"] = _secret(str(secret_file))
@@ -140,17 +147,32 @@ def load(
     return config
 
 
+def _check_complete(given: Mapping[str, tuple[str, object]]) -> None:
+    if "join" not in given:
+        for key in ("id", "size", "peers"):
+            if key not in given:
+                raise ConfigError(f"{_flag(key)} is missing")
+        return
+    for key in ("size", "peers"):
+        if key in given:
+            raise ConfigError(f"{given[key][0]}: a joiner is told that by its contact")
+    if "advertise" not in given and "listen" not in given:
+        raise ConfigError(
+            "a joiner needs --listen or --advertise: no list of peers has its address"
+        )
+
+
 def check(config: Config) -> None:
     """Check what depends on more than one key.
 
     Raises:
         ConfigError: the values do not fit together, or an address cannot be used.
     """
-    if config.id >= config.size:
+    if config.id >= config.size and not config.join:
         raise ConfigError(f"--id {config.id} is out of range for --size {config.size}")
     if not 1 <= len(config.cluster.encode()) <= _CLUSTER_BYTES_MAX:
         raise ConfigError(f"--cluster must have 1 to {_CLUSTER_BYTES_MAX} bytes")
-    advertised = config.advertise or config.peers.address_of(NodeId(config.id))
+    advertised = advertised_address(config)
     if split_address(advertised)[1] == 0:
         raise ConfigError(f"others cannot dial port 0: {advertised}")
     host, _ = split_address(config.listen or advertised)
@@ -159,6 +181,8 @@ def check(config: Config) -> None:
             f"refusing to bind {host} without a secret: give --secret-file, or --insecure"
         )
     if config.control:
+        if "{id}" in config.control and not config.join:
+            raise ConfigError("only a joiner's --control has {id} in it")
         control_path(config.control)
     HealingPolicy.parse(config.healing)
     timing = config.timing
@@ -166,6 +190,13 @@ def check(config: Config) -> None:
         raise ConfigError("timeout_ms must be above heartbeat_ms")
     if timing.backoff_max_ms < timing.backoff_min_ms:
         raise ConfigError("backoff_max_ms must not be below backoff_min_ms")
+
+
+def advertised_address(config: Config) -> str:
+    """The address at which the others dial this daemon."""
+    if config.join:
+        return config.advertise or config.listen
+    return config.advertise or config.peers.address_of(NodeId(config.id))
 
 
 def control_path(address: str) -> str:
@@ -276,6 +307,8 @@ def _value(key: str, source: str, value: object) -> object:
         return _bool(source, value)
     if key == "peers":
         return value
+    if key == "join":
+        return _contacts(source, value)
     if not isinstance(value, str):
         raise ConfigError(f"{source} must be a text")
     if key in CHOICES and value not in CHOICES[key]:
@@ -314,6 +347,16 @@ def _peers(value: object, size: int) -> PeerList:
         except UnicodeDecodeError:
             raise ConfigError(f"the peers file {value} is not text") from None
     return PeerList.parse(value, size)
+
+
+def _contacts(source: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.replace(",", " ").split()
+    if not isinstance(value, list) or not 1 <= len(value) <= CONTACTS_MAX:
+        raise ConfigError(f"{source} must be 1 to {CONTACTS_MAX} addresses of members")
+    for address in value:
+        split_address(str(address))
+    return tuple(str(address) for address in value)
 
 
 def _secret(path: str) -> bytes:

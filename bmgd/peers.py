@@ -93,5 +93,9 @@ class PeerList:
 
     def fingerprint(self) -> bytes:
         """16 bytes that differ when the lists do; part of the hello."""
-        text = "\n".join(self.listed) if self.listed else self.template
-        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+        return hashlib.blake2b(self.text.encode(), digest_size=16).digest()
+
+    @property
+    def text(self) -> str:
+        """The list as a contact tells it to a joiner; `parse` reads it."""
+        return "\n".join(self.listed) if self.listed else self.template

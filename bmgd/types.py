@@ -20,6 +20,9 @@ LinkId = NewType("LinkId", int)
 NODE_ID_MAX = 2**31 - 1
 """The highest id that a cluster can have; sizes go to 2**31."""
 
+NO_ID = NodeId(2**32 - 1)
+"""Stands for "none yet" where a joiner speaks of itself; no member has it."""
+
 UNKNOWN_INCARNATION = Incarnation(0)
 """Stands for "not known yet"; no life has it."""
 

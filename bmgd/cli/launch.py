@@ -1,4 +1,4 @@
-"""Run a cluster of local daemons until Ctrl-C, or start one of its daemons again."""
+"""Run a cluster of local daemons until Ctrl-C; start one of them again, or add some."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def configure(parser: ArgumentParser) -> None:
         "--fault-proxy", action="store_true", help="links pass a proxy that bmgd chaos can order"
     )
     parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
+    parser.add_argument("--grow", metavar="K", help="add K daemons to a running cluster")
     parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
     parser.add_argument("--json", action="store_true", help="print every event as JSON")
     for key in _SHARED:
@@ -51,6 +52,8 @@ def run(args: Namespace) -> int:
     """Launch a cluster, or restart one daemon."""
     if args.restart is not None:
         return _restart(args)
+    if args.grow is not None:
+        return _grow(args)
     if args.count is None:
         raise ConfigError("how many daemons? give -n N")
     from bmgd.launcher.launch import launch
@@ -99,6 +102,20 @@ def _restart(args: Namespace) -> int:
         print(_json({"id": node_id, **answer}))
     else:
         print(f"node {node_id} joined again in {answer['seconds']:.3f} s (pid {answer['pid']})")
+    return 0
+
+
+def _grow(args: Namespace) -> int:
+    from bmgd.cli.output import id_ranges
+    from bmgd.launcher.requests import ask_grow
+
+    if args.count is not None:
+        raise ConfigError("give either -n or --grow")
+    answer = ask_grow(args.run_dir, _whole(args.grow, "--grow"))
+    if args.json:
+        print(_json(answer))
+    else:
+        print(f"nodes {id_ranges(answer['ids'])} joined in {answer['seconds']:.3f} s")
     return 0
 
 

@@ -7,8 +7,9 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 TEXTS: Final = {
-    "id": "this node's id, 0..size-1",
+    "id": "this node's id, 0..size-1; with --join the one that it had before",
     "size": "the number of founders",
+    "join": "addresses of members to ask for an id, instead of --size and --peers",
     "peers": "where the founders are: a template such as host{id}:7400, a list, or a file",
     "listen": "the address to bind, host:port (default: the advertised one)",
     "advertise": "the address told to others (default: the one in --peers)",
@@ -57,5 +58,10 @@ def run(args: Namespace) -> int:
     config = load(flags, os.environ, toml_path)
     from bmgd.shell.daemon import run_daemon
 
-    set_title(f"bmgd: node {config.id} of {config.size} ({config.cluster})", f"bmgd-{config.id}")
+    if config.join:
+        set_title(f"bmgd: joining ({config.cluster})", "bmgd-joining")
+    else:
+        set_title(
+            f"bmgd: node {config.id} of {config.size} ({config.cluster})", f"bmgd-{config.id}"
+        )
     return run_daemon(config)

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from bmgd.core.effects import Effect, Observed, Send
+from bmgd.core.effects import Effect, Exit, Observed, Send
 from bmgd.core.membership import Membership
 from bmgd.core.settings import Settings
 from bmgd.core.timers import Timers
@@ -52,6 +52,7 @@ class Link:
         unwanted: the digest at which the peer would close, or None.
         unwanted_sent: the digest of the last `Unwanted` sent, or None.
         accused_ns: when the peer was told over this link that it is declared dead, or 0.
+        agreed: whether its digest was equal once.
         probe: the nonce of the ping that decides between two links of one pair, or 0.
     """
 
@@ -72,6 +73,7 @@ class Link:
     unwanted: int | None = None
     unwanted_sent: int | None = None
     accused_ns: int = 0
+    agreed: bool = False
     probe: int = 0
 
 
@@ -108,13 +110,20 @@ class Vetoed:
 
 
 @dataclass(frozen=True, slots=True)
+class IdLost:
+    """Another life has the id of this node, which takes a new one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class AccusedSelf:
     """Somebody's record says that this node is gone, or that another life has its id."""
 
     record: Record
 
 
-Fact = RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf
+Fact = RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf | IdLost
 
 
 class Context:
@@ -168,6 +177,13 @@ class Context:
     ) -> None:
         """Show an operator what happened."""
         self.effects.append(Observed(event, peer, incarnation, detail))
+
+    def lose_id(self, why: str) -> None:
+        """Another life has this node's id: a joiner takes a new one, a founder ends."""
+        if not self.settings.takes_new_id:
+            self.emit(Exit(1, why))
+        elif self.state is not NodeState.LEAVING:
+            self.tell(IdLost(why))
 
     def own_record(self, status: Status = Status.ALIVE) -> Record:
         """What this node says of itself."""

@@ -40,6 +40,7 @@ from bmgd.types import (
     NodeId,
     NodeState,
     Status,
+    counter_of,
     outranks,
 )
 from bmgd.wire.hello import MISCONFIGURED, Refusal
@@ -328,8 +329,14 @@ class Dialling:
     def _renew_above(self, known_of_me: Incarnation) -> None:
         # Dials of the former life come back so too, after a new one has begun: once is enough.
         context = self.context
-        if outranks(known_of_me, context.incarnation):
+        if not outranks(known_of_me, context.incarnation):
+            return
+        if not (context.settings.takes_new_id and counter_of(context.incarnation) == 1):
             context.renew_above = max(context.renew_above, known_of_me)
+        elif known_of_me > context.incarnation:
+            # A joiner's first life follows no other: somebody else was given the id too, and the
+            # greater life keeps it (once everybody has heard of it).
+            context.lose_id(f"the id {context.id} was given twice")
 
     def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
         if not self._ever_linked and all(self.peering(p).rejected for p in self.wanted):
@@ -340,7 +347,7 @@ class Dialling:
         self._duplicate_since_ns = self._duplicate_since_ns or context.now_ns
         patience_ns = context.settings.timeout_ns + context.settings.ask_ns
         if context.now_ns - self._duplicate_since_ns > patience_ns:
-            context.emit(Exit(1, f"another living daemon has the id {context.id}"))
+            context.lose_id(f"another living daemon has the id {context.id}")
         else:
             self._again(peer, context.settings.ask_ns // 2)
 

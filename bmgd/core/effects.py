@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bmgd.core.settings import Settings
 from bmgd.errors import BmgdError
 from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, LinkId, NodeId, Record
@@ -52,6 +53,15 @@ class Refuse:
     link: LinkId
     refusal: Refusal
     known: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Tell the joiner that waits on this link its id, the founders and these records; then close."""
+
+    link: LinkId
+    id: NodeId
+    records: tuple[tuple[NodeId, Record], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,38 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
+class AskContact:
+    """Of a joiner: ask the member at this address for an id; `Granted` or `AskFailed` follows, once.
+
+    Args:
+        address: of the contact.
+        claimed: the id that the joiner had in a former life, or None.
+        timeout_ns: how long it may take, connecting included.
+    """
+
+    address: str
+    claimed: NodeId | None
+    incarnation: Incarnation
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Of a joiner: make a `Node` with these; its work is done."""
+
+    settings: Settings
+    incarnation: Incarnation
+    records: tuple[tuple[NodeId, Record], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """Another life has this joiner's id: ask one of these addresses for a new one, as a new life."""
+
+    contacts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """End the process with this exit code; the reason is for the log."""
 
@@ -127,6 +169,7 @@ Effect = (
     | Dial
     | Welcome
     | Refuse
+    | Grant
     | Close
     | Deliver
     | Reply
@@ -134,5 +177,8 @@ Effect = (
     | ForwardingChanged
     | Observed
     | Renewed
+    | AskContact
+    | Joined
+    | Displaced
     | Exit
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bmgd.core.commands import Command
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
+from bmgd.peers import PeerList
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Message
 
@@ -40,6 +41,22 @@ class Greeted:
     address: str
     known_of_me: Incarnation
     dial_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAsked:
+    """An authenticated joiner waits for `Grant` or `Refuse`; `LinkDown` if it goes away before.
+
+    Args:
+        claimed: the id that it had in a former life, or None for a new one.
+        incarnation: the life that it asks for.
+        address: the address that it advertises.
+    """
+
+    link: LinkId
+    claimed: NodeId | None
+    incarnation: Incarnation
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,28 @@ class CommandIssued:
 
 
 @dataclass(frozen=True, slots=True)
+class Granted:
+    """To a joiner: a contact told it its id and what a member must know.
+
+    Args:
+        records: what the contact believes, sorted by id.
+    """
+
+    id: NodeId
+    founding_size: int
+    peers: PeerList
+    records: tuple[tuple[NodeId, Record], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskFailed:
+    """To a joiner: the contact did not let it join; see `DialFailed` for the fields."""
+
+    evidence: Evidence
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """`Node.deadline_ns` has passed, and every socket was drained first."""
 
@@ -102,9 +141,12 @@ Event = (
     Received
     | Heard
     | Greeted
+    | JoinAsked
     | LinkUp
     | LinkDown
     | DialFailed
+    | Granted
+    | AskFailed
     | Backlog
     | CommandIssued
     | DeadlineReached

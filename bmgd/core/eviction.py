@@ -143,6 +143,13 @@ class Eviction:
         if underway is not None and underway.told and failed.evidence is Evidence.REFUSED:
             self._end(failed.peer, ended=True)
 
+    def abandon(self, why: str) -> None:
+        """Give up all evictions underway."""
+        for target, underway in self._underway.items():
+            self.context.timers.cancel((EVICT_TIMER, target, 0))
+            self.context.emit(Reply(underway.request, error=RequestError(why)))
+        self._underway.clear()
+
     def _end(self, target: NodeId, *, ended: bool) -> None:
         underway = self._underway.pop(target)
         self.context.timers.cancel((EVICT_TIMER, target, 0))

@@ -73,7 +73,8 @@ class Greeting:
         context, membership = self.context, self.context.membership
         if context.state is NodeState.LEAVING:
             return Refusal.BUSY
-        if membership.status_of(greeted.peer) is None:
+        # A joiner can be here before the news of it.
+        if not membership.can_be(greeted.peer):
             return Refusal.WRONG_SIZE
         if outranks(greeted.known_of_me, context.incarnation):
             context.renew_above = max(context.renew_above, greeted.known_of_me)
@@ -82,9 +83,8 @@ class Greeting:
         if outranks(known, greeted.incarnation):
             return Refusal.STALE_INCARNATION
         record = membership.get(greeted.peer)
-        assert record is not None
         # The record of a former life does not evict the one that followed it.
-        if record.status is Status.LEFT and record.incarnation == greeted.incarnation:
+        if record and (record.incarnation, record.status) == (greeted.incarnation, Status.LEFT):
             return Refusal.LEFT
         if greeted.peer in self._held or len(self._held) >= HELD_MAX:
             return Refusal.BUSY

@@ -6,7 +6,8 @@
 A node begins a *new life*, with a counter above, when it learns of another life of its id of no lower
 counter (a peer's hello knows one), or of a higher one that is dead. A higher one that is alive ends
 the process. What is said of the life it leads, it answers: a false death with a higher version,
-`left` (an eviction) by ending.
+`left` (an eviction) by ending. A joiner's id is not its own to keep: where another life has it, the
+node gives `Displaced`, and its process becomes a new node under a new id (`joiner.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bmgd.core.context import Context
 from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
-from bmgd.core.effects import Exit, Renewed
+from bmgd.core.effects import Displaced, Exit, Renewed
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.relayout import Relayout
@@ -37,6 +38,7 @@ START_DEADLINE_TIMER = "start deadline"
 LEAVE_TIMER = "leave"
 LEAVE_POLL_NS = 10_000_000
 LEAVE_DRAIN_NS = 500_000_000
+CONTACTS_MAX = 16
 _COUNTER_MAX = 2**32 - 1
 _VERSION_MAX = 2**32 - 1
 
@@ -61,7 +63,8 @@ class Lifecycle:
         context = self.context
         context.state = NodeState.JOINING
         baseline = context.membership.get(context.id)
-        if baseline is None or baseline.address != context.settings.address:
+        is_record = context.id in context.membership.exceptions()
+        if baseline is None or is_record or baseline.address != context.settings.address:
             self.notices.publish(context.id, context.own_record())
         deadline_ns = context.now_ns + context.settings.start_ns
         context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
@@ -110,7 +113,7 @@ class Lifecycle:
             if record.status >= Status.DEAD:
                 context.renew_above = max(context.renew_above, record.incarnation)
             else:
-                context.emit(Exit(1, f"another life has the id {context.id}"))
+                context.lose_id(f"another life has the id {context.id}")
         elif record.status is Status.LEFT:
             if context.state is not NodeState.LEAVING:
                 context.emit(Exit(1, "this node was evicted from the cluster"))
@@ -148,6 +151,21 @@ class Lifecycle:
         self.delivery.on_own_new_life()
         self.dialling.reconcile()
         return True
+
+    def displace(self, why: str) -> None:
+        """Another life has this id: end the links and what waits on them, and ask for a new id."""
+        context = self.context
+        context.observe("displaced", context.id, context.incarnation, why)
+        context.state = NodeState.LEAVING
+        contacts = [link.address for link in self.links.table.values()][:CONTACTS_MAX]
+        for peer in self.dialling.wanted:
+            record = context.membership.get(peer)
+            if len(contacts) < CONTACTS_MAX and record is not None:
+                contacts.append(record.address)
+        for link in list(self.links.table.values()):
+            self.links.close(link, "another life has this id")
+        self.delivery.on_own_new_life()
+        context.emit(Displaced(tuple(dict.fromkeys(contacts))))
 
     # --- leaving ------------------------------------------------------------------------------
 

@@ -122,10 +122,14 @@ class Membership:
         if has_room and incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
             self._lives[node_id] = incarnation
 
+    def can_be(self, node_id: NodeId) -> bool:
+        """Whether a record for this id would be believed: not too many below it are unknown."""
+        skipped = node_id - self.id_space
+        return node_id >= 0 and (skipped < 0 or self._unknown_ids + skipped < ID_GAP_MAX)
+
     def join(self, node_id: NodeId, record: Record) -> bool:
         """Take the greater of what is believed and `record`; tell whether anything changed."""
-        skipped = node_id - self.id_space
-        if skipped >= 0 and self._unknown_ids + skipped >= ID_GAP_MAX:
+        if not self.can_be(node_id):
             return False
         before = self.get(node_id)
         if before is not None and record <= before:

@@ -9,13 +9,14 @@ step what follows from the changes is settled, in this order, so that the news t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from bmgd.core.context import (
     AccusedSelf,
     Context,
     Fact,
+    IdLost,
     Link,
     LinkLost,
     LinkOpened,
@@ -35,13 +36,16 @@ from bmgd.core.detector import (
 from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, SEARCH_TIMER, Dialling
 from bmgd.core.effects import Effect
 from bmgd.core.events import (
+    AskFailed,
     Backlog,
     CommandIssued,
     DeadlineReached,
     DialFailed,
     Event,
+    Granted,
     Greeted,
     Heard,
+    JoinAsked,
     LinkDown,
     LinkUp,
     Received,
@@ -49,9 +53,11 @@ from bmgd.core.events import (
 from bmgd.core.eviction import EVICT_TIMER, Eviction
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
+from bmgd.core.growth import ASSIGN_TIMER, JOIN_ASK_TIMER, Growth
 from bmgd.core.healing import HEAL_TIMER, Healing
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
+from bmgd.core.meeting import Meeting
 from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
@@ -61,10 +67,10 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import InvariantError
 from bmgd.types import (
-    UNKNOWN_INCARNATION,
     Evidence,
     Incarnation,
     LinkId,
+    NodeId,
     NodeState,
     Record,
     Status,
@@ -77,6 +83,8 @@ from bmgd.wire.messages import (
     Data,
     Goodbye,
     Heartbeat,
+    JoinGrant,
+    JoinRequest,
     LinkMessage,
     Message,
     Notice,
@@ -98,13 +106,23 @@ class Node:
         incarnation: this life, its counter above any that is persisted.
         random: the only source of randomness; the same seed and events give the same effects.
         now_ns: monotonic nanoseconds.
+        records: what a contact told a joiner, sorted by id.
     """
 
     def __init__(
-        self, settings: Settings, incarnation: Incarnation, random: Random, now_ns: int
+        self,
+        settings: Settings,
+        incarnation: Incarnation,
+        random: Random,
+        now_ns: int,
+        records: Iterable[tuple[NodeId, Record]] = (),
     ) -> None:
         context = self._context = Context(settings, incarnation, random)
         context.now_ns = now_ns
+        for node_id, record in records:
+            context.membership.join(node_id, record)
+        if context.membership.get(context.id) is None:
+            context.membership.join(context.id, context.own_record())
         self._links = Links(context)
         self._notices = Notices(context, self._links)
         self._forwarding = Forwarding(context, self._links)
@@ -127,7 +145,17 @@ class Node:
             self._relayout,
             self._delivery,
         )
+        self._meeting = Meeting(
+            context,
+            self._links,
+            self._notices,
+            self._detector,
+            self._dialling,
+            self._greeting,
+            self._lifecycle,
+        )
         self._eviction = Eviction(context, self._notices, self._forwarding, self._dialling)
+        self._growth = Growth(context, self._links, self._notices, self._forwarding)
         self._requests = Requests(
             context,
             self._links,
@@ -159,6 +187,10 @@ class Node:
     def state(self) -> NodeState:
         """What the node is doing."""
         return self._context.state
+
+    def inherit(self, former: Node) -> None:
+        """Take over what waits for programs from the node that this process was, before a step."""
+        self._topics.inherit(former._topics)
 
     def step(self, now_ns: int, event: Event) -> list[Effect]:
         """Take one event; return the effects, to be carried out in order.
@@ -199,6 +231,7 @@ class Node:
                 self._on_link_up(event)
             case LinkDown(link_id, evidence):
                 self._greeting.on_hello_lost(link_id)
+                self._growth.on_link_lost(link_id)
                 self._links.lose(link_id, evidence)
             case DialFailed():
                 self._dialling.on_dial_failed(event)
@@ -206,6 +239,10 @@ class Node:
                 self._eviction.on_dial_failed(event)
             case Greeted():
                 self._greeting.on_greeted(event)
+            case JoinAsked():
+                self._growth.on_join_asked(event)
+            case Granted() | AskFailed():
+                pass  # A joiner's; this one has joined.
             case CommandIssued(request, command):
                 self._requests.on_command(request, command)
             case Backlog(link_id, backlog_bytes):
@@ -287,6 +324,10 @@ class Node:
                 if message.suspect == message.route.source:
                     self._context.membership.learn_life(message.suspect, message.incarnation)
                     self._eviction.on_life_learned(message.suspect)
+            case JoinRequest():
+                self._growth.on_request(message)
+            case JoinGrant(_, incarnation, node_id):
+                self._growth.on_grant(incarnation, node_id)
 
     # --- deadlines ----------------------------------------------------------------------------
 
@@ -322,12 +363,14 @@ class Node:
             ACCUSED_TIMER: self._links.on_accused_timer,
             ANSWER_TIMER: self._detector.on_answer_timer,
             ASK_TIMER: self._detector.on_ask_timer,
+            ASSIGN_TIMER: self._growth.on_assign_timer,
             BEAT_TIMER: self._detector.on_beat_timer,
             DIAL_TIMER: self._dialling.on_dial_timer,
             DIGEST_TIMER: self._detector.on_digest_timer,
             EVICT_TIMER: self._eviction.on_timer,
             HEAL_TIMER: self._healing.on_timer,
             HELD_TIMER: self._greeting.on_held_timer,
+            JOIN_ASK_TIMER: self._growth.on_ask_timer,
             JOIN_TIMER: self._dialling.on_dial_timer,
             LEAVE_TIMER: self._lifecycle.on_leave_timer,
             NOTICES_TIMER: self._notices.on_timer,
@@ -351,7 +394,7 @@ class Node:
     def _on_fact(self, fact: Fact) -> None:
         match fact:
             case LinkOpened(link):
-                self._on_link_opened(link)
+                self._meeting.on_link_opened(link)
             case LinkLost(link, evidence):
                 self._context.observe("link down", link.peer, link.incarnation, evidence.value)
                 if not self._links.to(link.peer):
@@ -364,32 +407,8 @@ class Node:
                 self._dialling.on_vetoed(peer)
             case AccusedSelf(record):
                 self._lifecycle.on_accused_self(record)
-
-    def _on_link_opened(self, link: Link) -> None:
-        context, membership = self._context, self._context.membership
-        if self._links.get(link.id) is None:
-            return
-        context.observe("link up", link.peer, link.incarnation)
-        known = membership.incarnation(link.peer)
-        record = membership.get(link.peer)
-        assert record is not None
-        membership.learn_life(link.peer, link.incarnation)
-        is_record = link.peer in membership.exceptions()
-        former = record.incarnation if is_record else known
-        # A life above the record is news, met before or not; without a record only a second one is.
-        if former < link.incarnation and (former or is_record):
-            self._notices.publish(
-                link.peer, Record(link.incarnation, 0, Status.ALIVE, link.address)
-            )
-        elif membership.is_gone(link.peer) and record.incarnation == link.incarnation:
-            context.send(link.id, Notice(((link.peer, record),)))
-        if link.known_of_me not in (UNKNOWN_INCARNATION, context.incarnation):
-            self._lifecycle.know_former_life(link.known_of_me)
-        if context.id in membership.exceptions():
-            context.send(link.id, Notice(((context.id, context.own_record()),)))
-        self._greeting.on_link_opened(link)
-        self._dialling.on_link_opened(link)
-        self._detector.on_link_opened(link)
+            case IdLost(why):
+                self._on_id_lost(why)
 
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context
@@ -404,11 +423,17 @@ class Node:
             self._detector.acquit(peer)
             self._links.accuse(peer)
             self._delivery.on_gone(peer)
+            self._growth.on_gone()
         else:
             self._links.close_life(
                 peer, Incarnation(moved.after.incarnation - 1), "a new life is known"
             )
             self._dialling.reconcile()
+
+    def _on_id_lost(self, why: str) -> None:
+        self._probing.abandon(why)
+        self._eviction.abandon(why)
+        self._lifecycle.displace(why)
 
     # --- what follows -------------------------------------------------------------------------
 

@@ -94,6 +94,7 @@ class Notices:
         """A heartbeat's digest; returns whether it differed, for the first time on this link."""
         if digest == self._context.membership.digest:
             link.mismatches = 0
+            link.agreed = True
             return False
         link.mismatches += 1
         if link.mismatches >= MISMATCHES_TO_COMPARE:

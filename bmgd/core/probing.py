@@ -79,6 +79,11 @@ class Probing:
         else:
             self._send(key[1])
 
+    def abandon(self, why: str) -> None:
+        """Give up all probes underway."""
+        for number, probe in list(self._open.items()):
+            self._end(number, error=UnreachableError(probe.command.destination, why))
+
     def on_probe(self, probe: Probe) -> None:
         """Another node's probe arrived: send back the way that it took."""
         route = probe.route

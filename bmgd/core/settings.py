@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bmgd.config import Config
+from bmgd.config import Config, advertised_address
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
-from bmgd.types import NodeId
+from bmgd.types import NO_ID, NodeId
 
 _MS = 1_000_000
 
@@ -25,6 +25,8 @@ class Settings:
         reconstructs: whether healing makes all links anew (the naive method), not only those that differ.
         refutes: whether a node that is held dead answers with a higher version, or ends.
         proxied: whether a dial that is refused may have been refused in the peer's place.
+        takes_new_id: whether another life of this node's id makes it ask for a new id (a joiner), or
+            ends it.
         queue_messages: messages that one topic holds for a reader that has not come.
         heartbeat_ns, timeout_ns, ask_ns, dial_ns, join_ns, start_ns, backoff_min_ns,
         backoff_max_ns, redial_ns, relayout_ns: see `bmgd.profiles.Timing`.
@@ -38,6 +40,7 @@ class Settings:
     reconstructs: bool = False
     refutes: bool = True
     proxied: bool = False
+    takes_new_id: bool = False
     queue_messages: int = 1024
     heartbeat_ns: int = 500 * _MS
     timeout_ns: int = 1500 * _MS
@@ -53,15 +56,16 @@ class Settings:
     @classmethod
     def of(cls, config: Config) -> Settings:
         """The core's part of a daemon's configuration."""
-        own = NodeId(config.id)
+        own = NO_ID if config.id < 0 else NodeId(config.id)
         timing = config.timing
         return cls(
             id=own,
             founding_size=config.size,
             peers=config.peers,
-            address=config.advertise or config.peers.address_of(own),
+            address=advertised_address(config),
             healing=HealingPolicy.parse(config.healing),
             reconstructs=config.reconstruction == "naive",
+            takes_new_id=bool(config.join) and config.id < 0,
             refutes=config.on_declared_dead == "refute",
             proxied=config.proxied,
             queue_messages=config.queue_messages,

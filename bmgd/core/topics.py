@@ -54,6 +54,11 @@ class Topics:
         self._subscriptions: dict[int, _Subscription] = {}
         self._held_bytes = 0
 
+    def inherit(self, former: Topics) -> None:
+        """Take over the queues and readers of the node that this process was before."""
+        self._topics, self._subscriptions = former._topics, former._subscriptions
+        self._held_bytes = former._held_bytes
+
     def take(self, topic: str, message: Taken) -> bool:
         """Answer for a message from now on; False when its queue, or a bound of all, is full."""
         if self._held_bytes + len(message.payload) > HELD_BYTES_MAX:

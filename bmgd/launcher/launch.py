@@ -15,10 +15,8 @@ from contextlib import suppress
 from bmgd.errors import LaunchError
 from bmgd.launcher.detour import Between, Detour, start_between
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import Load, Plan, Target, start_zygote
+from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
 from bmgd.types import NodeId
-
-LAUNCH_MAX = 4096
 
 
 def load_daemon() -> Target:

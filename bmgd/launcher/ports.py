@@ -12,12 +12,13 @@ PORT_END: Final = 32768
 """Above it the kernel picks ports for outgoing connections: a daemon could lose its own to one."""
 
 
-def choose_base_port(count: int, wanted: int | None) -> int:
+def choose_base_port(count: int, wanted: int | None, above: int = FIRST_PORT) -> int:
     """The first of `count` consecutive ports on 127.0.0.1 that nobody listens on.
 
     Args:
         count: how many, >= 1.
-        wanted: the first one, or None to search upwards from `FIRST_PORT`.
+        wanted: the first one, or None to search.
+        above: where the search begins, upwards.
 
     Raises:
         LaunchError: the wanted ones, or all below `PORT_END`, are taken.
@@ -29,14 +30,14 @@ def choose_base_port(count: int, wanted: int | None) -> int:
             if not _is_free(port):
                 raise LaunchError(f"port {port} is in use; choose another --base-port")
         return wanted
-    base = port = FIRST_PORT
+    base = port = above
     while base + count <= PORT_END:
         if not _is_free(port):
             base = port + 1
         elif port - base + 1 == count:
             return base
         port += 1
-    raise LaunchError(f"no {count} consecutive ports are free in {FIRST_PORT}..{PORT_END - 1}")
+    raise LaunchError(f"no {count} consecutive ports are free in {above}..{PORT_END - 1}")
 
 
 def _is_free(port: int) -> bool:

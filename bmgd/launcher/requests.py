@@ -1,6 +1,7 @@
 """What others ask of a running launcher, over its Unix socket: one JSON line each way.
 
     {"restart": 3}  ->   <-  {"pid": 4711, "seconds": 0.05}   or   {"error": "…"}
+    {"grow": 2}     ->   <-  {"ids": [16, 17], "seconds": 0.1}
 
 Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a line (a longer
 one is closed), and each request is answered within the launcher's own deadlines.
@@ -27,10 +28,12 @@ ASK_S: Final = 70.0
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A restart that somebody waits for.
+    """A restart, or a growth, that somebody waits for.
 
     Args:
-        node_id: which daemon.
+        node_id: which daemon; -1 for a growth.
+        grow: how many joiners; 0 for a restart.
+        joiners: their numbers, once they were started.
         connection: where the answer goes.
         asked_s: `time.monotonic()` of its arrival.
         spawned: whether the daemon was started for it.
@@ -40,6 +43,8 @@ class Request:
     connection: socket.socket
     asked_s: float
     spawned: bool = False
+    grow: int = 0
+    joiners: tuple[int, ...] = ()
 
 
 class RequestServer:
@@ -115,6 +120,8 @@ class RequestServer:
             match json.loads(line):
                 case {"restart": int(node_id)}:
                     return Request(node_id, connection, time.monotonic())
+                case {"grow": int(count)} if count > 0:
+                    return Request(-1, connection, time.monotonic(), grow=count)
         except ValueError:
             pass
         request = Request(-1, connection, 0.0)
@@ -136,12 +143,29 @@ def ask_restart(run_dir: str, node_id: int) -> dict[str, Any]:
         NoDaemonError: no launcher runs there.
         RequestError: the daemon still runs, does not join, or the cluster has no such id.
     """
+    return _ask(run_dir, {"restart": node_id})
+
+
+def ask_grow(run_dir: str, count: int) -> dict[str, Any]:
+    """Let the launcher of a run directory start joiners, and wait until all are members.
+
+    Returns:
+        ``{"ids":[…], "seconds":…}``, ids sorted.
+
+    Raises:
+        NoDaemonError: no launcher runs there.
+        RequestError: they are too many, or not all of them joined.
+    """
+    return _ask(run_dir, {"grow": count})
+
+
+def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
     path = RunDir.at(run_dir).launcher_socket
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ASK_S)
         try:
             connection.connect(path)
-            connection.sendall(json.dumps({"restart": node_id}).encode() + b"\n")
+            connection.sendall(json.dumps(question).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 line = answers.readline(LINE_BYTES_MAX)
         except TimeoutError:

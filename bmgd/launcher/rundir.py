@@ -3,7 +3,8 @@
     DIR/cluster.json    who is who, for programs and commands; there while the cluster runs
     DIR/node-I.sock     the control socket of daemon I
     DIR/node-I.log      what daemon I wrote; kept after the end, begun anew by the next launch
-    DIR/launcher.sock   where `bmgd launch --restart` asks
+    DIR/joiner-K.log    the same, of one that `bmgd launch --grow` started, until it has an id
+    DIR/launcher.sock   where `bmgd launch --restart` and `--grow` ask
     DIR/between.sock, DIR/between.log    of a process between the daemons (`launch --fault-proxy`)
     DIR/lock            locked while a launcher lives
 
@@ -76,9 +77,15 @@ class RunDir:
         """The control address of a daemon."""
         return f"unix:{self.sockets}/node-{node_id}.sock"
 
+    @property
+    def control_of_any(self) -> str:
+        """The control address of a joiner: ``{id}`` stands for the id that it is given."""
+        return f"unix:{self.sockets}/node-{{id}}.sock"
+
     def log(self, node_id: int) -> str:
-        """The path of a daemon's log."""
-        return os.path.join(self.path, f"node-{node_id}.log")
+        """The path of a daemon's log; a joiner that has no id yet has a number below 0."""
+        name = f"node-{node_id}" if node_id >= 0 else f"joiner-{-node_id}"
+        return os.path.join(self.path, f"{name}.log")
 
     def prepare(self) -> int:
         """Make the directories, lock them for this process, and clear what a dead launcher left.
@@ -103,7 +110,7 @@ class RunDir:
         try:
             self.clear()
             for name in os.listdir(self.path):
-                if name.startswith(("node-", "between.")) and name.endswith(".log"):
+                if name.startswith(("node-", "joiner-", "between.")) and name.endswith(".log"):
                     os.unlink(os.path.join(self.path, name))
         except OSError as error:
             os.close(lock)
@@ -196,9 +203,9 @@ def find_member(run_dir: str, node_id: int) -> Member:
         NoDaemonError: no cluster runs there.
         ConfigError: the cluster has no such id.
     """
-    members = read_members(run_dir)
-    if not 0 <= node_id < len(members):
+    members = {member.id: member for member in read_members(run_dir)}
+    if node_id not in members:
         raise ConfigError(
-            f"id {node_id} is out of range: the cluster in {run_dir} has 0..{len(members) - 1}"
+            f"id {node_id} is out of range: the cluster in {run_dir} has 0..{max(members)}"
         )
     return members[node_id]

@@ -5,7 +5,8 @@ Theory of operation. One thread, one `poll`, no event loop to import. A daemon g
     STARTING --"ready" comes through the pipe--> READY
         `-------- the zygote has reaped it --------+--> ENDED --restart--> STARTING
 
-and the launch as a whole: starting, up, stopping. What is bounded: the start (`START_S`), the end
+and the launch as a whole: starting, up, stopping. A daemon that was added is a joiner: it
+has a number below 0 until its first event tells its id. What is bounded: the start (`START_S`), the end
 (`TERM_S`, then SIGKILL), a restart (`REAP_S` for the former process to be gone, then `START_S`).
 """
 
@@ -18,13 +19,28 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from bmgd.config import CONTACTS_MAX
 from bmgd.errors import LaunchError
+from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
-from bmgd.launcher.zygote import Ended, News, Plan, Signal, Spawn, Spawned, Zygote
+from bmgd.launcher.zygote import (
+    LAUNCH_MAX,
+    Ended,
+    Joiner,
+    News,
+    Plan,
+    Signal,
+    Spawn,
+    Spawned,
+    SpawnJoiners,
+    Zygote,
+)
+from bmgd.peers import split_address
 from bmgd.types import NodeId
 
 START_S: Final = 60.0
@@ -50,8 +66,10 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class _Daemon:
+    address: str
     state: _State = _State.ENDED
     pid: int | None = None
+    number: int = 0
     spawned_s: float = 0.0
     joined: bool = False
     ended_with: int = 0
@@ -88,7 +106,10 @@ class Supervisor:
         self._show = show
         self._flush = flush
         self._began_s = began_s
-        self._daemons = {node_id: _Daemon() for node_id in range(plan.config.size)}
+        peers = plan.config.peers
+        self._daemons = {i: _Daemon(peers.address_of(NodeId(i))) for i in range(plan.config.size)}
+        self._ids: dict[int, int] = {}
+        self._joiner_count = 0
         self._requests: list[Request] = []
         self._partial = b""
         self._changed = True
@@ -180,35 +201,76 @@ class Supervisor:
             daemon = self._daemons[node_id]
             daemon.state = _State.STARTING
             daemon.spawned_s = time.monotonic()
-        self._zygote.order(Spawn(ids))
+        founders = tuple(i for i in ids if 0 <= i < self._plan.config.size)
+        joiners = tuple(Joiner(i, self._daemons[i].address) for i in ids if i not in founders)
+        if founders:
+            self._zygote.order(Spawn(founders))
+        if joiners:
+            self._zygote.order(SpawnJoiners(joiners, self._contacts()))
+
+    def _contacts(self) -> tuple[str, ...]:
+        """Some members that run, for joiners to ask; were there none, the founders."""
+        ready = [d.address for d in self._daemons.values() if d.state is _State.READY]
+        return tuple(ready or [d.address for d in self._daemons.values()])[:CONTACTS_MAX]
+
+    def _add_joiners(self, count: int) -> tuple[int, ...]:
+        """Begin `count` daemons, on ports above all others; returns their numbers, below 0."""
+        highest = max(split_address(d.address)[1] for d in self._daemons.values())
+        above = max([highest, *(split_address(a)[1] for a in self._plan.listen)]) + 1
+        base = choose_base_port(count, None, above)
+        numbers = []
+        for port in range(base, base + count):
+            self._joiner_count += 1
+            numbers.append(-self._joiner_count)
+            self._daemons[-self._joiner_count] = _Daemon(f"127.0.0.1:{port}")
+        self._spawn(tuple(numbers))
+        return tuple(numbers)
+
+    def _renumber(self, former: int, node_id: int) -> None:
+        """A joiner was given an id, or another one."""
+        daemon = self._daemons.pop(former)
+        daemon.number = former if former < 0 else daemon.number
+        occupant = self._daemons.pop(node_id, None)
+        if occupant is not None:
+            # That one was given another id too, and its event is on its way.
+            self._ids.pop(occupant.number, None)
+            self._daemons[occupant.number] = occupant
+        self._daemons[node_id] = daemon
+        self._ids[daemon.number] = node_id
+        run_dir = self._plan.run_dir
+        with suppress(FileNotFoundError):
+            os.replace(run_dir.log(former), run_dir.log(node_id))
+        self._changed = True
 
     def _on_news(self, news: News) -> None:
         self._changed = True
         match news:
             case Spawned(pairs):
-                for node_id, pid in pairs:
-                    self._daemons[node_id].pid = pid
+                for number, pid in pairs:
+                    self._daemons[self._ids.get(number, number)].pid = pid
             case Ended(rows):
-                for node_id, pid, code in rows:
-                    self._on_ended(node_id, pid, code)
+                for number, pid, code in rows:
+                    # Its last words may still be in the pipe, and come before its end.
+                    self._read_events()
+                    self._on_ended(self._ids.get(number, number), pid, code)
 
     def _on_ended(self, node_id: int, pid: int, code: int) -> None:
         daemon = self._daemons[node_id]
-        # Its last words may still be in the pipe, and come before its end.
-        self._read_events()
         daemon.state, daemon.pid, daemon.ended_with = _State.ENDED, None, code
         self._event("ended", id=node_id, pid=pid, code=code)
-        if not daemon.joined and code >= 0 and self._stopping_s is None:
+        if not daemon.joined and code >= 0 and self._stopping_s is None and not self._up:
             log = self._plan.run_dir.log(node_id)
             self._event("failed", detail=f"node {node_id} ended before it joined, see {log}")
             self._stop(_FAILED)
 
     def _progress(self, request: Request, now_s: float) -> dict[str, Any] | None:
-        daemon = self._daemons.get(request.node_id)
-        if daemon is None:
-            return {"error": f"id {request.node_id} is out of range 0..{len(self._daemons) - 1}"}
         if self._stopping_s is not None:
             return {"error": "the cluster is ending"}
+        if request.grow:
+            return self._progress_of_growth(request, now_s)
+        daemon = self._daemons.get(request.node_id)
+        if daemon is None:
+            return {"error": f"id {request.node_id} is out of range 0..{max(self._daemons)}"}
         if not request.spawned:
             if daemon.state is _State.ENDED:
                 request.spawned = True
@@ -225,6 +287,33 @@ class Supervisor:
             return {"error": f"node {request.node_id} has not joined within {START_S:.0f} s"}
         return None
 
+    def _progress_of_growth(self, request: Request, now_s: float) -> dict[str, Any] | None:
+        if not request.spawned:
+            if not self._up:
+                return {"error": "the cluster has not joined yet"}
+            if len(self._daemons) + request.grow > LAUNCH_MAX:
+                return {"error": f"a launch has at most {LAUNCH_MAX} daemons"}
+            try:
+                request.joiners = self._add_joiners(request.grow)
+            except LaunchError as error:
+                return {"error": str(error)}
+            request.spawned = True
+            return None
+        ids = [self._ids.get(number, number) for number in request.joiners]
+        daemons = [self._daemons[node_id] for node_id in ids]
+        if all(daemon.state is not _State.STARTING and daemon.known for daemon in daemons):
+            lost = [i for i in ids if self._daemons[i].state is _State.ENDED]
+            for number in (i for i in lost if i < 0):
+                del self._daemons[number]
+            if self._changed:
+                self._write_cluster()
+            if lost:
+                return {"error": f"{len(lost)} of {request.grow} joiners ended, see the logs"}
+            return {"ids": sorted(ids), "seconds": now_s - request.asked_s}
+        if now_s >= request.asked_s + START_S:
+            return {"error": f"not all joiners are members within {START_S:.0f} s"}
+        return None
+
     def _all_ended(self) -> bool:
         return all(daemon.state is _State.ENDED for daemon in self._daemons.values())
 
@@ -234,11 +323,12 @@ class Supervisor:
             {
                 "id": node_id,
                 "pid": daemon.pid,
-                "address": config.peers.address_of(NodeId(node_id)),
+                "address": daemon.address,
                 "control": run_dir.control(node_id),
                 "listen": self._plan.config_of(node_id).listen,
             }
-            for node_id, daemon in self._daemons.items()
+            for node_id, daemon in sorted(self._daemons.items())
+            if node_id >= 0
         ]
         document = {"cluster": config.cluster, "size": config.size, "launcher": os.getpid()}
         run_dir.write_cluster({**document, "nodes": nodes})
@@ -259,6 +349,12 @@ class Supervisor:
                 self._on_event(json.loads(line))
 
     def _on_event(self, event: dict[str, Any]) -> None:
+        number = event.pop("number", event["id"])
+        known_as = self._ids.get(number, number)
+        if event["id"] < 0:
+            event["id"] = known_as
+        elif event["id"] != known_as and known_as in self._daemons:
+            self._renumber(known_as, event["id"])
         daemon = self._daemons[event["id"]]
         if event["event"] == "ready" and daemon.state is _State.STARTING:
             daemon.state = _State.READY

@@ -27,12 +27,16 @@ from typing import Any, Final, NoReturn, cast
 
 from bmgd.config import Config
 from bmgd.launcher.rundir import RunDir
+from bmgd.peers import PeerList, split_address
 from bmgd.shell.process import die_with_parent, set_title
 
 Report = Callable[[dict[str, Any]], None]
 Target = Callable[[Config, Report], int]
 Load = Callable[[], Target]
 """Imports what a daemon needs and returns what a child runs; its result is the exit code."""
+
+LAUNCH_MAX: Final = 4096
+"""Daemons of one launch, those added later included."""
 
 ORDER_BYTES_MAX: Final = 1 << 17
 EVENT_BYTES_MAX: Final = select.PIPE_BUF
@@ -68,12 +72,48 @@ class Plan:
             state_dir=os.path.join(state_dir, f"node-{node_id}") if state_dir else "",
         )
 
+    def config_of_joiner(self, joiner: Joiner, contacts: tuple[str, ...]) -> Config:
+        """The configuration of a daemon that is not one of the founders."""
+        _, port = split_address(joiner.address)
+        state_dir = self.config.state_dir
+        return replace(
+            self.config,
+            id=joiner.number if joiner.number >= 0 else -1,
+            size=1,
+            peers=PeerList(),
+            join=contacts,
+            listen=joiner.address,
+            control=self.run_dir.control_of_any,
+            state_dir=os.path.join(state_dir, f"port-{port}") if state_dir else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """A daemon that is no founder.
+
+    Args:
+        number: the id that it had, or a number below 0 of its own.
+        address: where it listens.
+    """
+
+    number: int
+    address: str
+
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Fork these daemons."""
+    """Fork these founders."""
 
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnJoiners:
+    """Fork these joiners, which ask these members."""
+
+    joiners: tuple[Joiner, ...]
+    contacts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +125,19 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """Daemons began: (id, pid)."""
+    """Daemons began: (id or number, pid)."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Daemons ended and were reaped: (id, pid, exit code, or minus the signal's number)."""
+    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the signal's number)."""
 
     rows: tuple[tuple[int, int, int], ...]
 
 
-Order = Plan | Spawn | Signal
+Order = Plan | Spawn | SpawnJoiners | Signal
 News = Spawned | Ended
 
 
@@ -234,21 +274,30 @@ class _Forker:
             case Plan():
                 self._plan = order
             case Spawn(ids):
-                pairs = tuple((node_id, self._fork(node_id)) for node_id in ids)
-                self._tell(Spawned(pairs))
+                self._fork_all([(i, self._told.config_of(i)) for i in ids])
+            case SpawnJoiners(joiners, contacts):
+                told = self._told
+                self._fork_all([(j.number, told.config_of_joiner(j, contacts)) for j in joiners])
             case Signal(number):
                 for pid in self._children:
                     os.kill(pid, number)
 
-    def _fork(self, node_id: int) -> int:
+    @property
+    def _told(self) -> Plan:
         assert self._plan is not None
-        plan, zygote_pid = self._plan, os.getpid()
+        return self._plan
+
+    def _fork_all(self, rows: list[tuple[int, Config]]) -> None:
+        self._tell(Spawned(tuple((number, self._fork(number, config)) for number, config in rows)))
+
+    def _fork(self, number: int, config: Config) -> int:
+        zygote_pid, log = os.getpid(), self._told.run_dir.log(number)
         pid = os.fork()
         if pid == 0:
             finish_process(
-                lambda: _daemon_main(zygote_pid, plan, node_id, self._events_in, self._target)
+                lambda: _daemon_main(zygote_pid, config, number, log, self._events_in, self._target)
             )
-        self._children[pid] = node_id
+        self._children[pid] = number
         return pid
 
     def _reap(self) -> None:
@@ -268,17 +317,21 @@ class _Forker:
 # --- in a daemon ----------------------------------------------------------------------------------
 
 
-def _daemon_main(zygote_pid: int, plan: Plan, node_id: int, events_in: int, target: Target) -> int:
+def _daemon_main(
+    zygote_pid: int, config: Config, number: int, log: str, events_in: int, target: Target
+) -> int:
     die_with_parent(zygote_pid)
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+    for inherited in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(inherited, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.setsid()
-    take_descriptors(plan.run_dir.log(node_id), events_in)
-    config = plan.config_of(node_id)
-    set_title(f"bmgd: node {node_id} of {config.size} ({config.cluster})", f"bmgd-{node_id}")
-    return target(config, _reporter(node_id))
+    take_descriptors(log, events_in)
+    if config.join:
+        set_title(f"bmgd: joining ({config.cluster})", "bmgd-joining")
+    else:
+        set_title(f"bmgd: node {number} of {config.size} ({config.cluster})", f"bmgd-{number}")
+    return target(config, _reporter(number))
 
 
 def take_descriptors(log_path: str, events_in: int | None = None) -> None:
@@ -293,11 +346,15 @@ def take_descriptors(log_path: str, events_in: int | None = None) -> None:
     os.closerange(_EVENTS_FD + (events_in is not None), _MAX_FD)
 
 
-def _reporter(node_id: int) -> Report:
+def _reporter(number: int) -> Report:
+    # A joiner's id comes with its events; the launcher must know whose it is.
+    own: dict[str, Any] = {"number": number} if number < 0 else {}
+
     def report(event: dict[str, Any]) -> None:
-        line = json.dumps({"id": node_id, **event}, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps({"id": number, **event, **own}, separators=(",", ":")).encode() + b"\n"
         if len(line) > EVENT_BYTES_MAX:
-            line = json.dumps({"id": node_id, "event": "too long an event"}).encode() + b"\n"
+            event = {"id": number, "event": "too long an event", **own}
+            line = json.dumps(event).encode() + b"\n"
         # The launcher may be stopped or gone; a daemon does not wait for its audience.
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(_EVENTS_FD, line)

@@ -155,6 +155,11 @@ class ControlServer:
             for call in list(self._monitors.values()):
                 self._item(call, item)
 
+    def end_watchers(self, error: SubscriptionError) -> None:
+        """End the streams of the membership: what comes next does not follow from what they saw."""
+        for call in list(self._watchers.values()):
+            self._fail(call, error)
+
     # --- from programs ------------------------------------------------------------------------
 
     def admit(self, program: _Program) -> bool:

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -24,12 +25,16 @@ from typing import Any
 from bmgd.config import Config
 from bmgd.core.commands import Command, Leave, ShowStatus
 from bmgd.core.effects import (
+    AskContact,
     Close,
     Deliver,
     Dial,
+    Displaced,
     Effect,
     Exit,
     ForwardingChanged,
+    Grant,
+    Joined,
     Observed,
     RecordChanged,
     Refuse,
@@ -41,13 +46,16 @@ from bmgd.core.effects import (
 from bmgd.core.events import CommandIssued, DeadlineReached, Event
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
-from bmgd.errors import BmgdError, ConfigError, InvariantError
+from bmgd.errors import BmgdError, ConfigError, InvariantError, SubscriptionError
 from bmgd.routing import BACKEND
 from bmgd.shell.addresses import bind_listener
+from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
 from bmgd.shell.log import DaemonLog
+from bmgd.shell.process import set_title
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.transport import Transport
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record
 from bmgd.wire.hello import Identity
 
 Report = Callable[[dict[str, object]], None]
@@ -76,14 +84,21 @@ class Daemon:
         self._report_to = report
         self._settings = Settings.of(config)
         self._log = DaemonLog(config.id, config.log_level, config.log_format)
-        self._state = StateDirectory(config.state_dir, config.id)
+        self._state = self._birth = None
+        if config.join:
+            self._birth = Birth(config, self._settings)
+        else:
+            self._state = StateDirectory(config.state_dir, config.id)
         self._listener = bind_listener(config.listen or self._settings.address)
+        self._control: ControlServer | None = None
         self._events: deque[Event] = deque()
         self._happened: deque[tuple[int, Observed | RecordChanged]] = deque()
         self._stepping = False
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
         self._exit_code: int | None = None
+        self._displaced: Displaced | None = None
+        self._held: list[tuple[int, Command]] = []
         self._began_ns = time.monotonic_ns()
 
     async def run(self) -> int:
@@ -91,9 +106,55 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_stray_error)
         self._ended = asyncio.Event()
-        incarnation = self._state.begin_life()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._spawn = tasks.create_task
+                if await self._become_member(None):
+                    await self._serve()
+        finally:
+            self._listener.close()
+            for kept in (self._state, self._birth):
+                if kept is not None:
+                    kept.close()
+        return self._exit_code or 0
+
+    async def _become_member(self, former: Node | None) -> bool:
+        """Make the node: a founder at once, a joiner once a contact told it how; False if none did."""
+        incarnation = UNKNOWN_INCARNATION
+        records: tuple[tuple[NodeId, Record], ...] = ()
+        if self._birth is not None:
+            if self._state is not None:
+                self._state.close()
+            born = await self._birth.join(self._displaced, self._log.observed)
+            if isinstance(born, Exit):
+                self._end(born.code, born.reason)
+                return False
+            self._displaced = None
+            self._settings, incarnation, records = born.settings, born.incarnation, born.records
+            self._config = replace(
+                self._config,
+                id=self._settings.id,
+                size=self._settings.founding_size,
+                peers=self._settings.peers,
+                control=self._birth.control_of(self._settings.id),
+            )
+            self._state = self._birth.state
+            self._log = DaemonLog(self._config.id, self._config.log_level, self._config.log_format)
+            set_title(
+                f"bmgd: node {self._config.id}, joined ({self._config.cluster})",
+                f"bmgd-{self._config.id}",
+            )
+        elif self._state is not None:
+            incarnation = self._state.begin_life()
         now_ns = time.monotonic_ns()
-        self._node = Node(self._settings, incarnation, Random(secrets.randbits(64)), now_ns)
+        random = Random(secrets.randbits(64))
+        self._node = Node(self._settings, incarnation, random, now_ns, records)
+        if former is not None:
+            self._node.inherit(former)
+        self._transport = self._make_transport(incarnation)
+        return True
+
+    def _make_transport(self, incarnation: Incarnation) -> Transport:
         identity = Identity(
             cluster=self._config.cluster,
             founding_size=self._config.size,
@@ -102,46 +163,65 @@ class Daemon:
             address=self._settings.address,
             secret=self._config.secret,
         )
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._transport = Transport(
-                    identity,
-                    self._listener,
-                    self._config.timing.timeout_ms,
-                    self._emit,
-                    tasks.create_task,
-                    self._log.warn,
-                    incarnation,
-                )
-                await self._serve()
-        finally:
-            self._listener.close()
-            self._state.close()
-        return self._exit_code or 0
+        return Transport(
+            identity,
+            self._config.peers.text,
+            self._listener,
+            self._config.timing.timeout_ms,
+            self._emit,
+            self._spawn,
+            self._log.warn,
+            incarnation,
+        )
 
     async def _serve(self) -> None:
-        control = None
-        if self._config.control:
-            control = ControlServer(self._config.control, self.issue, self._describe)
-            await control.start()
-        self._control = control
-        self._transport.start()
         self._handle_signals()
-        self._report("listening")
-        self._log_start()
-        self._emit(DeadlineReached())
         try:
-            await self._ended.wait()
-            self._transport.flush()
-            if not await self._transport.settle(FLUSH_AT_EXIT_S):
-                self._log.line("flush", "not everything could be written", logging.WARNING)
+            await self._live()
+            while self._displaced is not None:
+                former = self._config.id
+                self._end_control_if_named()
+                if not await self._become_member(self._node):
+                    break
+                self._report("renumbered", former=former)
+                await self._live()
         finally:
             if self._wake is not None:
                 self._wake.cancel()
-            if control is not None:
-                control.close()
+            if self._control is not None:
+                self._control.close()
             self._transport.stop()
             self._report("exit", code=self._exit_code)
+
+    async def _live(self) -> None:
+        """One life as one node, until it ends or another has its id."""
+        if self._config.control and self._control is None:
+            self._control = ControlServer(self._config.control, self.issue, self._describe)
+            await self._control.start()
+        self._transport.start()
+        self._report("listening")
+        self._log_start()
+        self._emit(DeadlineReached())
+        held, self._held = self._held, []
+        for request, command in held:
+            self.issue(request, command)
+        await self._ended.wait()
+        self._transport.flush()
+        if not await self._transport.settle(FLUSH_AT_EXIT_S):
+            self._log.line("flush", "not everything could be written", logging.WARNING)
+        if self._displaced is not None:
+            self._transport.stop()
+            self._ended.clear()
+
+    def _end_control_if_named(self) -> None:
+        """A socket that is named after the id goes with it; at another one, programs stay."""
+        if self._control is None or self._birth is None:
+            return
+        if self._birth.control_is_named:
+            self._control.close()
+            self._control = None
+        else:
+            self._control.end_watchers(SubscriptionError("this node is given a new id"))
 
     def _log_start(self) -> None:
         config = self._config
@@ -158,7 +238,10 @@ class Daemon:
 
     def issue(self, request: int, command: Command) -> None:
         """Hand a program's command to the core; its reply may come before this returns."""
-        self._emit(CommandIssued(request, command))
+        if self._displaced is not None:
+            self._held.append((request, command))
+        else:
+            self._emit(CommandIssued(request, command))
 
     def _emit(self, event: Event) -> None:
         self._events.append(event)
@@ -178,7 +261,7 @@ class Daemon:
         self._plan_wake()
 
     def _step(self, event: Event) -> None:
-        if self._exit_code is not None:
+        if self._exit_code is not None or self._displaced is not None:
             return
         for effect in self._node.step(time.monotonic_ns(), event):
             self._carry_out(effect)
@@ -198,6 +281,8 @@ class Daemon:
                 transport.welcome(effect)
             case Refuse():
                 transport.refuse(effect)
+            case Grant():
+                transport.grant(effect)
             case Close(link, reason):
                 transport.close(link, reason)
             case Reply(request):
@@ -209,14 +294,20 @@ class Daemon:
                 if control is not None:
                     control.deliver(effect)
             case Renewed(incarnation):
-                self._state.keep(incarnation)
+                if self._state is not None:
+                    self._state.keep(incarnation)
                 transport.incarnation = incarnation
+            case Displaced():
+                self._displaced = effect
+                self._ended.set()
+            case AskContact() | Joined():
+                raise InvariantError("a node asks no contact")
             case Exit(code, reason):
                 self._end(code, reason)
 
     def _plan_wake(self) -> None:
         deadline_ns = self._node.deadline_ns
-        if deadline_ns is None or self._exit_code is not None:
+        if deadline_ns is None or self._ended.is_set():
             return
         if self._wake is not None:
             if self._wake_at_ns <= deadline_ns:

@@ -1,14 +1,18 @@
-"""What a daemon keeps between its lives: the incarnation counter, if it has a state directory."""
+"""What a daemon keeps between its lives, in its state directory: its counter, a joiner its id too."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 from pathlib import Path
 
+from bmgd.core.events import Granted
+from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError
-from bmgd.types import Incarnation, counter_of
+from bmgd.peers import PeerList
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, counter_of
 
 _COUNTER_MAX = 2**32 - 1
 
@@ -28,16 +32,7 @@ class StateDirectory:
         self._file = Path(path, f"incarnation-{node_id}") if path else None
         self._lock = -1
         if self._file is not None:
-            try:
-                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._lock = os.open(
-                    self._file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT, 0o600
-                )
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"state directory {path}: another daemon has it") from error
-            except OSError as error:
-                raise ConfigError(f"state directory {path}: {error.strerror}") from error
+            self._lock = _lock(self._file)
 
     def close(self) -> None:
         """Let another daemon have it."""
@@ -56,17 +51,8 @@ class StateDirectory:
 
     def keep(self, incarnation: Incarnation) -> None:
         """Remember a life before anybody else hears of it."""
-        if self._file is None:
-            return
-        fresh = self._file.with_suffix(".new")
-        try:
-            with fresh.open("w") as file:
-                file.write(f"{counter_of(incarnation)}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._file)
-        except OSError as error:
-            raise ConfigError(f"{fresh}: {error.strerror}") from error
+        if self._file is not None:
+            _replace(self._file, str(counter_of(incarnation)))
 
     def _read(self) -> int:
         if self._file is None:
@@ -80,3 +66,76 @@ class StateDirectory:
         if not text.strip().isdigit() or int(text) > _COUNTER_MAX:
             raise ConfigError(f"{self._file}: not an incarnation counter: {text[:40]!r}")
         return int(text)
+
+
+class JoinedState:
+    """Keeps what a joiner was granted, so that it comes back as the same member.
+
+    Args:
+        path: the directory, made if it is missing; "" keeps nothing.
+
+    Raises:
+        ConfigError: another daemon has it, or the directory cannot be used.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path, "joined.json") if path else None
+        self._lock = -1 if self._file is None else _lock(self._file)
+
+    def close(self) -> None:
+        """Let another daemon have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def read(self) -> Granted | None:
+        """What was kept; None without anything.
+
+        Raises:
+            ConfigError: the file cannot be read, or is not one of this class.
+        """
+        if self._file is None or not self._file.exists():
+            return None
+        try:
+            match json.loads(self._file.read_bytes()):
+                case {"id": int(node_id), "size": int(size), "peers": str(text)} if (
+                    0 <= node_id <= NODE_ID_MAX and 1 <= size <= NODE_ID_MAX + 1
+                ):
+                    return Granted(NodeId(node_id), size, PeerList.parse(text, size))
+        except OSError as error:
+            raise ConfigError(f"{self._file}: {error.strerror}") from error
+        except ValueError:
+            pass
+        raise ConfigError(f"{self._file}: not what a joiner keeps")
+
+    def keep(self, settings: Settings) -> None:
+        """Remember an id before anybody else hears of its life."""
+        if self._file is not None:
+            kept = {"id": settings.id, "size": settings.founding_size, "peers": settings.peers.text}
+            _replace(self._file, json.dumps(kept))
+
+
+def _lock(file: Path) -> int:
+    """Make the directory of a file, and lock the file for this process."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(f"state directory {file.parent}: another daemon has it") from error
+    except OSError as error:
+        raise ConfigError(f"state directory {file.parent}: {error.strerror}") from error
+    return lock
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    fresh = file.with_suffix(".new")
+    try:
+        with fresh.open("w") as out:
+            out.write(text + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{fresh}: {error.strerror}") from error

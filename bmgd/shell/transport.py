@@ -8,32 +8,40 @@ without the core.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bmgd.core.effects import Dial, Refuse, Welcome
-from bmgd.core.events import Backlog, DialFailed, Event, Greeted, Heard, LinkDown, LinkUp, Received
+from bmgd.core.effects import Dial, Grant, Refuse, Welcome
+from bmgd.core.events import (
+    Backlog,
+    DialFailed,
+    Event,
+    Greeted,
+    Heard,
+    JoinAsked,
+    LinkDown,
+    LinkUp,
+    Received,
+)
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import split_address
 from bmgd.routing import Snapshot
 from bmgd.routing.header import BODY_PREFIX_BYTES, KIND_AT, LENGTH_BYTES, PRIORITY_AT, ROUTED_FIRST
+from bmgd.shell.accepting import Accepting
 from bmgd.shell.addresses import numeric_family
 from bmgd.shell.connection import CHUNK_BYTES_MIN, Connection, Phase, set_options
 from bmgd.shell.outbox import frames_in
 from bmgd.shell.resolver import Resolver
-from bmgd.types import Evidence, Incarnation, LinkId
+from bmgd.types import NO_ID, Evidence, Incarnation, LinkId
+from bmgd.wire.applicant import records_in_frames
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
-from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity, Refusal
+from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Hello, Identity, Refusal
 from bmgd.wire.messages import Goodbye, LinkMessage, Message, Notice
 
 WAITING_HELLOS_MAX = 128
-ACCEPTS_PER_WAKE_MAX = 64
-ACCEPT_PAUSE_S = 0.1
-_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 USER_TIMEOUT_MIN_MS = 5000
 SETTLE_POLL_S = 0.005
 KNOWN_NOTICES_MAX = 64
@@ -50,6 +58,7 @@ class Transport:
 
     Args:
         identity: what hellos say.
+        peers_text: the peer list, for joiners.
         listener: from `bind_listener`.
         timeout_ms: the detection timeout, from which TCP_USER_TIMEOUT follows.
         emit: takes events for the core; must not re-enter.
@@ -65,6 +74,7 @@ class Transport:
     def __init__(
         self,
         identity: Identity,
+        peers_text: str,
         listener: socket.socket,
         timeout_ms: int,
         emit: Emit,
@@ -72,22 +82,23 @@ class Transport:
         note: Note,
         incarnation: Incarnation,
     ) -> None:
-        self.snapshot = Snapshot(0, identity.id, identity.founding_size, (), ())
+        ids = max(identity.founding_size, identity.id + 1)
+        self.snapshot = Snapshot(0, identity.id, ids, (), ())
         self.receive_buffer = bytearray(CHUNK_BYTES_MIN)
         self.relayed_runs = 0
         self.dropped_frames = 0
         self.incarnation = incarnation
         self._identity = identity
-        self._listener = listener
+        self._peers_text = peers_text
         self._user_timeout_ms = max(USER_TIMEOUT_MIN_MS, 2 * timeout_ms)
         self._emit = emit
         self._spawn = spawn
         self._note = note
         self._loop = asyncio.get_running_loop()
+        self._accepting = Accepting(self._loop, listener, self._accept, note)
         set_options(listener, self._user_timeout_ms)
         self._resolver = Resolver(self._loop)
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
-        self._accepting_again: asyncio.TimerHandle | None = None
         self._connections: dict[LinkId, Connection] = {}
         self._waiting: set[LinkId] = set()
         self._dials: dict[LinkId, Dial] = {}
@@ -99,43 +110,26 @@ class Transport:
 
     def start(self) -> None:
         """Begin to accept."""
-        self._loop.add_reader(self._listener.fileno(), self._on_acceptable)
+        self._accepting.start()
 
     def stop(self) -> None:
-        """Close the listener and every connection at once."""
-        if self._accepting_again is not None:
-            self._accepting_again.cancel()
-        self._loop.remove_reader(self._listener.fileno())
-        self._listener.close()
+        """Close every connection at once; the listener is no longer looked at."""
+        self._accepting.stop()
         for connection in (*self._connections.values(), *self._closing):
             connection.abort()
         self._connections.clear()
 
     # --- accepting ----------------------------------------------------------------------------
 
-    def _on_acceptable(self) -> None:
-        for _ in range(ACCEPTS_PER_WAKE_MAX):
-            try:
-                sock, address = self._listener.accept()
-            except OSError as error:
-                if error.errno in _NOTHING_LEFT:
-                    self._pause_accepting(error)
-                return
-            if len(self._waiting) >= WAITING_HELLOS_MAX:
-                sock.close()
-                continue
-            sock.setblocking(False)
-            acceptor = Acceptor(self._identity, self.incarnation, self._nonce())
-            connection = Connection(self, self._loop, sock, self._new_link(), acceptor)
-            self._connections[connection.link] = connection
-            self._waiting.add(connection.link)
-            connection.accept(address)
-
-    def _pause_accepting(self, error: OSError) -> None:
-        """Without a free descriptor the listener stays readable: do not spin on it."""
-        self._note("accept", f"paused for {ACCEPT_PAUSE_S} s: {error.strerror}")
-        self._loop.remove_reader(self._listener.fileno())
-        self._accepting_again = self._loop.call_later(ACCEPT_PAUSE_S, self.start)
+    def _accept(self, sock: socket.socket, address: tuple[object, ...]) -> None:
+        if len(self._waiting) >= WAITING_HELLOS_MAX:
+            sock.close()
+            return
+        acceptor = Acceptor(self._identity, self.incarnation, self._nonce())
+        connection = Connection(self, self._loop, sock, self._new_link(), acceptor)
+        self._connections[connection.link] = connection
+        self._waiting.add(connection.link)
+        connection.accept(address)
 
     def _nonce(self) -> bytes:
         return self._own_nonce + os.urandom(NONCE_BYTES - OWN_NONCE_BYTES)
@@ -200,17 +194,21 @@ class Transport:
             self._note("refused", f"a hello {connection.where()}: {hello.refusal.text}")
             self._drop(connection)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
-            connection.peer = hello.peer.id
-            self._emit(
-                Greeted(
-                    connection.link,
-                    hello.peer.id,
-                    hello.peer.incarnation,
-                    hello.peer.address,
-                    hello.known_of_me,
-                    hello.peer.dial_number,
-                )
-            )
+            self._emit(self._hello_event(connection, hello.peer))
+
+    def _hello_event(self, connection: Connection, hello: Hello) -> Event:
+        if hello.is_joiner:
+            claimed = None if hello.id == NO_ID else hello.id
+            return JoinAsked(connection.link, claimed, hello.incarnation, hello.address)
+        connection.peer = hello.id
+        return Greeted(
+            connection.link,
+            hello.id,
+            hello.incarnation,
+            hello.address,
+            hello.known,
+            hello.dial_number,
+        )
 
     def _on_dial_progress(self, connection: Connection, hello: Dialer) -> None:
         dial = self._dials.pop(connection.link)
@@ -317,6 +315,9 @@ class Transport:
         elif connection.peer is not None:
             self._emit(LinkDown(connection.link, evidence))
             self._return_unsent(connection)
+        elif connection.hello.state is HelloState.GREETED:
+            # A joiner that waited for its answer.
+            self._emit(LinkDown(connection.link, evidence))
 
     def _lose(self, connection: Connection, evidence: Evidence, detail: str) -> None:
         connection.abort()
@@ -380,6 +381,21 @@ class Transport:
         self._unflushed[welcome.link] = connection
         connection.up()
         connection.read_rest()
+
+    def grant(self, grant: Grant) -> None:
+        """Tell a joiner that waits on a link all that a member must know, and close it."""
+        connection = self._connections.get(grant.link)
+        if connection is None or not isinstance(connection.hello, Acceptor):
+            return
+        self._waiting.discard(grant.link)
+        connection.hello.grant(grant.id, self._peers_text)
+        answer = connection.hello.take_output() + records_in_frames(grant.records)
+        connection.up()
+        if connection.outbox.put_control(answer):
+            self.close(grant.link, "granted")
+        else:
+            self._note("joiner", f"{connection.where()}: what it must know is too long for a link")
+            self._drop(connection)
 
     def refuse(self, refuse: Refuse) -> None:
         """Refuse the hello that waits on a link."""

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bmgd.core.effects import Deliver, Dial, Exit, Observed, RecordChanged, Reply
+from bmgd.core.effects import AskContact, Deliver, Dial, Exit, Observed, RecordChanged, Reply
 from bmgd.core.events import Event
+from bmgd.core.joiner import Joiner
 from bmgd.core.node import Node
+from bmgd.errors import InvariantError
 from bmgd.routing import Snapshot
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
 
@@ -37,7 +39,7 @@ class End:
     host: Host
     link: LinkId
     other: End | None = None
-    dial: Dial | None = None
+    dial: Dial | AskContact | None = None
     open: bool = True
     up: bool = False
     closing: bool = False
@@ -57,6 +59,9 @@ class Host:
     """One simulated machine with one process.
 
     Attributes:
+        member: its node; None before it is a member.
+        place: its number among the hosts if that is not its id, which two of them may have at a time.
+        joiner: its core while it has no id, else None.
         address: where it listens.
         alive: its process runs (or is stopped).
         ends: its open connections by link id.
@@ -75,9 +80,11 @@ class Host:
     """
 
     id: NodeId
-    node: Node
+    member: Node | None
     snapshot: Snapshot
     address: str
+    joiner: Joiner | None = None
+    place: NodeId | None = None
     alive: bool = True
     stopped: bool = False
     wake_planned_ns: int | None = None
@@ -101,6 +108,27 @@ class Host:
     exit: Exit | None = None
     messages: int = 0
     bytes: int = 0
+
+    @property
+    def node(self) -> Node:
+        """The core of a member.
+
+        Raises:
+            InvariantError: this host is a joiner that has never been one.
+        """
+        if self.member is None:
+            raise InvariantError("a joiner is asked for its node")
+        return self.member
+
+    @property
+    def core(self) -> Node | Joiner:
+        """Whatever runs here."""
+        return self.node if self.joiner is None else self.joiner
+
+    @property
+    def where(self) -> NodeId:
+        """Its number among the hosts: its id, unless it was given a place of its own."""
+        return self.id if self.place is None else self.place
 
     def local_ns(self, now_ns: int) -> int:
         """What its monotonic clock shows at a moment of virtual time."""

@@ -22,12 +22,16 @@ from typing import Any
 from bmgd.config import load
 from bmgd.core.commands import Command, ShowStatus
 from bmgd.core.effects import (
+    AskContact,
     Close,
     Deliver,
     Dial,
+    Displaced,
     Effect,
     Exit,
     ForwardingChanged,
+    Grant,
+    Joined,
     Observed,
     RecordChanged,
     Refuse,
@@ -36,7 +40,7 @@ from bmgd.core.effects import (
     Send,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, DeadlineReached, Event, Heard
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, Granted, Heard
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, PlanError
@@ -45,10 +49,11 @@ from bmgd.routing import Snapshot
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
+from bmgd.sim.joining import become_member, begin_joining
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.watching import Watcher
 from bmgd.sim.wires import Wires
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import NO_ID, Incarnation, NodeId
 
 TEMPLATE = "sim{id}:7400"
 PEERS = PeerList(template=TEMPLATE)
@@ -113,6 +118,7 @@ class Network:
         self._settings = replace(settings_of(size, configured or {}), **settings)
         self._keeps_all = keeps_all
         self._request_count = 0
+        self._joined_count = 0
         if start:
             for number in range(size):
                 self.boot(number)
@@ -150,6 +156,61 @@ class Network:
             watcher.boot(host)
         self._plan_wake(host)
         return host
+
+    def join(
+        self,
+        *through: int,
+        kept: Granted | None = None,
+        counter: int = 1,
+        place: int | None = None,
+    ) -> Host:
+        """Start a host that asks these members for an id; later `host.id` is that.
+
+        Args:
+            through: ids of members, asked in turn.
+            kept: what it knows from a former life, or None.
+            counter: of its incarnation.
+            place: its number among the hosts, for ever; None for its id, once it has one.
+        """
+        self._joined_count += 1
+        address = f"joiner{self._joined_count}:7400"
+        number = NodeId(-self._joined_count)
+        host = Host(number, None, Snapshot(0, 0, 1, (), ()), address)
+        host.place = None if place is None else NodeId(place)
+        contacts = tuple(self.hosts[NodeId(i)].address for i in through)
+        self._begin_joining(host, contacts, kept, counter)
+        self.wires.listeners[address] = host
+        return host
+
+    def _begin_joining(
+        self, host: Host, contacts: tuple[str, ...], kept: Granted | None, counter: int
+    ) -> None:
+        settings = replace(
+            self._settings, address=host.address, takes_new_id=True, id=NO_ID, founding_size=1
+        )
+        local_ns = host.local_ns(self.now_ns)
+        begin_joining(host, settings, contacts, kept, counter, self.random, local_ns)
+        self.hosts[host.where] = host
+        host.wake_planned_ns = None
+        self._plan_wake(host)
+
+    def _on_displaced(self, host: Host, displaced: Displaced) -> None:
+        for watcher in self.watchers:
+            watcher.ended(host)
+        if self.hosts.get(host.where) is host:
+            del self.hosts[host.where]
+        self._joined_count += 1
+        host.id = NodeId(-self._joined_count)
+        self._begin_joining(host, displaced.contacts, None, 1)
+
+    def _on_joined(self, host: Host, joined: Joined) -> None:
+        del self.hosts[host.where]
+        become_member(host, joined, self.random, host.local_ns(self.now_ns))
+        self.hosts[host.where] = host
+        for watcher in self.watchers:
+            watcher.boot(host)
+        host.wake_planned_ns = None
+        self._plan_wake(host)
 
     def kill(self, number: int) -> None:
         """End a host at once: its connections close, dials to it are refused."""
@@ -239,10 +300,11 @@ class Network:
         self._plan_wake(host)
 
     def _step_once(self, host: Host, event: Event) -> None:
-        for watcher in self.watchers:
+        watchers = self.watchers if host.joiner is None else []
+        for watcher in watchers:
             watcher.before(host, event)
-        effects = host.node.step(host.local_ns(self.timeline.now_ns), event)
-        for watcher in self.watchers:
+        effects = host.core.step(host.local_ns(self.timeline.now_ns), event)
+        for watcher in watchers:
             watcher.after(host, event, effects)
         for effect in effects:
             if host.crash_after is not None:
@@ -265,12 +327,18 @@ class Network:
                     host.records.append(effect)
             case ForwardingChanged(snapshot):
                 self._change_snapshot(host, snapshot)
-            case Dial():
+            case Dial() | AskContact():
                 wires.dial(host, effect)
             case Welcome(link, known):
                 wires.welcome(host, link, known)
             case Refuse():
                 wires.refuse(host, effect)
+            case Grant():
+                wires.grant(host, effect, self._settings)
+            case Joined():
+                self._on_joined(host, effect)
+            case Displaced():
+                self._on_displaced(host, effect)
             case Close(link, reason):
                 wires.close(host, link, reason)
             case Deliver():
@@ -310,7 +378,7 @@ class Network:
     # --- deadlines ----------------------------------------------------------------------------
 
     def _plan_wake(self, host: Host) -> None:
-        deadline_ns = host.node.deadline_ns
+        deadline_ns = host.core.deadline_ns
         if deadline_ns is None or not host.alive or host.stopped:
             return
         at_ns = max(host.virtual_ns(deadline_ns), self.timeline.now_ns)
@@ -330,7 +398,7 @@ class Network:
         if not host.alive or host.stopped or host.wake_planned_ns != planned_ns:
             return
         host.wake_planned_ns = None
-        due_ns = host.node.deadline_ns
+        due_ns = host.core.deadline_ns
         if due_ns is not None and due_ns <= host.local_ns(self.timeline.now_ns):
             if host.heard:
                 heard, host.heard = tuple(link for link in host.heard if link in host.ends), {}

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from bmgd.core.effects import Dial, Refuse
-from bmgd.core.events import DialFailed, Event, Greeted, LinkDown, LinkUp, Received
+from bmgd.core.effects import AskContact, Dial, Grant, Refuse
+from bmgd.core.events import Event, Granted, LinkDown, LinkUp, Received
+from bmgd.core.settings import Settings
 from bmgd.errors import InvariantError
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host
+from bmgd.sim.joining import event_of_failure, event_of_hello
 from bmgd.sim.timeline import Timeline
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
@@ -34,6 +36,7 @@ CLOSING_NS: Final = 1_000_000_000
 KNOWN_NOTICES_MAX: Final = 64
 DECODED_MAX: Final = 4096
 _MILLION: Final = 1_000_000
+_ANYBODY: Final = NodeId(-1)
 
 
 class Wires:
@@ -84,7 +87,7 @@ class Wires:
         assert other is not None
         at_ns = self._timeline.now_ns + self.delay_ns()
         if self._blockade.any_slow:
-            at_ns += self._blockade.delay_of(end.host.id, other.host.id, size)
+            at_ns += self._blockade.delay_of(end.host.where, other.host.where, size)
         end.last_ns = at_ns = max(at_ns, end.last_ns)
         end.sent += 1
         self._timeline.plan(at_ns, self._arrive, end, end.sent, action, args)
@@ -97,7 +100,7 @@ class Wires:
         other = end.other
         assert other is not None
         here, there = end.host, other.host
-        if end.dead or self._blockade.blocks(here.id, there.id):
+        if end.dead or self._blockade.blocks(here.where, there.where):
             self._hold(end, number, action, args)
             return
         if end.held:
@@ -105,7 +108,7 @@ class Wires:
             end.held.append((number, action, args))
             return
         end.arrived = number
-        if self._blockade.any_blocked and self._blockade.blocks(there.id, here.id):
+        if self._blockade.any_blocked and self._blockade.blocks(there.where, here.where):
             self._doubt(end)
         if not there.alive:
             return
@@ -149,7 +152,7 @@ class Wires:
             other = end.other
             if other is None or end.dead:
                 continue
-            here, there = end.host.id, other.host.id
+            here, there = end.host.where, other.host.where
             if self._blockade.blocks(here, there):
                 continue
             if not self._blockade.blocks(there, here):
@@ -176,13 +179,14 @@ class Wires:
 
     # --- dialling -----------------------------------------------------------------------------
 
-    def dial(self, host: Host, dial: Dial) -> None:
-        """Connect as ordered; `LinkUp` or `DialFailed` follows."""
+    def dial(self, host: Host, dial: Dial | AskContact) -> None:
+        """Connect as ordered; the core is told what comes of it."""
         target = self.listeners.get(dial.address)
-        peer = dial.peer if target is None else target.id
+        expected = dial.peer if isinstance(dial, Dial) else _ANYBODY
+        peer = expected if target is None else target.where
         blockade = self._blockade
-        delay_ns = self.delay_ns() + blockade.delay_of(host.id, peer, 0)
-        if blockade.blocks(host.id, peer) or blockade.blocks(peer, host.id):
+        delay_ns = self.delay_ns() + blockade.delay_of(host.where, peer, 0)
+        if blockade.blocks(host.where, peer) or blockade.blocks(peer, host.where):
             self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
         elif target is None:
             self._fail(host, dial, delay_ns, Evidence.REFUSED)
@@ -194,7 +198,10 @@ class Wires:
             self._fail(host, dial, delay_ns, self._answer_of_dead(target))
         elif target is host:
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.OWN_ADDRESS)
-        elif target.id != dial.peer:
+        elif target.joiner is not None:
+            # It listens, and answers nobody before it is a member.
+            self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
+        elif expected not in (_ANYBODY, target.id):
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
         else:
             self._connect(host, target, dial)
@@ -204,25 +211,18 @@ class Wires:
             return Evidence.EOF if self._random.random() < 0.5 else Evidence.RESET
         return Evidence.REFUSED
 
-    def _connect(self, host: Host, target: Host, dial: Dial) -> None:
+    def _connect(self, host: Host, target: Host, dial: Dial | AskContact) -> None:
         mine = End(host, self._new_link(), dial=dial)
         theirs = End(target, self._new_link(), other=mine, life=target.node.incarnation)
         mine.other = theirs
         host.ends[mine.link] = mine
         target.ends[theirs.link] = theirs
-        greeted = Greeted(
-            theirs.link,
-            host.id,
-            host.node.incarnation,
-            host.address,
-            dial.known,
-            dial.dial_number,
-        )
+        hello = event_of_hello(host, dial, theirs.link)
         now_ns = self._timeline.now_ns
         mine.last_ns = now_ns + sum(
             self.delay_ns() for _ in range(self._conditions.hello_trips - 1)
         )
-        self._carry(mine, 0, self._greet, theirs, greeted)
+        self._carry(mine, 0, self._greet, theirs, hello)
         self._timeline.plan(now_ns + dial.timeout_ns, self._tell, host, self._time_out, mine)
 
     def _new_link(self) -> LinkId:
@@ -232,24 +232,24 @@ class Wires:
     def _fail(
         self,
         host: Host,
-        dial: Dial,
+        dial: Dial | AskContact,
         delay_ns: int,
         evidence: Evidence,
         refusal: Refusal | None = None,
     ) -> None:
-        failed = DialFailed(dial.peer, evidence, refusal)
+        failed = event_of_failure(dial, evidence, refusal)
         at_ns = self._timeline.now_ns + delay_ns
         self._timeline.plan(at_ns, self._tell, host, self._emit, host, failed)
 
-    def _greet(self, end: End, greeted: Greeted) -> None:
+    def _greet(self, end: End, hello: Event) -> None:
         if end.open:
-            self._emit(end.host, greeted)
+            self._emit(end.host, hello)
 
     def _time_out(self, end: End) -> None:
         if end.open and not end.up and end.dial is not None:
             self._forget(end)
             self._carry(end, 0, self._close_other, end, Evidence.EOF)
-            self._emit(end.host, DialFailed(end.dial.peer, Evidence.NO_ANSWER))
+            self._emit(end.host, event_of_failure(end.dial, Evidence.NO_ANSWER))
 
     def welcome(self, host: Host, link: LinkId, known: Incarnation) -> None:
         """The hello that waits on a link is answered; the link is up."""
@@ -268,7 +268,7 @@ class Wires:
 
     def _welcomed(self, end: End, incarnation: Incarnation, known: Incarnation) -> None:
         dial = end.dial
-        if not end.open or dial is None:
+        if not end.open or not isinstance(dial, Dial):
             return
         end.up = True
         address = dial.address if end.other is None else end.other.host.address
@@ -281,14 +281,23 @@ class Wires:
         if end is None or end.other is None or end.other.dial is None:
             return
         self._forget(end)
-        peer = end.other.dial.peer
-        failed = DialFailed(peer, Evidence.REJECTED, refuse.refusal, refuse.known)
-        self._carry(end, 0, self._refused, end.other, failed)
+        dial = end.other.dial
+        failed = event_of_failure(dial, Evidence.REJECTED, refuse.refusal, refuse.known)
+        self._carry(end, 0, self._end_hello, end.other, failed)
 
-    def _refused(self, end: End, failed: DialFailed) -> None:
+    def grant(self, host: Host, grant: Grant, settings: Settings) -> None:
+        """The joiner that waits on a link is told all that a member must know."""
+        end = host.ends.get(grant.link)
+        if end is None or end.other is None:
+            return
+        self._forget(end)
+        told = Granted(grant.id, settings.founding_size, settings.peers, grant.records)
+        self._carry(end, 0, self._end_hello, end.other, told)
+
+    def _end_hello(self, end: End, outcome: Event) -> None:
         if end.open:
             self._forget(end)
-            self._emit(end.host, failed)
+            self._emit(end.host, outcome)
 
     # --- ending -------------------------------------------------------------------------------
 
@@ -375,7 +384,7 @@ class Wires:
 
     def _say_broken(self, end: End, evidence: Evidence) -> None:
         if end.dial is not None and not end.up:
-            self._emit(end.host, DialFailed(end.dial.peer, evidence))
+            self._emit(end.host, event_of_failure(end.dial, evidence))
         else:
             self._emit(end.host, LinkDown(end.link, evidence))
 
@@ -413,7 +422,9 @@ class Wires:
         if self.on_chunk is not None:
             self.on_chunk(sender.host, host, data)
         buffer = bytearray(end.rest + data) if end.rest else bytearray(data)
-        consumed, runs, bodies, error = host.snapshot.split(buffer, len(buffer), sender.host.id)
+        consumed, runs, bodies, error = host.snapshot.split(
+            buffer, len(buffer), max(sender.host.id, -1)
+        )
         if error is not None:
             raise InvariantError(f"node {sender.host.id} sent what is no frame: {error}")
         end.rest = bytes(buffer[consumed:]) if consumed < len(buffer) else b""
@@ -467,4 +478,6 @@ class Wires:
 
 def ends_between(a: Host, b_id: NodeId) -> list[End]:
     """The ends at one host of its connections with another, oldest first."""
-    return [end for end in a.ends.values() if end.other is not None and end.other.host.id == b_id]
+    return [
+        end for end in a.ends.values() if end.other is not None and end.other.host.where == b_id
+    ]

@@ -40,6 +40,8 @@ from bmgd.wire.messages import (
     Data,
     Goodbye,
     Heartbeat,
+    JoinGrant,
+    JoinRequest,
     Message,
     Notice,
     Ping,
@@ -217,6 +219,22 @@ _FORMATS: dict[int, _Format] = {
         3,
         lambda m: (m.suspect, m.incarnation, m.alive),
         lambda f: (_id(f[0]), Incarnation(_int(f[1], 0, _U64_MAX)), _bool(f[2])),
+    ),
+    0x47: _Format(
+        JoinRequest,
+        3,
+        lambda m: (m.incarnation, m.address, m.floor),
+        lambda f: (
+            Incarnation(_int(f[0], 1, _U64_MAX)),
+            _text(f[1], ADDRESS_BYTES_MAX),
+            _int(f[2], 0, NODE_ID_MAX + 1),
+        ),
+    ),
+    0x48: _Format(
+        JoinGrant,
+        2,
+        lambda m: (m.incarnation, m.id),
+        lambda f: (Incarnation(_int(f[0], 1, _U64_MAX)), _id(f[1])),
     ),
 }
 _KIND_OF: dict[type[Message], int] = {form.message: kind for kind, form in _FORMATS.items()}

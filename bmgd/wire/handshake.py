@@ -8,6 +8,10 @@ dialer speaks first; what follows depends on whether the cluster has a secret:
                                 PROOF ->            <- WELCOME
     refused:                                        <- REFUSAL, then the acceptor closes
 
+A joiner, which has no id yet, asks a member to become one; `Applicant` in `applicant.py` is its side:
+
+    instead of WELCOME:     <- PEERS … PEERS GRANT, then frames: NOTICE … NOTICE GOODBYE
+
 A proof is HMAC-SHA256 with the secret over both hello bodies and the prover's direction, so it can
 neither be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
 core before its proof was checked, and a dialer believes a stranger no refusal but that the two do not
@@ -16,6 +20,7 @@ fit together. Each side is a `Dialer` or an `Acceptor`: bytes go in by
 
     Dialer:    WAITING --hello ok--> (PROVEN) --welcome--> UP         any --refusal--> REFUSED
     Acceptor:  WAITING --hello ok--> (PROVING --proof ok-->) GREETED --welcome()--> UP
+                                                                     --grant()---> UP
                                                                      --refuse()--> REFUSED
 
 No I/O, no clock: the shell bounds time (3 s) and the number of waiting connections, this module
@@ -31,6 +36,7 @@ from enum import Enum
 from bmgd.errors import ProtocolError
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId
 from bmgd.wire.hello import (
+    GRANT,
     HELLO_BYTES_MAX,
     MAGIC,
     MISCONFIGURED,
@@ -65,6 +71,8 @@ class HelloState(Enum):
 class _Side:
     """What both ends share: framing of records, bounds, proofs."""
 
+    _is_joiner = False
+
     def __init__(self, identity: Identity, nonce: bytes) -> None:
         self.identity = identity
         self.state = HelloState.WAITING
@@ -74,6 +82,7 @@ class _Side:
         self._nonce = nonce
         self._input = bytearray()
         self._received_bytes = 0
+        self._bytes_max = HELLO_BYTES_MAX
         self._output = bytearray()
         self._own_body = b""
         self._peer_body = b""
@@ -103,11 +112,11 @@ class _Side:
                 break
             found.append((kind, bytes(self._input[RECORD.size : end])))
             del self._input[:end]
-            if kind in (HelloKind.WELCOME, HelloKind.REFUSAL):
+            if kind in (HelloKind.WELCOME, HelloKind.GRANT, HelloKind.REFUSAL):
                 return found
         if not MAGIC.startswith(self._input[: len(MAGIC)]):
             raise ProtocolError("not a bmgd hello")
-        if self._received_bytes > HELLO_BYTES_MAX:
+        if self._received_bytes > self._bytes_max:
             raise ProtocolError("hello too long")
         return found
 
@@ -131,6 +140,7 @@ class _Side:
                 dial_number=number,
                 nonce=self._nonce,
                 address=me.address,
+                is_joiner=self._is_joiner,
             )
         )
         self._put(HelloKind.HELLO, self._own_body)
@@ -142,6 +152,10 @@ class _Side:
         return hmac.new(self.identity.secret, transcript, hashlib.sha256).digest()
 
     def _mismatch(self, hello: Hello) -> Refusal | None:
+        return self._stranger(hello) or self._misfit(hello)
+
+    def _stranger(self, hello: Hello) -> Refusal | None:
+        """What a member and a joiner must agree on."""
         me = self.identity
         if hello.cluster != me.cluster:
             return Refusal.WRONG_CLUSTER
@@ -149,6 +163,11 @@ class _Side:
             return Refusal.WRONG_SECRET
         if hello.nonce[:OWN_NONCE_BYTES] == self._nonce[:OWN_NONCE_BYTES]:
             return Refusal.OWN_ADDRESS
+        return None
+
+    def _misfit(self, hello: Hello) -> Refusal | None:
+        """What two members must agree on beyond that."""
+        me = self.identity
         if hello.id == me.id:
             # One of the two is an impostor, and this side cannot know which: "duplicate", which ends
             # the one who hears it, is for the core to say, from a link to the living one.
@@ -204,15 +223,20 @@ class Dialer(_Side):
                 self._on_hello(body)
             elif kind == HelloKind.PROOF and self.peer is not None and not self._proven:
                 self._on_proof(body)
-            elif kind == HelloKind.WELCOME and self.peer is not None and self._proven:
-                if len(body) != WELCOME.size:
-                    raise ProtocolError("welcome of a wrong length")
-                self.known_of_me = Incarnation(WELCOME.unpack(body)[0])
-                self.state = HelloState.UP
+            elif self.peer is not None and self._proven:
+                self._on_answer(kind, body)
             else:
                 raise ProtocolError("a hello record out of turn")
             if self.state is not HelloState.WAITING:
                 return
+
+    def _on_answer(self, kind: int, body: bytes) -> None:
+        if kind != HelloKind.WELCOME:
+            raise ProtocolError("a hello record out of turn")
+        if len(body) != WELCOME.size:
+            raise ProtocolError("welcome of a wrong length")
+        self.known_of_me = Incarnation(WELCOME.unpack(body)[0])
+        self.state = HelloState.UP
 
     def _on_refusal(self, body: bytes) -> None:
         if len(body) != REFUSAL.size:
@@ -235,10 +259,12 @@ class Dialer(_Side):
         self._peer_body = body
         self.peer = decode_hello(body)
         mismatch = self._mismatch(self.peer)
-        if mismatch is None and self.peer.id != self._expected:
-            mismatch = Refusal.WRONG_ID
         if mismatch is not None:
             self._fail(mismatch)
+
+    def _misfit(self, hello: Hello) -> Refusal | None:
+        mismatch = super()._misfit(hello)
+        return Refusal.WRONG_ID if mismatch is None and hello.id != self._expected else mismatch
 
     def _on_proof(self, body: bytes) -> None:
         if not hmac.compare_digest(body, self._proof(b"acceptor", self._own_body, self._peer_body)):
@@ -289,6 +315,16 @@ class Acceptor(_Side):
         self._put(HelloKind.WELCOME, WELCOME.pack(known))
         self.state = HelloState.UP
 
+    def grant(self, node_id: NodeId, peers: str) -> None:
+        """Tell a joiner which id it has, and where the founders are (`PeerList.text`)."""
+        if not self.identity.secret:
+            self._put_hello(NodeId(0), UNKNOWN_INCARNATION, self.incarnation, 0)
+        text = peers.encode()
+        for at in range(0, len(text), HELLO_BYTES_MAX):
+            self._put(HelloKind.PEERS, text[at : at + HELLO_BYTES_MAX])
+        self._put(HelloKind.GRANT, GRANT.pack(node_id))
+        self.state = HelloState.UP
+
     def refuse(self, refusal: Refusal, known: Incarnation = UNKNOWN_INCARNATION) -> None:
         """Refuse the dialer, telling it the highest incarnation of it that is known."""
         self._put(HelloKind.REFUSAL, REFUSAL.pack(refusal, known))
@@ -301,9 +337,12 @@ class Acceptor(_Side):
             return
         self._peer_body = body
         peer = decode_hello(body)
-        mismatch = self._mismatch(peer)
-        if mismatch is None and peer.expected != self.identity.id:
-            mismatch = Refusal.WRONG_ID
+        if peer.is_joiner:
+            mismatch = self._stranger(peer)
+        else:
+            mismatch = self._mismatch(peer)
+            if mismatch is None and peer.expected != self.identity.id:
+                mismatch = Refusal.WRONG_ID
         if mismatch is not None:
             self.refuse(mismatch)
             return
@@ -312,7 +351,8 @@ class Acceptor(_Side):
         if not self.identity.secret:
             self.state = HelloState.GREETED
             return
-        self._put_hello(peer.id, UNKNOWN_INCARNATION, self.incarnation, 0)
+        expected = NodeId(0) if peer.is_joiner else peer.id
+        self._put_hello(expected, UNKNOWN_INCARNATION, self.incarnation, 0)
         self._put(HelloKind.PROOF, self._proof(b"acceptor", body, self._own_body))
         self.state = HelloState.PROVING
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
-from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
+from bmgd.types import NO_ID, NODE_ID_MAX, Incarnation, NodeId
 
 PROTOCOL_VERSION = 1
 HELLO_BYTES_MAX = 512
@@ -27,7 +27,9 @@ VERSION = struct.Struct(">H")
 _FIXED = struct.Struct(">BI16sIIQQI16s")
 REFUSAL = struct.Struct(">BQ")
 WELCOME = struct.Struct(">Q")
+GRANT = struct.Struct(">I")
 _FLAG_SECRET = 0x01
+_FLAG_JOINER = 0x02
 
 
 class HelloKind(IntEnum):
@@ -37,6 +39,8 @@ class HelloKind(IntEnum):
     PROOF = 2
     WELCOME = 3
     REFUSAL = 4
+    PEERS = 5
+    GRANT = 6
 
 
 class Refusal(IntEnum):
@@ -81,7 +85,7 @@ class Identity:
         cluster: the cluster's name, at most 64 bytes.
         founding_size: 1..2**31.
         fingerprint: 16 bytes over the peer list.
-        id: own node id.
+        id: own node id; a joiner's is `NO_ID`, or the one that it had before.
         address: the advertised address.
         secret: the cluster secret, b"" for none; never sent.
     """
@@ -99,7 +103,9 @@ class Hello:
     """One side's hello, decoded.
 
     Args:
-        expected: the id that the sender believes it is talking to.
+        is_joiner: whether the sender asks to become a member; then it tells neither size nor list,
+            and `id` is the one that it had before, or `NO_ID`.
+        expected: the id that the sender believes it is talking to; a joiner's is not looked at.
         known: the highest incarnation of the receiver that the sender knows; 0 for none.
         incarnation: the sender's own.
         dial_number: counts the dialer's dials; 0 from an acceptor.
@@ -116,16 +122,18 @@ class Hello:
     dial_number: int
     nonce: bytes
     address: str
+    is_joiner: bool = False
 
 
 def encode_hello(hello: Hello) -> bytes:
     """The body of a HELLO record."""
     cluster, address = hello.cluster.encode(), hello.address.encode()
+    flags = (_FLAG_SECRET if hello.has_secret else 0) | (_FLAG_JOINER if hello.is_joiner else 0)
     return b"".join(
         (
             VERSION.pack(PROTOCOL_VERSION),
             _FIXED.pack(
-                _FLAG_SECRET if hello.has_secret else 0,
+                flags,
                 hello.founding_size - 1,
                 hello.fingerprint,
                 hello.id,
@@ -157,7 +165,10 @@ def decode_hello(body: bytes) -> Hello:
     )
     cluster, at = _short_text(body, at + _FIXED.size, CLUSTER_BYTES_MAX)
     address, at = _short_text(body, at, ADDRESS_BYTES_MAX)
-    if at != len(body) or last > NODE_ID_MAX or own > NODE_ID_MAX or expected > NODE_ID_MAX:
+    is_joiner = bool(flags & _FLAG_JOINER)
+    if at != len(body) or last > NODE_ID_MAX or expected > NODE_ID_MAX:
+        raise ProtocolError("hello out of range")
+    if own > NODE_ID_MAX and not (is_joiner and own == NO_ID):
         raise ProtocolError("hello out of range")
     if incarnation == 0:
         raise ProtocolError("hello without an incarnation")
@@ -173,6 +184,7 @@ def decode_hello(body: bytes) -> Hello:
         dial_number=number,
         nonce=nonce,
         address=address,
+        is_joiner=is_joiner,
     )
 
 

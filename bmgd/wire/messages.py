@@ -206,6 +206,33 @@ class Answer:
     alive: bool
 
 
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A contact asks the lowest live id to give a joiner an id.
+
+    Args:
+        incarnation: the joiner's life; it names the request.
+        address: the joiner's.
+        floor: the contact's id space: no id below is free.
+    """
+
+    route: Route
+    incarnation: Incarnation
+    address: str
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGrant:
+    """Answers a `JoinRequest`: the joiner of that incarnation has this id, and everybody is told."""
+
+    route: Route
+    incarnation: Incarnation
+    id: NodeId
+
+
 LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye
-RoutedMessage = Data | Ack | Unreachable | Probe | ProbeReply | Ask | Answer
+RoutedMessage = (
+    Data | Ack | Unreachable | Probe | ProbeReply | Ask | Answer | JoinRequest | JoinGrant
+)
 Message = LinkMessage | RoutedMessage

@@ -38,6 +38,8 @@ DEADLINE_S = 30.0
 POLL_S = 0.02
 TAIL_LINES = 12
 COMPLAINTS_SHOWN = 8
+JOINERS_MAX = 8
+"""Ports that a founded cluster keeps free behind those of its founders."""
 
 Status = dict[str, Any]
 Event = dict[str, Any]
@@ -81,6 +83,30 @@ async def until(what: str, condition: Condition, within_s: float = DEADLINE_S) -
             raise AssertionError(f"{what}: not within {within_s:g} s:\n  {shown}{rest}")
         await asyncio.sleep(POLL_S)
     return time.monotonic() - began_s
+
+
+async def linked_exactly(cluster: Cluster, members: Collection[int]) -> float:
+    """Wait until these ids, and nobody else, are one cluster with exactly its links."""
+    alive = sorted(members)
+    graph = BinomialGraph(len(alive))
+    wanted = {i: [alive[r] for r in graph.neighbors(alive.index(i))] for i in alive}
+
+    async def condition() -> list[str]:
+        try:
+            seen = await cluster.statuses(alive)
+        except ControlError as error:
+            return [str(error)]
+        wrong = []
+        for node_id, status in seen.items():
+            linked = sorted(row["id"] for row in status["links"])
+            if (status["state"], status["alive"]) != ("ready", alive):
+                wrong.append(f"node {node_id} is {status['state']}, holds {status['alive']}")
+            elif linked != sorted(wanted[node_id]):
+                wrong.append(f"node {node_id} is linked to {linked}, not {wanted[node_id]}")
+        digests = {status["digest"] for status in seen.values()}
+        return wrong or ([] if len(digests) == 1 else ["the digests differ"])
+
+    return await until(f"{len(alive)} linked exactly", condition)
 
 
 async def until_true(
@@ -589,10 +615,11 @@ class FoundedCluster(Cluster):
                 self._processes[node_id].wait(DEADLINE_S)
             words = ["run", "--id", str(node_id), "--control", self.control(node_id)]
             with (self.directory / f"node-{node_id}.log").open("ab") as log:
-                self._processes[node_id] = self._spawn([*words, *self._flags, *flags], log)
+                self._processes[node_id] = self.spawn([*words, *self._flags, *flags], log)
             self.gone.discard(node_id)
 
-    def _spawn(self, words: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def spawn(self, words: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a command with the cluster's environment; whoever calls ends it."""
         return subprocess.Popen(
             _command(words), stdin=subprocess.DEVNULL, stderr=log, env=_environment(self._flavour)
         )
@@ -640,7 +667,7 @@ async def founded(
         toml: the text of a configuration file, or "".
         peers: as in `bmgd run --peers`; by default consecutive free ports.
     """
-    base_port = free_base_port(size)
+    base_port = free_base_port(size + JOINERS_MAX)
     shared = ["--size", str(size), "--peers", peers or f"127.0.0.1:{{{base_port}+id}}"]
     shared += ["--log-level", "debug", "--loop", flavour.loop, *flags, *_config(directory, toml)]
     cluster = FoundedCluster(size, directory, base_port, flavour, shared)

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+import subprocess
 from pathlib import Path
 
-from tests.integration.cluster import launched, until_true
+from bmgd.launcher.requests import ask_grow
+from bmgd.launcher.rundir import read_members
+from tests.integration.cluster import (
+    FoundedCluster,
+    ended,
+    founded,
+    launched,
+    linked_exactly,
+    until_true,
+)
+
+
+def start_joiner(
+    cluster: FoundedCluster, number: int, through: int, *flags: str
+) -> subprocess.Popen[bytes]:
+    """Start `bmgd run --join`; its socket is named after the id that it is given."""
+    port = cluster.base_port + cluster.size + number
+    words = ["run", "--join", f"127.0.0.1:{cluster.base_port + through}"]
+    words += [
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--control",
+        f"unix:{cluster.directory}/node-{{id}}.sock",
+    ]
+    with (cluster.directory / f"joiner-{number}.log").open("ab") as log:
+        return cluster.spawn([*words, "--log-level", "debug", *flags], log)
 
 
 async def test_evicted_daemon_ends_and_is_left(tmp_path: Path) -> None:
@@ -18,3 +46,68 @@ async def test_evicted_daemon_ends_and_is_left(tmp_path: Path) -> None:
         await cluster.told_of(3, 0, "left")
         code, output = await cluster.command("evict", "5", *where)
         assert (code, "no node has the id 5" in output) == (1, True)
+
+
+async def test_joiners_become_members_and_come_back_as_the_same(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret for growth")
+    secret = ["--secret-file", str(tmp_path / "secret")]
+    async with founded(3, tmp_path, *secret) as cluster:
+        cluster.start(0, 1, 2)
+        await linked_exactly(cluster, range(3))
+        joiners = [
+            start_joiner(cluster, i, i % 3, *secret, "--state-dir", str(tmp_path / f"state-{i}"))
+            for i in range(4)
+        ]
+        try:
+            await linked_exactly(cluster, range(7))
+            await cluster.exchange(range(7))
+            victim = joiners[1]
+            status = {i: await cluster.status(i) for i in range(3, 7)}
+            was = next(i for i, s in status.items() if s["pid"] == victim.pid)
+            await cluster.hang_up(was)
+            victim.kill()
+            await linked_exactly(cluster, [i for i in range(7) if i != was])
+            flags = [*secret, "--state-dir", str(tmp_path / "state-1")]
+            joiners[1] = start_joiner(cluster, 1, 1, *flags)
+            await linked_exactly(cluster, range(7))
+            again = await cluster.status(was)
+            assert again["pid"] == joiners[1].pid
+            assert again["incarnation"] >> 32 == 2
+            for joiner in joiners:
+                joiner.send_signal(signal.SIGTERM)
+            assert [await ended(joiner) for joiner in joiners] == [0] * 4
+            for node_id in range(3, 7):
+                await cluster.hang_up(node_id)
+            await linked_exactly(cluster, range(3))
+            assert (await cluster.status(0))["left"] == [3, 4, 5, 6]
+        finally:
+            for joiner in joiners:
+                if joiner.poll() is None:
+                    joiner.kill()
+                joiner.wait()
+
+
+async def test_joiner_with_a_wrong_secret_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret")
+    (tmp_path / "wrong").write_text("another")
+    async with founded(2, tmp_path, "--secret-file", str(tmp_path / "secret")) as cluster:
+        cluster.start(0, 1)
+        await linked_exactly(cluster, range(2))
+        joiner = start_joiner(cluster, 0, 1, "--secret-file", str(tmp_path / "wrong"))
+        assert await ended(joiner) == 1
+        assert "wrong secret" in (tmp_path / "joiner-0.log").read_text()
+        assert (await cluster.status(0))["alive"] == [0, 1]
+
+
+async def test_launched_cluster_grows_and_restarts_what_it_grew(tmp_path: Path) -> None:
+    async with launched(4, tmp_path) as cluster:
+        answer = await asyncio.to_thread(ask_grow, str(tmp_path), 5)
+        assert answer["ids"] == [4, 5, 6, 7, 8]
+        await linked_exactly(cluster, range(9))
+        await cluster.kill(6)
+        await linked_exactly(cluster, [0, 1, 2, 3, 4, 5, 7, 8])
+        await cluster.restart(6)
+        await linked_exactly(cluster, range(9))
+        assert [member.id for member in read_members(str(tmp_path))] == list(range(9))
+        code, output = await cluster.command("launch", "--grow", "1", "--run-dir", str(tmp_path))
+        assert (code, "nodes 9 joined" in output) == (0, True)

@@ -13,8 +13,9 @@ import pytest
 
 from bmgd.core.effects import Welcome
 from bmgd.core.events import Event, Greeted, LinkDown
+from bmgd.shell.accepting import ACCEPT_PAUSE_S
 from bmgd.shell.addresses import bind_listener
-from bmgd.shell.transport import ACCEPT_PAUSE_S, Transport
+from bmgd.shell.transport import Transport
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.handshake import Dialer
 from bmgd.wire.hello import NONCE_BYTES, Identity
@@ -33,6 +34,7 @@ class Accepting:
         self.address = listener.getsockname()
         self.transport = Transport(
             identity(0),
+            "host{id}:7400",
             listener,
             1500,
             self.events.append,

@@ -19,6 +19,8 @@ from bmgd.wire.messages import (
     Data,
     Goodbye,
     Heartbeat,
+    JoinGrant,
+    JoinRequest,
     Message,
     Notice,
     Ping,
@@ -122,4 +124,10 @@ MESSAGES: Final[dict[str, Message]] = {
     "ask highest": Ask(HIGHEST_ROUTE, NodeId(NODE_ID_MAX), Incarnation(U64_MAX)),
     "answer": Answer(ROUTE, suspect=NodeId(7), incarnation=LIFE, alive=True),
     "answer concurring": Answer(LOWEST_ROUTE, NodeId(0), Incarnation(0), alive=False),
+    "join request": JoinRequest(ROUTE, LIFE, "new:7400", floor=17),
+    "join request highest": JoinRequest(
+        HIGHEST_ROUTE, Incarnation(U64_MAX), "a" * 255, NODE_ID_MAX + 1
+    ),
+    "join grant": JoinGrant(ROUTE, LIFE, NodeId(17)),
+    "join grant highest": JoinGrant(HIGHEST_ROUTE, Incarnation(U64_MAX), NodeId(NODE_ID_MAX)),
 }

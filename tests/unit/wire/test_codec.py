@@ -58,6 +58,8 @@ VALID: dict[int, list[Any]] = {
     0x44: [[1, 2]],
     0x45: [7, 1],
     0x46: [7, 1, True],
+    0x47: [U64_MAX, "new:1", 17],
+    0x48: [1, 17],
 }
 """The fields of one good message of every kind."""
 
@@ -113,6 +115,10 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(kind, 0, value) for kind in (0x45, 0x46) for value in NOT_ID],
     *[(kind, 1, value) for kind in (0x45, 0x46) for value in NOT_U64],
     *[(0x46, 2, value) for value in NOT_BOOL],
+    *[(kind, 0, value) for kind in (0x47, 0x48) for value in [0, *NOT_U64]],
+    *[(0x47, 1, value) for value in ["x" * 256, "é" * 128, b"new:1", 1, None]],
+    *[(0x47, 2, value) for value in [-1, NODE_ID_MAX + 2, True, "1", None]],
+    *[(0x48, 1, value) for value in NOT_ID],
 ]
 """(kind, which field, a value that it cannot have)."""
 
@@ -190,7 +196,7 @@ def test_codec_refuses_a_missing_or_extra_field(kind: int) -> None:
             decode(body_of(kind, fields))
 
 
-@pytest.mark.parametrize("kind", [0x00, 0x08, 0x3F, 0x47, 0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("kind", [0x00, 0x08, 0x3F, 0x49, 0x7F, 0x80, 0xFF])
 def test_codec_refuses_an_unknown_kind(kind: int) -> None:
     with pytest.raises(ProtocolError, match="unknown kind"):
         decode(body_of(kind, [1]))

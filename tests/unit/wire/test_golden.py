@@ -9,17 +9,20 @@ the difference:
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TextIO
 
 import pytest
 
-from bmgd.types import Incarnation, NodeId
+from bmgd.peers import PeerList
+from bmgd.types import NO_ID, Incarnation, NodeId
+from bmgd.wire.applicant import Applicant, records_in_frames
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import Hello, Identity, Refusal, decode_hello, encode_hello
-from bmgd.wire.messages import RoutedMessage
-from tests.unit.wire.examples import MESSAGES
+from bmgd.wire.messages import Goodbye, RoutedMessage
+from tests.unit.wire.examples import MESSAGES, RECORD
 
 WIRE: Final = Path(__file__).parents[2] / "golden" / "wire.txt"
 LINE_BYTES: Final = 48
@@ -118,6 +121,32 @@ def conversation(secret: bytes) -> dict[str, bytes]:
     return found
 
 
+def joining(secret: bytes) -> dict[str, bytes]:
+    """Every record and frame by which a joiner becomes a member."""
+    _, contact = sides(secret)
+    joiner = Identity("blue", 1, bytes(16), NO_ID, "new:7400", secret)
+    peers = PeerList.parse("host{id}:7400", 8)
+    contact.identity = replace(contact.identity, fingerprint=peers.fingerprint())
+    applicant = Applicant(joiner, Incarnation(0x0000_0001_0000_0077), b"process9connect9")
+    how = "with secret" if secret else "without secret"
+    found: dict[str, bytes] = {}
+    kinds = {1: "hello", 2: "proof", 5: "peers", 6: "grant"}
+    for _ in range(2):
+        said = applicant.take_output()
+        found |= {f"join {how}, joiner: {kinds[r[4]]}": r for r in records_of(said)}
+        if said:
+            contact.receive(said)
+        if contact.state is HelloState.GREETED:
+            contact.grant(NodeId(17), peers.text)
+        answered = contact.take_output()
+        found |= {f"join {how}, contact: {kinds[r[4]]}": r for r in records_of(answered)}
+        applicant.receive(answered)
+    applicant.receive(records_in_frames([(NodeId(3), RECORD)]) + encode(Goodbye("granted")))
+    assert applicant.state is HelloState.UP
+    assert (applicant.granted, applicant.records) == (17, [(3, RECORD)])
+    return found
+
+
 def refusals() -> dict[str, bytes]:
     """A refusal of every reason."""
     found: dict[str, bytes] = {}
@@ -130,7 +159,14 @@ def refusals() -> dict[str, bytes]:
 
 def everything() -> dict[str, bytes]:
     """What the file should hold."""
-    return frames() | conversation(b"") | conversation(SECRET) | refusals()
+    return (
+        frames()
+        | conversation(b"")
+        | conversation(SECRET)
+        | joining(b"")
+        | joining(SECRET)
+        | refusals()
+    )
 
 
 def write(out: TextIO) -> None:
@@ -179,6 +215,13 @@ def test_golden_hello_is_taken_by_both_sides(secret: bytes) -> None:
     assert dialer.known_of_me == 0x0000_0002_0000_0000
     acceptor.receive(b"".join(d for n, d in spoken.items() if ", dialer: " in n))
     assert acceptor.state is HelloState.GREETED
+
+
+@pytest.mark.parametrize("secret", [b"", SECRET], ids=["without secret", "with secret"])
+def test_golden_join_is_what_both_sides_write(secret: bytes) -> None:
+    pinned = golden()
+    for name, record in joining(secret).items():
+        assert record.hex() == pinned[name].hex(), name
 
 
 def test_golden_hello_body_is_the_hello() -> None:

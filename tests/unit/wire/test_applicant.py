@@ -1,0 +1,168 @@
+"""The joiner's conversation: what it is told, in whatever pieces, and what it does not believe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bmgd.errors import ProtocolError
+from bmgd.peers import PeerList
+from bmgd.types import NO_ID, Incarnation, NodeId, Record, Status
+from bmgd.wire.applicant import Applicant, records_in_frames
+from bmgd.wire.codec import encode
+from bmgd.wire.handshake import Acceptor, HelloState
+from bmgd.wire.hello import Identity, Refusal
+from bmgd.wire.messages import Goodbye, Ping
+
+SECRET = b"correct horse battery staple"
+LISTED = PeerList(listed=tuple(f"a-rather-long-name-{i}.example.org:7400" for i in range(30)))
+CONTACT = Identity("blue", 30, LISTED.fingerprint(), NodeId(7), "host7:7400")
+NEW = Identity("blue", 1, bytes(16), NO_ID, "new:7400")
+LIFE = Incarnation(1 << 32 | 77)
+RECORDS = [
+    (NodeId(i), Record(Incarnation(2**32 + i), 0, Status.ALIVE, f"new{i}:7400"))
+    for i in range(30, 330)
+]
+
+secrets = pytest.mark.parametrize("secret", [b"", SECRET], ids=["without secret", "with secret"])
+
+
+def pair(secret: bytes, new: Identity = NEW) -> tuple[Applicant, Acceptor]:
+    applicant = Applicant(replace(new, secret=secret), LIFE, b"process9connect9")
+    contact = replace(CONTACT, secret=secret)
+    return applicant, Acceptor(contact, Incarnation(1 << 32), b"process7connect7")
+
+
+def greeted(applicant: Applicant, contact: Acceptor) -> None:
+    """Let them talk until the contact's core is asked."""
+    for _ in range(2):
+        output = applicant.take_output()
+        if output and contact.state is not HelloState.GREETED:
+            contact.receive(output)
+        answered = contact.take_output()
+        if answered:
+            applicant.receive(answered)
+    assert contact.state is HelloState.GREETED
+
+
+def told(contact: Acceptor, peers: str = LISTED.text, node_id: int = 1000) -> bytes:
+    """What a contact says once its core has decided."""
+    contact.grant(NodeId(node_id), peers)
+    return contact.take_output() + records_in_frames(RECORDS) + encode(Goodbye("granted"))
+
+
+@secrets
+@pytest.mark.parametrize("piece", [13, 511, 513, 10**6])
+def test_applicant_is_told_in_pieces_of_any_length(secret: bytes, piece: int) -> None:
+    applicant, contact = pair(secret)
+    greeted(applicant, contact)
+    assert contact.peer is not None
+    assert (contact.peer.is_joiner, contact.peer.id) == (True, NO_ID)
+    assert (contact.peer.incarnation, contact.peer.address) == (LIFE, "new:7400")
+    data = told(contact)
+    for at in range(0, len(data), piece):
+        assert applicant.state is HelloState.WAITING
+        applicant.receive(data[at : at + piece])
+    assert applicant.state is HelloState.UP
+    assert (applicant.granted, applicant.peers, applicant.records) == (1000, LISTED, RECORDS)
+    assert applicant.peer is not None
+    assert applicant.peer.founding_size == 30
+
+
+def test_applicant_may_claim_the_id_that_it_had() -> None:
+    applicant, contact = pair(b"", replace(NEW, id=NodeId(812)))
+    greeted(applicant, contact)
+    assert contact.peer is not None
+    assert contact.peer.id == 812
+
+
+@pytest.mark.parametrize(
+    ("mine", "refusal"),
+    [
+        ({"cluster": "red"}, Refusal.WRONG_CLUSTER),
+        ({"secret": SECRET}, Refusal.WRONG_SECRET),
+    ],
+)
+def test_applicant_of_another_cluster_is_refused(mine: dict[str, object], refusal: Refusal) -> None:
+    contact = pair(b"")[1]
+    new = replace(NEW, **mine)  # type: ignore[arg-type]
+    applicant = Applicant(new, LIFE, b"process9connect9")
+    contact.receive(applicant.take_output())
+    assert contact.refusal is refusal
+    applicant.receive(contact.take_output())
+    assert (applicant.state, applicant.refusal) == (HelloState.REFUSED, refusal)
+
+
+def test_applicant_with_another_secret_is_not_greeted() -> None:
+    applicant = Applicant(replace(NEW, secret=b"another"), LIFE, b"process9connect9")
+    contact = Acceptor(replace(CONTACT, secret=SECRET), Incarnation(1 << 32), b"process7connect7")
+    contact.receive(applicant.take_output())
+    applicant.receive(contact.take_output())
+    assert applicant.refusal is Refusal.WRONG_SECRET
+
+
+def test_applicant_that_reaches_itself_is_refused() -> None:
+    applicant = Applicant(NEW, LIFE, b"process7connect9")
+    contact = pair(b"")[1]
+    contact.receive(applicant.take_output())
+    assert contact.refusal is Refusal.OWN_ADDRESS
+
+
+def test_applicant_does_not_believe_a_list_of_another_fingerprint() -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    with pytest.raises(ProtocolError, match="fingerprint"):
+        applicant.receive(told(contact, LISTED.text.replace("name-0.", "name-x.")))
+
+
+@pytest.mark.parametrize("peers", ["", "one:7400", "host{id}", "\x00"])
+def test_applicant_does_not_believe_a_list_that_is_none(peers: str) -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    with pytest.raises(ProtocolError, match="peer list"):
+        applicant.receive(told(contact, peers))
+
+
+def test_applicant_takes_no_other_frame() -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    contact.grant(NodeId(4), LISTED.text)
+    with pytest.raises(ProtocolError, match="records, nothing else"):
+        applicant.receive(contact.take_output() + encode(Ping(1)))
+
+
+@secrets
+def test_applicant_bounds_what_it_reads(secret: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmgd.wire.applicant.JOIN_BYTES_MAX", 100_000)
+    applicant, contact = pair(secret)
+    greeted(applicant, contact)
+    contact.grant(NodeId(4), LISTED.text)
+    applicant.receive(contact.take_output())
+    notices = records_in_frames(RECORDS) * 20
+    assert len(notices) > 100_000
+    with pytest.raises(ProtocolError, match="too much"):
+        applicant.receive(notices)
+
+
+def test_applicant_reads_little_before_the_proof() -> None:
+    applicant, _ = pair(SECRET)
+    with pytest.raises(ProtocolError, match="too long"):
+        applicant.receive(b"BMGD\x01\x02\x00" + bytes(506))
+
+
+@secrets
+def test_applicant_is_refused_by_the_core_with_a_reason(secret: bytes) -> None:
+    applicant, contact = pair(secret)
+    greeted(applicant, contact)
+    contact.refuse(Refusal.BUSY)
+    applicant.receive(contact.take_output())
+    assert (applicant.state, applicant.refusal) == (HelloState.REFUSED, Refusal.BUSY)
+
+
+def test_welcome_is_no_answer_to_an_applicant() -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    contact.welcome(Incarnation(0))
+    with pytest.raises(ProtocolError):
+        applicant.receive(contact.take_output())
