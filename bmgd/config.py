@@ -40,6 +40,7 @@ class Config:
         state_dir: a directory that keeps the incarnation counter, or "".
         healing: when the dead leave the graph, see `bmgd.policy`.
         reconstruction: "adaptive" changes only the links that differ, "naive" makes all anew.
+        quorum: "majority" (a side of a partition without it stands aside) or "off".
         on_declared_dead: "refute" (come back with a higher version) or "exit".
         profile: which of `bmgd.profiles.PROFILES` the numbers of `timing` came from.
         proxied: other daemons are dialled through something that may refuse in their place, so that
@@ -64,6 +65,7 @@ class Config:
     state_dir: str = ""
     healing: str = "every-death"
     reconstruction: str = "adaptive"
+    quorum: str = "off"
     on_declared_dead: str = "refute"
     profile: str = DEFAULT_PROFILE
     proxied: bool = False
@@ -79,6 +81,7 @@ CONTACTS_MAX: Final = 64
 """The most members that a joiner is told to ask."""
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "quorum": ("off", "majority"),
     "on_declared_dead": ("refute", "exit"),
     "reconstruction": ("adaptive", "naive"),
     "profile": tuple(PROFILES),

@@ -15,7 +15,8 @@ BmgdError
 │   ├── DeadError             the destination is dead, excluded or has left
 │   ├── UnreachableError      no confirmation before the deadline
 │   ├── QueueFullError        the destination's queue for that topic is full
-│   └── NewLifeError          the destination restarted before it confirmed
+│   ├── NewLifeError          the destination restarted before it confirmed
+│   └── NoQuorumError         the node that sends is in a minority, and stands aside
 ├── LaunchError               a local cluster that cannot be started or changed
 └── PlanError                 a fault plan that cannot be carried out; `.step` says which step
 """
@@ -103,6 +104,10 @@ class QueueFullError(DeliveryError):
 
 class NewLifeError(DeliveryError):
     """The destination restarted before it confirmed; its former life may have taken the message."""
+
+
+class NoQuorumError(DeliveryError):
+    """The sending node is on the smaller side of a partition, and stands aside; nothing was sent."""
 
 
 class LaunchError(BmgdError):

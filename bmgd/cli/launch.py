@@ -20,6 +20,7 @@ _SHARED = (
     "cluster",
     "healing",
     "reconstruction",
+    "quorum",
     "on_declared_dead",
     "profile",
     "loop",

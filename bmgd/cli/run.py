@@ -19,6 +19,7 @@ TEXTS: Final = {
     "state-dir": "a directory that keeps the incarnation over restarts",
     "healing": "when the dead leave the graph: every-death, after:K, overhead:P%%, overhead:HOPS or off",
     "reconstruction": "which links healing makes anew: adaptive (those that differ) or naive (all)",
+    "quorum": "majority: the smaller side of a partition stands aside; or off",
     "on-declared-dead": "what to do when the others hold this node dead: refute or exit",
     "profile": "the numbers of detection: local, lan, wan or oversubscribed (default: lan)",
     "loop": "auto, uvloop or asyncio",

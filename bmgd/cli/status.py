@@ -33,6 +33,9 @@ def run(args: Namespace) -> int:
         print(f"  left         {id_ranges(status['left'])}")
         print(f"  neighbors    {id_ranges(status['neighbors'])}")
         awaited = sorted(set(status["neighbors"]) - set(links) - set(status["dead"]))
+        quorum = status["quorum"]
+        if not quorum["holds"]:
+            print(f"  quorum       lost: {quorum['living']} of {quorum['of']} live; stands aside")
         if awaited:
             print(f"  awaited      {id_ranges(awaited)}")
         print(f"  links        {id_ranges(links)}")

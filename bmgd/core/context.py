@@ -133,6 +133,8 @@ class Context:
         now_ns: the time of the step under way.
         incarnation, version: of this node.
         renew_above: a life of this id above which a new one must begin; 0 for none.
+        has_quorum: whether this node's side may go on (always, unless a majority is asked for).
+        stands_aside: whether programs are refused because that has been lost for a while.
         followed: whether a former life of this id is known, so that tag 0 is refused.
         effects: the orders of the step under way, in order.
     """
@@ -145,6 +147,8 @@ class Context:
         self.state = NodeState.STARTING
         self.incarnation = incarnation
         self.version = 0
+        self.has_quorum = True
+        self.stands_aside = False
         self.followed = counter_of(incarnation) > 1
         self.renew_above = UNKNOWN_INCARNATION
         self.now_ns = 0

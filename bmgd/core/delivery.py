@@ -29,6 +29,7 @@ from bmgd.errors import (
     BmgdError,
     DeadError,
     NewLifeError,
+    NoQuorumError,
     QueueFullError,
     RequestError,
     UnreachableError,
@@ -139,6 +140,8 @@ class Delivery:
             return RequestError(f"a payload holds at most {PAYLOAD_BYTES_MAX} bytes")
         if not 0 < len(command.topic.encode()) <= TOPIC_BYTES_MAX:
             return RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes")
+        if self._context.stands_aside:
+            return NoQuorumError(destination, "this node is in a minority, and stands aside")
         if membership.status_of(destination) is None:
             return RequestError(f"no node has the id {destination}")
         if membership.is_gone(destination):

@@ -190,6 +190,8 @@ class Growth:
 
     def _may_assign(self) -> bool:
         context = self.context
+        if not context.has_quorum:
+            return False
         if context.state is not NodeState.READY or self._lowest_live() != context.id:
             return False
         links = self.links.table.values()

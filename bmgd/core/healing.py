@@ -56,6 +56,8 @@ class Healing:
 
     def verdict(self) -> Status:
         """What a verdict writes."""
+        if not self.context.has_quorum:
+            return Status.DEAD
         at_once = self.context.settings.healing.trigger is HealingTrigger.EVERY_DEATH
         return Status.EXCLUDED if at_once else Status.DEAD
 
@@ -102,6 +104,8 @@ class Healing:
 
     def _is_due(self, *, by_hops: bool) -> bool:
         policy, dead = self.context.settings.healing, self.context.membership.dead
+        if not self.context.has_quorum:
+            return False
         match policy.trigger:
             case HealingTrigger.OFF:
                 return False

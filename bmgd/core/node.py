@@ -60,6 +60,7 @@ from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.meeting import Meeting
 from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
+from bmgd.core.quorum import QUORUM_TIMER, Quorum
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
@@ -123,49 +124,35 @@ class Node:
             context.membership.join(node_id, record)
         if context.membership.get(context.id) is None:
             context.membership.join(context.id, context.own_record())
-        self._links = Links(context)
-        self._notices = Notices(context, self._links)
-        self._forwarding = Forwarding(context, self._links)
-        self._healing = Healing(context, self._notices)
-        self._detector = Detector(
-            context, self._links, self._notices, self._forwarding, self._healing
+        links = self._links = Links(context)
+        notices = self._notices = Notices(context, links)
+        forwarding = self._forwarding = Forwarding(context, links)
+        quorum = self._quorum = Quorum(context)
+        healing = self._healing = Healing(context, notices)
+        detector = self._detector = Detector(context, links, notices, forwarding, healing)
+        dialling = self._dialling = Dialling(context, links, detector)
+        greeting = self._greeting = Greeting(context, links, dialling)
+        topics = self._topics = Topics(context)
+        delivery = self._delivery = Delivery(context, forwarding, topics)
+        probing = self._probing = Probing(context, forwarding)
+        relayout = self._relayout = Relayout(context, links, dialling)
+        lifecycle = self._lifecycle = Lifecycle(
+            context, links, notices, detector, dialling, relayout, delivery
         )
-        self._dialling = Dialling(context, self._links, self._detector)
-        self._greeting = Greeting(context, self._links, self._dialling)
-        self._topics = Topics(context)
-        self._delivery = Delivery(context, self._forwarding, self._topics)
-        self._probing = Probing(context, self._forwarding)
-        self._relayout = Relayout(context, self._links, self._dialling)
-        self._lifecycle = Lifecycle(
-            context,
-            self._links,
-            self._notices,
-            self._detector,
-            self._dialling,
-            self._relayout,
-            self._delivery,
-        )
-        self._meeting = Meeting(
-            context,
-            self._links,
-            self._notices,
-            self._detector,
-            self._dialling,
-            self._greeting,
-            self._lifecycle,
-        )
-        self._eviction = Eviction(context, self._notices, self._forwarding, self._dialling)
-        self._growth = Growth(context, self._links, self._notices, self._forwarding)
+        self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
+        eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
+        self._growth = Growth(context, links, notices, forwarding)
         self._requests = Requests(
             context,
-            self._links,
-            self._dialling,
-            self._delivery,
-            self._topics,
-            self._probing,
-            self._lifecycle,
-            self._eviction,
-            self._relayout,
+            links,
+            dialling,
+            delivery,
+            topics,
+            probing,
+            lifecycle,
+            eviction,
+            relayout,
+            quorum,
         )
         self._late_for_ns = -1
         self._timer_handlers = self._make_timer_handlers()
@@ -375,6 +362,7 @@ class Node:
             LEAVE_TIMER: self._lifecycle.on_leave_timer,
             NOTICES_TIMER: self._notices.on_timer,
             PROBE_TIMER: self._probing.on_timer,
+            QUORUM_TIMER: self._quorum.on_timer,
             REDIAL_TIMER: self._dialling.on_redial_timer,
             SEARCH_TIMER: self._dialling.on_search_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
@@ -413,6 +401,7 @@ class Node:
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context
         peer, status = moved.id, moved.after.status
+        self._quorum.on_record_moved(moved)
         self._relayout.unsettled = True
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
         if was_in != (status < Status.EXCLUDED):

@@ -25,6 +25,7 @@ from bmgd.core.eviction import Eviction
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.probing import Probing
+from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import Relayout
 from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
 from bmgd.core.topics import Topics
@@ -44,6 +45,7 @@ class Requests:
     lifecycle: Lifecycle
     eviction: Eviction
     relayout: Relayout
+    quorum: Quorum
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -54,6 +56,7 @@ class Requests:
                 context.emit(Reply(request, error=error))
             case ShowStatus():
                 facts = {
+                    "quorum": self.quorum.show(),
                     "underway": self.delivery.underway,
                     "waiting": self.topics.waiting(),
                     "neighbors": list(self.dialling.wanted),

@@ -25,6 +25,7 @@ class Settings:
         reconstructs: whether healing makes all links anew (the naive method), not only those that differ.
         refutes: whether a node that is held dead answers with a higher version, or ends.
         proxied: whether a dial that is refused may have been refused in the peer's place.
+        quorum: whether a side without the majority stands aside.
         takes_new_id: whether another life of this node's id makes it ask for a new id (a joiner), or
             ends it.
         queue_messages: messages that one topic holds for a reader that has not come.
@@ -40,6 +41,7 @@ class Settings:
     reconstructs: bool = False
     refutes: bool = True
     proxied: bool = False
+    quorum: bool = False
     takes_new_id: bool = False
     queue_messages: int = 1024
     heartbeat_ns: int = 500 * _MS
@@ -65,6 +67,7 @@ class Settings:
             address=advertised_address(config),
             healing=HealingPolicy.parse(config.healing),
             reconstructs=config.reconstruction == "naive",
+            quorum=config.quorum == "majority",
             takes_new_id=bool(config.join) and config.id < 0,
             refutes=config.on_declared_dead == "refute",
             proxied=config.proxied,

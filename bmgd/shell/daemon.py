@@ -62,7 +62,17 @@ Report = Callable[[dict[str, object]], None]
 
 FLUSH_AT_EXIT_S = 0.5
 _REPORTED = frozenset(
-    {"ready", "suspected", "verdict", "vetoed", "refuted", "new life", "links exact"}
+    {
+        "ready",
+        "suspected",
+        "verdict",
+        "quorum lost",
+        "quorum regained",
+        "vetoed",
+        "refuted",
+        "new life",
+        "links exact",
+    }
 )
 _OWN_REQUEST = 0
 """The request number of commands that the daemon itself issues; programs' numbers begin at 1."""

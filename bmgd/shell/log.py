@@ -22,6 +22,9 @@ _LEVELS = {
     "refused": logging.WARNING,
     "rejected": logging.WARNING,
     "late": logging.WARNING,
+    "quorum lost": logging.WARNING,
+    "displaced": logging.WARNING,
+    "not joined": logging.WARNING,
 }
 
 

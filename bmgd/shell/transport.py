@@ -201,14 +201,8 @@ class Transport:
             claimed = None if hello.id == NO_ID else hello.id
             return JoinAsked(connection.link, claimed, hello.incarnation, hello.address)
         connection.peer = hello.id
-        return Greeted(
-            connection.link,
-            hello.id,
-            hello.incarnation,
-            hello.address,
-            hello.known,
-            hello.dial_number,
-        )
+        link, known, number = connection.link, hello.known, hello.dial_number
+        return Greeted(link, hello.id, hello.incarnation, hello.address, known, number)
 
     def _on_dial_progress(self, connection: Connection, hello: Dialer) -> None:
         dial = self._dials.pop(connection.link)
