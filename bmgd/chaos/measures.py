@@ -83,6 +83,11 @@ class Summary:
         return cls(len(times), rank(0.5), rank(0.99), round(times[-1], 1))
 
 
+HEALED: Final = frozenset(
+    {"kill", "crash", "leave", "stop", "continue", "restart", "join", "evict", "mend"}
+)
+"""Faults after which everybody may have other links: a mend, where it ends a partition."""
+
 _KINDS: Final[dict[type[Any], str]] = {Died: "kill", Stopped: "stop", LeaveAsked: "leave"}
 
 
@@ -184,7 +189,7 @@ class Measures:
         steps = self._truth.steps
         for place, (at_ns, row) in enumerate(steps):
             kind = str(row.get("fault"))
-            if kind not in ("kill", "crash", "leave", "stop", "restart", "join", "continue"):
+            if kind not in HEALED:
                 continue
             next_ns = steps[place + 1][0] if place + 1 < len(steps) else self._truth.ends_ns
             last: dict[NodeId, int] = {n: t for t, n in exact if at_ns <= t < next_ns}

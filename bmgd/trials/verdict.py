@@ -36,7 +36,7 @@ def judge(outcome: Outcome) -> Document:
         "violations_in_all": len(violations),
         "faults": measures.faults(),
         "detection_ms": _detections(measures.detections()),
-        "healing_ms": {k: asdict(Summary.of(v)) for k, v in measures.healings().items()},
+        "healing_ms": {kind: _summary(times) for kind, times in measures.healings().items()},
         "rest_s": None if outcome.rest_s is None else round(outcome.rest_s, 3),
         "false_deaths": verdicts.get("", 0),
         "verdicts": {why: count for why, count in sorted(verdicts.items()) if why},
@@ -66,7 +66,11 @@ def _detections(detections: list[Detection]) -> Document:
 def _times(detections: Iterable[Detection]) -> Document:
     found = list(detections)
     times = [d.took_ns for d in found if d.took_ns is not None]
-    return {**asdict(Summary.of(times)), "not_found": len(found) - len(times)}
+    return {**_summary(times), "not_found": len(found) - len(times)}
+
+
+def _summary(times_ns: list[int]) -> Document:
+    return {**asdict(Summary.of(times_ns)), "values": [round(t / 1e6, 1) for t in sorted(times_ns)]}
 
 
 def lines(document: Document) -> list[str]:
