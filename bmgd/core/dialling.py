@@ -311,6 +311,8 @@ class Dialling:
         context.observe("rejected", peer, detail=refusal.text)
         if refusal in MISCONFIGURED:
             peering.rejected = True
+            # Whoever answers there is not the peer: its address was taken over, or one is wrong.
+            self._suspect(peer, peering, refusal.text)
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
         elif refusal is Refusal.STALE_INCARNATION:

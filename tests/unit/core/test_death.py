@@ -66,6 +66,18 @@ def test_whole_neighborhood_but_one_may_die(size: int) -> None:
         assert send(network, 3, destination).error is None
 
 
+@pytest.mark.parametrize("squatter", ["silent", "cluster"])
+def test_death_is_found_although_another_process_took_the_port_at_once(squatter: str) -> None:
+    network = Network(16)
+    settle(network)
+    network.kill(5)
+    network.hosts[NodeId(5)].squatter = squatter
+    alive = [i for i in range(16) if i != 5]
+    told_s = network.run_until(lambda: all(network.status(i)["dead"] == [5] for i in alive), 10)
+    assert told_s < 2.5
+    settle(network, [5])
+
+
 def test_stopped_node_is_declared_dead_in_time_and_comes_back_with_a_higher_version() -> None:
     network = Network(16)
     settle(network)
