@@ -10,6 +10,7 @@ import pytest
 
 from bmgd import _fastroute
 from bmgd.errors import GraphError
+from bmgd.routing import backend
 from bmgd.routing.papers import (
     basic,
     bit_counting,
@@ -245,6 +246,16 @@ def test_survey_counts_in_c_as_in_python(algorithm: survey.SurveyedAlgorithm) ->
         assert counts == _fastroute.paper_hop_counts(n, algorithm, depth)
         assert counts == survey.hop_counts(n, algorithm, depth)
         assert sum(counts) == n
+
+
+def test_survey_without_the_extension_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_extension = (survey.hop_counts(35, "equivalence", 1), survey.loops_needed(35, 1, 34))
+    monkeypatch.setattr(backend, "BACKEND", "python")
+    assert (survey.hop_counts(35, "equivalence", 1), survey.loops_needed(35, 1, 34)) == (
+        with_extension
+    )
+    with pytest.raises(GraphError, match=r"distances 3\.\.35 are not within 1\.\.34"):
+        survey.loops_needed(35, 3, 35)
 
 
 def test_survey_refuses_sizes_that_it_cannot_hold() -> None:
