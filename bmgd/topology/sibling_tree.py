@@ -22,7 +22,8 @@ class SiblingTree:
 
     Source: Angskun, Fagg, Bosilca, Pješivac-Grbović and Dongarra, *Scalable fault tolerant protocol
     for parallel runtime environments* (2006), as ISPA07 §1 names it; ISPA07 itself takes it for the
-    same as the Hypertree, from which it differs in the rings (see `Hypertree`).
+    same as the Hypertree, from which it differs in the rings (see `Hypertree`). The paper of 2006 was
+    not at hand: this is the graph that its name and its successors describe.
     """
 
     def __init__(self, arity: int, size: int) -> None:

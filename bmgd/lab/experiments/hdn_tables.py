@@ -300,13 +300,14 @@ EXPERIMENTS: Final = (
         title="Size, degree and diameter of six networks: the formulas, and what is found",
         explanation=(
             "Table 2 gives a formula for each. (The scan has lost most of the diameters: those of "
-            "cube-connected cycles, dual-cube and recursive dual-net are taken from their own papers, "
-            "and that of HDN from theorem 1.) Each network is built and searched.\n\nWhere they "
-            "differ: (x+y+z)/2 is right for even sides only, each side counts half of it rounded down. "
-            "2n + n/2 - 2 is right for cube-connected cycles from n = 4 on, n = 3 has 6. A ring of two "
-            "has one link per node. Of HDN see hdn-table-1 for the size, hdn-figure-8 for the "
-            "diameter. (The text says that the dual-cube is made from an n-cube: of an (n-1)-cube, for "
-            "the table to be right.)"
+            "cube-connected cycles, dual-cube and recursive dual-net are those commonly given, "
+            "checked here by search, and that of HDN is from theorem 1.) Each network is built and "
+            "searched.\n\n"
+            "Where they differ: (x+y+z)/2 is right for even sides only, each side counts half of it "
+            "rounded down. 2n + n/2 - 2 is right for cube-connected cycles from n = 4 on, n = 3 has "
+            "6. A ring of two has one link per node. Of HDN see hdn-table-1 for the size, hdn- "
+            "figure-8 for the diameter. (The text says that the dual-cube is made from an n-cube: of "
+            "an (n-1)-cube, for the table to be right.)"
         ),
         columns=(
             Column("network", text="as the table names it"),
