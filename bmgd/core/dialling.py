@@ -279,10 +279,15 @@ class Dialling:
         self._forget_if_useless(peer)
 
     def _on_dead_unanswered(self, peer: NodeId, failed: DialFailed) -> None:
-        """One of the dead was dialled in vain; perhaps it lives and knows another life of this id."""
+        """One of the dead was dialled in vain; perhaps it lives and knows more of this id."""
         if failed.refusal is Refusal.STALE_INCARNATION:
             self._renew_above(failed.known_of_me)
+        elif failed.refusal is Refusal.LEFT:
+            self._on_evicted()
         self._forget_if_useless(peer)
+
+    def _on_evicted(self) -> None:
+        self.context.emit(Exit(1, "this node was evicted from the cluster"))
 
     def _is_proof(self, peer: NodeId, peering: Peering) -> bool:
         # A link to a former life proves nothing of the one that followed it.
@@ -319,7 +324,7 @@ class Dialling:
             self._renew_above(known_of_me)
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
-            context.emit(Exit(1, "this node was evicted from the cluster"))
+            self._on_evicted()
         elif refusal is Refusal.DUPLICATE:
             self._on_duplicate(peer)
         elif refusal in (Refusal.WRONG_ID, Refusal.OWN_ADDRESS):

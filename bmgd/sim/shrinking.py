@@ -63,12 +63,12 @@ class Shrinker:
         """Whether a candidate can be carried out and fails."""
         if self._is_over():
             return False
+        self.runs += 1
         try:
             candidate.check()
+            return self._fails(candidate)
         except PlanError:
             return False
-        self.runs += 1
-        return self._fails(candidate)
 
     def _first(self, best: Plan, candidates: Iterator[Plan]) -> Plan:
         """Take each candidate that fails, one after the other."""

@@ -89,6 +89,20 @@ def test_evicting_a_node_beyond_a_cut_holds_when_the_cut_is_mended() -> None:
     assert_left_by_all(network, [5])
 
 
+def test_evicted_node_that_holds_the_others_dead_ends_when_one_refuses_it() -> None:
+    network = Network(2)
+    settle(network)
+    network.cut(0, 1)
+    network.run(3.0)
+    assert network.status(1)["dead"] == [0]
+    network.issue(0, Evict(NodeId(1), 1 * S))
+    network.mend()
+    network.run_until(lambda: not network.hosts[NodeId(1)].alive, limit_s=20)
+    exited = network.hosts[NodeId(1)].exit
+    assert exited is not None
+    assert "evicted" in exited.reason
+
+
 def test_evicted_id_may_come_back_as_a_new_life() -> None:
     network = Network(8)
     settle(network)

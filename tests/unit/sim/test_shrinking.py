@@ -5,6 +5,7 @@ from __future__ import annotations
 from bmgd.chaos.faults import Kill, Mend, Stop
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.random_plan import random_plan
+from bmgd.sim.conditions import Conditions
 from bmgd.sim.shrinking import Shrinker
 from bmgd.types import NodeId
 
@@ -62,6 +63,16 @@ def test_shrinker_stops_at_its_bound() -> None:
     shrinker = Shrinker(lambda candidate: False, runs_max=5)
     assert shrinker.shrink(plan) == plan
     assert shrinker.runs == 5
+
+
+def test_shrinker_passes_over_options_that_cannot_be_together() -> None:
+    plan = Plan(2, 1.0, simulated={"delay_min_us": 500, "delay_max_us": 500})
+
+    def fails(candidate: Plan) -> bool:
+        Conditions.of(candidate.simulated)
+        return True
+
+    assert Shrinker(fails).shrink(plan).simulated in ({}, {"delay_max_us": 500})
 
 
 def test_shrinker_gives_options_back_their_defaults() -> None:
