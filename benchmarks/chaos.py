@@ -33,6 +33,7 @@ from benchmarks.chaos_report import report
 from benchmarks.launched import Launched, launched
 
 CHAOS_MARGIN_S = 300.0
+GROWN_MAX = 8
 Document = dict[str, Any]
 
 
@@ -85,7 +86,9 @@ class Bench:
         stack.callback(lambda: self._own.close())
 
     def cluster(self, extra: tuple[str, ...]) -> Launched:
-        """A cluster whose daemons all run."""
+        """A cluster whose daemons all run, and that has not grown by more than the proxy has gates."""
+        if self._cluster is not None and self._must_be_new():
+            self._end()
         if self._cluster is None:
             self._cluster = self._own.enter_context(launched(self._options.size, extra))
         for node, pid in self._cluster.pids().items():
@@ -93,10 +96,18 @@ class Bench:
                 self._cluster.restart(node)
         return self._cluster
 
+    def _must_be_new(self) -> bool:
+        assert self._cluster is not None
+        grown = len(self._cluster.pids()) - self._options.size
+        return grown > (GROWN_MAX if self._options.campaign == "random" else 0)
+
     def give_up(self, keep: Path) -> None:
         """End the cluster after a failure, and keep its logs."""
         assert self._cluster is not None
         shutil.copytree(self._cluster.run_dir, keep, ignore=_not_logs, dirs_exist_ok=True)
+        self._end()
+
+    def _end(self) -> None:
         self._own.close()
         self._own = ExitStack()
         self._cluster = None

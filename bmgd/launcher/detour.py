@@ -21,12 +21,12 @@ class Detour:
     """The way to one daemon.
 
     Args:
-        node_id: whose.
+        node_id: whose; None for that of a joiner, whose id will be known by what dialers say.
         outside: ``host:port`` that it advertises, and the process in between listens at.
         inside: ``host:port`` that it listens at.
     """
 
-    node_id: int
+    node_id: int | None
     outside: str
     inside: str
 

@@ -18,6 +18,9 @@ from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
 from bmgd.types import NodeId
 
+SPARES = 16
+"""So many joiners are reached through the process between the daemons; further ones directly."""
+
 
 def load_daemon() -> Target:
     """Import everything that a daemon needs; runs in the zygote."""
@@ -98,19 +101,25 @@ def _plan(
 
     if not 1 <= count <= LAUNCH_MAX:
         raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
-    base = choose_base_port(2 * count if split else count, base_port)
+    spares = SPARES if split else 0
+    base = choose_base_port(2 * (count + spares) if split else count, base_port)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
     config = load({**flags, **own}, os.environ, toml_path)
-    listen = tuple(f"127.0.0.1:{base + count + i}" for i in range(count)) if split else ()
-    return Plan(config, place, listen)
+    if not split:
+        return Plan(config, place)
+    outside = [f"127.0.0.1:{base + i}" for i in range(count + spares)]
+    inside = [f"127.0.0.1:{base + count + spares + i}" for i in range(count + spares)]
+    ways = tuple(zip(outside, inside, strict=True))
+    return Plan(config, place, tuple(inside[:count]), ways[count:])
 
 
 def _detours(plan: Plan) -> list[Detour]:
-    return [
+    founders = [
         Detour(i, plan.config.peers.address_of(NodeId(i)), listen)
         for i, listen in enumerate(plan.listen)
     ]
+    return founders + [Detour(None, *spare) for spare in plan.spares]
 
 
 def _end(pid: int) -> None:

@@ -67,6 +67,7 @@ class _State(Enum):
 @dataclass(slots=True)
 class _Daemon:
     address: str
+    listen: str = ""
     state: _State = _State.ENDED
     pid: int | None = None
     number: int = 0
@@ -107,7 +108,10 @@ class Supervisor:
         self._flush = flush
         self._began_s = began_s
         peers = plan.config.peers
-        self._daemons = {i: _Daemon(peers.address_of(NodeId(i))) for i in range(plan.config.size)}
+        self._daemons = {
+            i: _Daemon(peers.address_of(NodeId(i)), plan.config_of(i).listen)
+            for i in range(plan.config.size)
+        }
         self._ids: dict[int, int] = {}
         self._joiner_count = 0
         self._requests: list[Request] = []
@@ -202,7 +206,11 @@ class Supervisor:
             daemon.state = _State.STARTING
             daemon.spawned_s = time.monotonic()
         founders = tuple(i for i in ids if 0 <= i < self._plan.config.size)
-        joiners = tuple(Joiner(i, self._daemons[i].address) for i in ids if i not in founders)
+        joiners = tuple(
+            Joiner(i, self._daemons[i].address, self._daemons[i].listen)
+            for i in ids
+            if i not in founders
+        )
         if founders:
             self._zygote.order(Spawn(founders))
         if joiners:
@@ -216,13 +224,17 @@ class Supervisor:
     def _add_joiners(self, count: int) -> tuple[int, ...]:
         """Begin `count` daemons, on ports above all others; returns their numbers, below 0."""
         highest = max(split_address(d.address)[1] for d in self._daemons.values())
-        above = max([highest, *(split_address(a)[1] for a in self._plan.listen)]) + 1
-        base = choose_base_port(count, None, above)
+        inside = [*self._plan.listen, *(listen for _, listen in self._plan.spares)]
+        above = max([highest, *(split_address(address)[1] for address in inside)]) + 1
+        ways = list(self._plan.spares[self._joiner_count :][:count])
+        if direct := count - len(ways):
+            base = choose_base_port(direct, None, above)
+            ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
         numbers = []
-        for port in range(base, base + count):
+        for address, listen in ways:
             self._joiner_count += 1
             numbers.append(-self._joiner_count)
-            self._daemons[-self._joiner_count] = _Daemon(f"127.0.0.1:{port}")
+            self._daemons[-self._joiner_count] = _Daemon(address, listen)
         self._spawn(tuple(numbers))
         return tuple(numbers)
 
@@ -325,7 +337,7 @@ class Supervisor:
                 "pid": daemon.pid,
                 "address": daemon.address,
                 "control": run_dir.control(node_id),
-                "listen": self._plan.config_of(node_id).listen,
+                "listen": daemon.listen,
             }
             for node_id, daemon in sorted(self._daemons.items())
             if node_id >= 0

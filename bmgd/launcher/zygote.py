@@ -53,12 +53,14 @@ class Plan:
     """What every daemon is told, except its id and control address.
 
     Args:
-        listen: where the daemons listen, by id; empty where they listen at what they advertise.
+        listen: where the founders listen, by id; empty where they listen at what they advertise.
+        spares: what joiners advertise and where they listen, as long as there are some left.
     """
 
     config: Config
     run_dir: RunDir
     listen: tuple[str, ...] = ()
+    spares: tuple[tuple[str, str], ...] = ()
 
     def config_of(self, node_id: int) -> Config:
         """The configuration of one daemon."""
@@ -82,7 +84,8 @@ class Plan:
             size=1,
             peers=PeerList(),
             join=contacts,
-            listen=joiner.address,
+            listen=joiner.listen or joiner.address,
+            advertise=joiner.address,
             control=self.run_dir.control_of_any,
             state_dir=os.path.join(state_dir, f"port-{port}") if state_dir else "",
         )
@@ -94,11 +97,13 @@ class Joiner:
 
     Args:
         number: the id that it had, or a number below 0 of its own.
-        address: where it listens.
+        address: what it advertises.
+        listen: where it listens; "" for where it advertises.
     """
 
     number: int
     address: str
+    listen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

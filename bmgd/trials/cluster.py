@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
-from bmgd.errors import ConfigError, ControlError, NoDaemonError
-from bmgd.launcher.requests import ask_restart
+from bmgd.errors import ControlError, NoDaemonError
+from bmgd.launcher.requests import ask_grow, ask_restart
 from bmgd.launcher.rundir import Member, RunDir, read_members
 from bmgd.trials.processes import Adopted
+
+_TAIL_BYTES: Final = 4096
+_ENDING: Final = re.compile(r" ERROR (.*)")
+"""Why a daemon cannot go on is the one line that it writes at this level, in text logs."""
 
 
 class TrialCluster(Protocol):
     """A running cluster, as a trial sees it.
 
     Attributes:
-        size: how many nodes it has; their ids are below.
         proxy_path: the socket of its fault proxy; None without one.
+        can_grow: whether new nodes can join it.
     """
 
-    size: int
     proxy_path: str | None
+    can_grow: bool
+
+    @property
+    def size(self) -> int:
+        """How many nodes it has by now; their ids are below."""
 
     def control(self, node: int) -> str:
         """The control address of a daemon.
@@ -56,8 +65,18 @@ class TrialCluster(Protocol):
             ControlError: it cannot be started, or does not join.
         """
 
+    async def grow(self, count: int) -> None:
+        """Let new nodes join, all at once; returns once they are members.
+
+        Raises:
+            ControlError: they cannot be started, or do not join.
+        """
+
     def place(self, node: int) -> str | None:
         """Where a daemon listens, ``host:port``; None where no other process could."""
+
+    def last_words(self, node: int) -> str:
+        """Why a daemon ended, as it wrote into its log; "" when it wrote nothing of it."""
 
 
 class LaunchedTrial:
@@ -75,9 +94,13 @@ class LaunchedTrial:
         self._members: dict[int, Member] = {}
         self._adopted: dict[int, Adopted] = {}
         self.refresh()
-        self.size = len(self._members)
         path = self._place.between_socket
         self.proxy_path = path if os.path.exists(path) else None
+        self.can_grow = True
+
+    @property
+    def size(self) -> int:
+        return max(self._members, default=-1) + 1
 
     def refresh(self) -> None:
         self._members = {member.id: member for member in read_members(self._place.path)}
@@ -85,7 +108,7 @@ class LaunchedTrial:
             known = self._adopted.get(node)
             if member.pid is None:
                 self._adopted.pop(node, None)
-            elif known is None or known.pid != member.pid:
+            elif known is None or known.pid != member.pid or not known.is_running():
                 self._adopt(node, member.pid)
 
     def _adopt(self, node: int, pid: int) -> None:
@@ -102,7 +125,7 @@ class LaunchedTrial:
         try:
             return self._members[node]
         except KeyError:
-            raise ConfigError(f"the cluster has no node {node}") from None
+            raise NoDaemonError(f"the cluster has no node {node}") from None
 
     def _process(self, node: int) -> Adopted | None:
         """The process that a node has now; None when it has none."""
@@ -129,6 +152,20 @@ class LaunchedTrial:
     async def restart(self, node: int) -> None:
         await asyncio.to_thread(ask_restart, self._place.path, node)
         self.refresh()
+
+    async def grow(self, count: int) -> None:
+        await asyncio.to_thread(ask_grow, self._place.path, count)
+        self.refresh()
+
+    def last_words(self, node: int) -> str:
+        try:
+            with open(self._place.log(node), "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        ends = [match[1] for line in lines if (match := _ENDING.search(line))]
+        return ends[-1] if ends else ""
 
     def place(self, node: int) -> str | None:
         member = self._member(node)

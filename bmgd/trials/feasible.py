@@ -18,7 +18,6 @@ from bmgd.chaos.faults import (
     HalfOpen,
     Join,
     Kill,
-    Mend,
     Partition,
     Reset,
     Restart,
@@ -30,7 +29,9 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.errors import PlanError
 from bmgd.trials.cluster import TrialCluster
 
-ALWAYS: Final = ("kill", "restart", "stop", "continue", "leave", "evict", "hog", "takeover")
+ALWAYS: Final = (
+    *("kill", "restart", "stop", "continue", "leave", "evict", "join", "hog", "takeover"),
+)
 PROXIED: Final = ("cut", "partition", "mend", "slow", "half-open", "reset", "swizzle")
 """Faults of links: these need a launch with --fault-proxy."""
 
@@ -39,7 +40,8 @@ _OF_LINKS = (Cut, Partition, Slow, HalfOpen, Reset)
 
 def possible_kinds(cluster: TrialCluster) -> tuple[str, ...]:
     """The kinds of faults, as `random_plan` names them, that this cluster can suffer."""
-    return ALWAYS if cluster.proxy_path is None else (*ALWAYS, *PROXIED)
+    kinds = ALWAYS if cluster.proxy_path is None else (*ALWAYS, *PROXIED)
+    return tuple(kind for kind in kinds if kind != "join" or cluster.can_grow)
 
 
 def check_feasible(plan: Plan, cluster: TrialCluster) -> None:
@@ -60,8 +62,10 @@ def _why_not(fault: Fault, cluster: TrialCluster) -> str:
     match fault:
         case _ if isinstance(fault, _OF_LINKS) and cluster.proxy_path is None:
             return "links can be harmed where the cluster was launched with --fault-proxy"
-        case Join():
-            return "a launched cluster cannot grow yet"
+        case Join() if not cluster.can_grow:
+            return "this cluster cannot grow"
+        case Join(_, through) if through is not None:
+            return "whom a joiner asks is the launcher's choice"
         case Clock():
             return "the clock of a real machine is not stepped"
         case Restart(_, clock_s) if clock_s:
@@ -101,5 +105,7 @@ def _as_real(fault: Fault) -> Fault:
             return Kill(nodes)
         case Restart():
             return replace(fault, clock_s=0.0)
-        case Mend() | _:
+        case Join():
+            return replace(fault, through=None)
+        case _:
             return fault

@@ -38,13 +38,15 @@ class Gate:
     """The place where peers dial one daemon.
 
     Args:
-        node_id: whose.
+        node_id: whose; None for a joiner's, until somebody who dials it says whom it wants.
         outside: what the daemon advertises, ``host:port``.
         inside: what the daemon listens at.
         on_accepted: takes each new connection.
     """
 
-    def __init__(self, node_id: int, outside: str, inside: str, on_accepted: OnAccepted) -> None:
+    def __init__(
+        self, node_id: int | None, outside: str, inside: str, on_accepted: OnAccepted
+    ) -> None:
         self.node_id = node_id
         self.inside = split_address(inside)
         self._outside = split_address(outside)

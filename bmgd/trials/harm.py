@@ -23,6 +23,7 @@ from bmgd.chaos.faults import (
     Fault,
     HalfOpen,
     Hog,
+    Join,
     Kill,
     Leave,
     Mend,
@@ -92,6 +93,7 @@ class Harm:
         self._stopped: set[NodeId] = set()
         self._hogs: list[Child] = []
         self._strangers: dict[NodeId, Child] = {}
+        self._growing = 0
         self._starting: set[NodeId] = set()
         self._pending: Counter[NodeId] = Counter()
         self._one_start: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -122,6 +124,9 @@ class Harm:
                 for node in nodes:
                     self._expected[node] = (1, "evicted")
                     self._tasks.create_task(self._evict(node, by))
+            case Join(count):
+                self._growing += 1
+                self._tasks.create_task(self._grow(count))
             case Hog(count, seconds):
                 self._hogs += [await Child.start("hog", f"{seconds}") for _ in range(count)]
             case Takeover(nodes, answers):
@@ -208,6 +213,16 @@ class Harm:
         finally:
             self._starting.discard(node)
 
+    async def _grow(self, count: int) -> None:
+        try:
+            await self._cluster.grow(count)
+        except ControlError as error:
+            self._cluster.refresh()
+            self._note(f"not all of {count} joiners were seen to join: {error}")
+        finally:
+            self._growing -= 1
+        self._recorder.follow()
+
     async def _leave(self, node: NodeId) -> None:
         daemon = self._recorder.daemons.get(node)
         if daemon is None:
@@ -261,8 +276,8 @@ class Harm:
 
     @property
     def is_starting_any(self) -> bool:
-        """Whether the outcome of a restart is not known yet."""
-        return any(self._pending.values())
+        """Whether the outcome of a restart or of a growth is not known yet."""
+        return self._growing > 0 or any(self._pending.values())
 
     def see_ends(self) -> None:
         """Write down which daemons have ended, by a fault that asked for it or by themselves."""
@@ -271,7 +286,8 @@ class Harm:
                 continue
             self.ended.add(node)
             at_ns, life = self._recorder.now_ns(), self._life(node)
-            code, why = self._expected.get(node, (1, "not by any fault; see its log"))
+            unexpected = (1, self._cluster.last_words(node) or "not by any fault")
+            code, why = self._expected.get(node, unexpected)
             self._recorder.add(Exited(at_ns, node, life, code, why))
 
     # --- links --------------------------------------------------------------------------------

@@ -51,20 +51,23 @@ class Proxy:
 
     def __init__(self, routes: Sequence[Detour]) -> None:
         self.impairments = Impairments()
-        self._gates = {
-            r.node_id: Gate(r.node_id, r.outside, r.inside, self._on_accepted) for r in routes
-        }
+        self._all = [Gate(r.node_id, r.outside, r.inside, self._on_accepted) for r in routes]
+        self._gates = {gate.node_id: gate for gate in self._all if gate.node_id is not None}
         self._splices: set[Splice] = set()
 
     def follow(self) -> None:
         """Open and close gates as daemons began and ended."""
-        for gate in self._gates.values():
+        for gate in self._all:
             gate.follow()
 
     # --- what splices tell --------------------------------------------------------------------
 
     def _on_accepted(self, gate: Gate, near: socket.socket) -> None:
         self._splices.add(Splice(self, gate, near))
+
+    def on_identified(self, gate: Gate, node_id: int) -> None:
+        """A joiner's gate: whose it is may change, when two joiners were given one id."""
+        self._gates[node_id] = gate
 
     def on_end_closed(self, node_id: int) -> None:
         """A process may have ended: shut its gate before its peers hear of it and dial."""
@@ -130,7 +133,7 @@ class Proxy:
 
     def stop(self) -> None:
         """Close everything."""
-        for gate in self._gates.values():
+        for gate in self._all:
             gate.close()
         for splice in list(self._splices):
             splice.close()

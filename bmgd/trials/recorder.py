@@ -62,6 +62,7 @@ class Recorder:
         self._topic = topic
         self._began_ns = time.monotonic_ns()
         self._start_ns: dict[int, int] = {}
+        self._watchers: dict[int, asyncio.Task[None]] = {}
 
     def now_ns(self) -> int:
         """The time on the history's clock."""
@@ -76,6 +77,18 @@ class Recorder:
         self._start_ns[node] = self.now_ns()
 
     # --- watching -----------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Watch every daemon that the cluster has by now."""
+        for node in range(self._cluster.size):
+            if node not in self._watchers:
+                self._watchers[node] = asyncio.create_task(self.watch(node))
+
+    async def end(self) -> None:
+        """Watch nobody any more."""
+        for watcher in self._watchers.values():
+            watcher.cancel()
+        await asyncio.gather(*self._watchers.values(), return_exceptions=True)
 
     async def watch(self, node: int) -> None:
         """Hear one daemon, again and again, until cancelled."""
@@ -180,10 +193,8 @@ def fact_of(at_ns: int, node: NodeId, event: dict[str, Any]) -> Fact:
 async def recording(cluster: TrialCluster, topic: str) -> AsyncIterator[Recorder]:
     """Watch every daemon of a cluster while the block runs."""
     recorder = Recorder(cluster, topic)
-    watchers = [asyncio.create_task(recorder.watch(node)) for node in range(cluster.size)]
+    recorder.follow()
     try:
         yield recorder
     finally:
-        for watcher in watchers:
-            watcher.cancel()
-        await asyncio.gather(*watchers, return_exceptions=True)
+        await recorder.end()

@@ -114,7 +114,7 @@ async def _run(cluster: TrialCluster, plan: Plan, show: Show, rest_within_s: flo
     async with AsyncExitStack() as stack:
         recorder = await stack.enter_async_context(recording(cluster, topic))
         trial = _Trial(cluster, plan, recorder, topic, show, rest_within_s)
-        if await trial.rest(set(range(cluster.size)), BEGIN_S) is None:
+        if await trial.rest(BEGIN_S) is None:
             complaints = "; ".join(trial.complaints[:COMPLAINTS_SHOWN])
             raise ControlError(f"the cluster is not at rest, nothing was harmed: {complaints}")
         proxy = None
@@ -168,7 +168,7 @@ class _Trial:
         plan = self._plan
         traffic = Traffic(self._recorder, plan.workload, self._topic, Random(plan.seed))
         async with asyncio.TaskGroup() as tasks:
-            sending = tasks.create_task(traffic.run(self._cluster.size))
+            sending = tasks.create_task(traffic.run(self._cluster))
             async with self._harming(tasks, proxy) as harm:
                 await self._steps(harm)
             rest_s = await self._come_to_rest(harm)
@@ -212,8 +212,7 @@ class _Trial:
 
     async def _come_to_rest(self, harm: Harm) -> float | None:
         harm.see_ends()
-        everyone = set(range(self._cluster.size))
-        rest_s = await self.rest(everyone, self._rest_within_s, harm)
+        rest_s = await self.rest(self._rest_within_s, harm)
         if rest_s is not None:
             self._say(f"at rest after {rest_s:.3f} s")
             return rest_s
@@ -222,9 +221,7 @@ class _Trial:
             self._note(complaint)
         return None
 
-    async def rest(
-        self, nodes: set[int], within_s: float, harm: Harm | None = None
-    ) -> float | None:
+    async def rest(self, within_s: float, harm: Harm | None = None) -> float | None:
         """Wait until all nodes that run agree on who does and have exactly the links of the graph.
 
         Returns:
@@ -234,11 +231,11 @@ class _Trial:
         while True:
             if harm is not None:
                 harm.see_ends()
-            running = nodes - (harm.ended if harm is not None else set())
+            running = set(range(self._cluster.size)) - (harm.ended if harm is not None else set())
             self.complaints = await self._complaints(sorted(running))
             took_s = (self._recorder.now_ns() - began_ns) / 1e9
             if harm is not None and harm.is_starting_any:
-                self.complaints.append("a restart is under way")
+                self.complaints.append("a restart or a growth is under way")
             if not self.complaints:
                 return took_s
             if took_s > within_s:

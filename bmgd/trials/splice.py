@@ -27,7 +27,8 @@ from typing import Final, Protocol
 
 from bmgd.errors import ProtocolError
 from bmgd.trials.gate import Gate
-from bmgd.trials.impairments import Impairments
+from bmgd.trials.impairments import Impairments, Pair
+from bmgd.types import NO_ID
 from bmgd.wire.hello import HELLO_BYTES_MAX, MAGIC, RECORD, HelloKind, decode_hello
 
 READ_BYTES: Final = 1 << 17
@@ -44,6 +45,9 @@ class Owner(Protocol):
     """What a splice asks of the proxy."""
 
     impairments: Impairments
+
+    def on_identified(self, gate: Gate, node_id: int) -> None:
+        """Somebody dialled this node at the gate."""
 
     def on_end_closed(self, node_id: int) -> None:
         """One end's socket ended: its process may have."""
@@ -65,21 +69,27 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-def dialer_of(data: bytes) -> int | None:
-    """The node id in a dialer's first bytes; None while too few came, `STRANGER` for no hello."""
+def ends_of(data: bytes) -> Pair | None:
+    """Who dials and whom, by a dialer's first bytes; None while too few came.
+
+    Who says no hello is a `STRANGER`, and so is a joiner without an id, which dials anybody.
+    """
     if not MAGIC.startswith(data[: len(MAGIC)]):
-        return STRANGER
+        return STRANGER, STRANGER
     if len(data) < RECORD.size:
         return None
     _, kind, length = RECORD.unpack_from(data)
     if kind != HelloKind.HELLO or length > HELLO_BYTES_MAX:
-        return STRANGER
+        return STRANGER, STRANGER
     if len(data) < RECORD.size + length:
         return None
     try:
-        return int(decode_hello(data[RECORD.size : RECORD.size + length]).id)
+        hello = decode_hello(data[RECORD.size : RECORD.size + length])
     except ProtocolError:
-        return STRANGER
+        return STRANGER, STRANGER
+    if hello.is_joiner:
+        return (STRANGER if hello.id == NO_ID else hello.id), STRANGER
+    return hello.id, hello.expected
 
 
 class Flow:
@@ -273,7 +283,7 @@ class Splice:
         self._dark_ends: set[int] = set()
         self.phase = Phase.GREETING
         self.dialer = STRANGER
-        self.destination = gate.node_id
+        self.destination = STRANGER if gate.node_id is None else gate.node_id
         near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop.add_reader(near.fileno(), self._on_greeting)
 
@@ -296,10 +306,14 @@ class Splice:
             return
         self._first += data
         if not self._identified:
-            dialer = dialer_of(self._first)
-            if dialer is None:
+            ends = ends_of(self._first)
+            if ends is None:
                 return
-            self.dialer, self._identified = dialer, True
+            self._identified = True
+            self.dialer, expected = ends
+            if self._gate.node_id is None and expected != STRANGER:
+                self.destination = expected
+                self._owner.on_identified(self._gate, expected)
         if len(self._first) >= READ_BYTES:
             self.reset()
             return

@@ -10,6 +10,7 @@ from bmgd.chaos.history import Acknowledged, Failed, Sent
 from bmgd.chaos.plan import Workload
 from bmgd.client import Daemon
 from bmgd.errors import BmgdError, NoDaemonError
+from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.recorder import NUMBER_BYTES, Recorder
 from bmgd.types import Incarnation, NodeId
 
@@ -36,16 +37,13 @@ class Traffic:
         self._ended = False
         self.underway = 0
 
-    async def run(self, destinations: int) -> None:
-        """Send until `end`, then wait for the last outcome.
-
-        Args:
-            destinations: ids below this are sent to, whether they run or not.
-        """
+    async def run(self, cluster: TrialCluster) -> None:
+        """Send until `end`, to nodes that run and to nodes that do not; wait for the last outcome."""
         rate = self._workload.messages_per_second
         async with asyncio.TaskGroup() as tasks:
             while not self._ended and rate > 0:
                 sources = sorted(self._recorder.daemons)
+                destinations = cluster.size
                 if sources and destinations > 1 and self.underway < UNDERWAY_MAX:
                     source = self._random.choice(sources)
                     destination = self._random.randrange(destinations)

@@ -16,9 +16,20 @@ class Paper:
     """A cluster on paper; to be harmed is more than it can bear."""
 
     def __init__(self, size: int, proxy_path: str | None = None, place: str | None = "x:1") -> None:
-        self.size = size
+        self._size = size
+        self.can_grow = True
         self.proxy_path = proxy_path
         self._place = place
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    async def grow(self, count: int) -> None:
+        raise AssertionError
+
+    def last_words(self, node: int) -> str:
+        raise AssertionError
 
     def control(self, node: int) -> str:
         raise AssertionError
@@ -58,6 +69,7 @@ def plan(step: str, nodes: int = 4) -> Plan:
         ('{"at": 1, "fault": "slow", "nodes": [0], "delay_ms": 5}', "--fault-proxy"),
         ('{"at": 1, "fault": "half-open", "links": [[0, 1]]}', "--fault-proxy"),
         ('{"at": 1, "fault": "reset"}', "--fault-proxy"),
+        ('{"at": 1, "fault": "join", "through": 0}', "launcher"),
         ('{"at": 1, "fault": "clock", "nodes": [0], "step_ms": 5}', "clock"),
         ('{"at": 1, "fault": "restart", "nodes": [3], "clock": -60}', "clock"),
     ],

@@ -15,7 +15,7 @@ from bmgd.errors import RequestError
 from bmgd.launcher.detour import Detour
 from bmgd.trials.gate import listens
 from bmgd.trials.proxy import Proxy
-from bmgd.trials.splice import STRANGER, dialer_of
+from bmgd.trials.splice import STRANGER, ends_of
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.handshake import Dialer
 from bmgd.wire.hello import Identity
@@ -121,10 +121,10 @@ def _free_ports(count: int) -> list[int]:
 
 
 @asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
-    """A proxy before listeners 0 and 1."""
+async def bench(ids: tuple[int | None, int | None] = (0, 1)) -> AsyncIterator[Bench]:
+    """A proxy before two listeners."""
     ports = _free_ports(4)
-    detours = [Detour(i, f"127.0.0.1:{ports[i]}", f"127.0.0.1:{ports[2 + i]}") for i in (0, 1)]
+    detours = [Detour(ids[i], f"127.0.0.1:{ports[i]}", f"127.0.0.1:{ports[2 + i]}") for i in (0, 1)]
     proxy = Proxy(detours)
     found = Bench(proxy, detours, [])
     try:
@@ -300,6 +300,22 @@ async def test_proxy_slow_link_keeps_to_its_rate_and_its_order() -> None:
         assert far.received == b"".join(struct.pack(">H", count) * 50 for count in range(20))
 
 
+async def test_proxy_learns_whose_a_joiners_gate_is() -> None:
+    async with bench(ids=(0, None)) as b:
+        port = int(b.detours[1].outside.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(hello_of(0, 7))
+        await until(lambda: bool(b.accepted) and b.accepted[0].received == hello_of(0, 7))
+        b.proxy.obey({"order": "reset", "links": [[7, 0]]})
+        await until(lambda: b.accepted[0].ended == "reset")
+        b.servers[1].close()
+        b.proxy.on_end_closed(7)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        del reader
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -317,13 +333,13 @@ async def test_proxy_refuses_what_is_no_order(order: dict[str, object]) -> None:
             b.proxy.obey(order)
 
 
-def test_dialer_is_read_from_its_hello() -> None:
+def test_ends_are_read_from_the_hello() -> None:
     hello = hello_of(5, 3)
-    assert dialer_of(hello) == 5
-    assert dialer_of(hello[:20]) is None
-    assert dialer_of(b"BM") is None
-    assert dialer_of(b"GET /") == STRANGER
-    assert dialer_of(b"BMGD" + bytes(300)) == STRANGER
+    assert ends_of(hello) == (5, 3)
+    assert ends_of(hello[:20]) is None
+    assert ends_of(b"BM") is None
+    assert ends_of(b"GET /") == (STRANGER, STRANGER)
+    assert ends_of(b"BMGD" + bytes(300)) == (STRANGER, STRANGER)
 
 
 async def _settle() -> None:
