@@ -98,8 +98,9 @@ class Bench:
 
     def _must_be_new(self) -> bool:
         assert self._cluster is not None
-        grown = len(self._cluster.pids()) - self._options.size
-        return grown > (GROWN_MAX if self._options.campaign == "random" else 0)
+        grown = len(self._cluster.pids()) - int(self._options.size)
+        most: int = GROWN_MAX if self._options.campaign == "random" else 0
+        return grown > most
 
     def give_up(self, keep: Path) -> None:
         """End the cluster after a failure, and keep its logs."""

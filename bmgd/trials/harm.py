@@ -205,13 +205,11 @@ class Harm:
         try:
             await self._cluster.restart(node)
         except ControlError as error:
-            self._cluster.refresh()
-            if not self._cluster.is_running(node):
-                self.ended.add(node)
             # Killed, stopped or cut off again before it had joined: the verdict is about the end.
             self._note(f"node {node} was not seen to join: {error}")
         finally:
             self._starting.discard(node)
+        self.see_ends()
 
     async def _grow(self, count: int) -> None:
         try:
