@@ -314,26 +314,32 @@ class Detector:
         if ask.suspect == self.context.id:
             self._answer(asker, ask.suspect, self.context.incarnation, alive=True)
             return
-        link = self.links.to(ask.suspect)
-        if link is None or link.incarnation < ask.incarnation or len(self._asks) >= ASKS_OPEN_MAX:
+        # Of two links of a pair one may be dead and the other carry bytes: all of them are asked.
+        links = [
+            link
+            for link in self.links.by_peer.get(ask.suspect, ())
+            if link.incarnation >= ask.incarnation
+        ]
+        if not links or len(self._asks) >= ASKS_OPEN_MAX:
             return
-        now_ns = self.context.now_ns
-        if self._is_fresh(link):
-            self._answer(asker, ask.suspect, link.incarnation, alive=True)
+        now_ns, incarnation = self.context.now_ns, links[-1].incarnation
+        if any(self._is_fresh(link) for link in links):
+            self._answer(asker, ask.suspect, incarnation, alive=True)
             return
-        self.links.probe(link)
+        for link in links:
+            self.links.probe(link)
         self._ask_count += 1
-        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, link.incarnation, now_ns)
+        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, incarnation, now_ns)
         until_ns = now_ns + self.context.settings.ask_ns // 2
         self.context.timers.set((ANSWER_TIMER, self._ask_count, 0), until_ns)
 
     def on_answer_timer(self, key: TimerKey) -> None:
         """The pinged suspect has had its time."""
         ask = self._asks.pop(key[1])
-        link = self.links.to(ask.suspect)
-        if link is None:
+        links = self.links.by_peer.get(ask.suspect)
+        if links is None:
             return
-        alive = link.heard_ns > ask.pinged_ns
+        alive = any(link.heard_ns > ask.pinged_ns for link in links)
         self._answer(ask.asker, ask.suspect, ask.incarnation, alive=alive)
 
     def _answer(

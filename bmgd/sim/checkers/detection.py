@@ -9,7 +9,7 @@ from bmgd.core.effects import Effect, Observed, RecordChanged, Send
 from bmgd.core.events import DialFailed, Event, LinkDown, LinkUp, Received
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, Suspected, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Scene, SeenLink, Suspected, is_deadline
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -225,6 +225,14 @@ class AnswersAreTrue(Checker):
 
     name: ClassVar[str] = "answers-are-true"
 
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._links: tuple[SeenLink, ...] = ()
+
+    def before(self, journal: Journal, event: Event) -> None:
+        # An answer may go out in the step that closes the link afterwards.
+        self._links = tuple(journal.links.values())
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         me = journal.host.id
         for effect in effects:
@@ -244,7 +252,7 @@ class AnswersAreTrue(Checker):
             if not answer.alive or answer.incarnation != journal.incarnation:
                 self.violate(journal, f"says of itself {answer}")
             return
-        links = journal.to(answer.suspect)
+        links = [link for link in self._links if link.peer == answer.suspect]
         asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
         if asked_ns is None or not links:
             self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")

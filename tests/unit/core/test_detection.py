@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
-from bmgd.core.effects import Observed
-from bmgd.core.events import DeadlineReached, LinkDown, LinkUp
+from bmgd.core.effects import Dial, Effect, Observed, Send
+from bmgd.core.events import DeadlineReached, Event, LinkDown, LinkUp, Received
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.watching import Watcher
+from bmgd.sim.wires import ends_between
 from bmgd.topology import BinomialGraph
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
-from tests.unit.core.clusters import S, observed, settle
+from bmgd.wire.messages import Answer, Ask, Route
+from tests.unit.core.clusters import S, linked, observed, settle
 
 PEERS = PeerList(template="host{id}:1")
 
@@ -93,3 +98,34 @@ def test_node_that_was_late_suspects_nobody_for_one_timeout() -> None:
         now_ns = max(now_ns, node.deadline_ns or 0)
         node.step(now_ns, DeadlineReached())
     assert [o.peer for o in link_that_times_out(now_ns, 3)] == [8]
+
+
+class _Answers(Watcher):
+    """What a node answers to those who ask about a suspect."""
+
+    def __init__(self) -> None:
+        self.alive: list[bool] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        self.alive += [m.alive for m in sent if isinstance(m, Answer) and host.id == 0]
+
+
+def test_observer_with_a_dead_link_and_a_live_one_to_the_suspect_vetoes() -> None:
+    network = Network(4, 1)
+    settle(network)
+    zero, one, two = (network.hosts[NodeId(i)] for i in range(3))
+    for end in ends_between(zero, one.id):
+        assert end.other is not None
+        end.dead = end.other.dead = True
+    network.run(0.8)
+    network.wires.dial(one, Dial(zero.id, zero.address, zero.node.incarnation, 99, 1 * S))
+    network.run(0.1)
+    assert linked(network, 0) == [1, 1, 2, 3]
+    answers = _Answers()
+    network.watchers.append(answers)
+    route = Route(zero.id, two.id, two.node.incarnation)
+    (end,) = ends_between(zero, two.id)
+    network._step(zero, Received(end.link, Ask(route, one.id, one.node.incarnation)))
+    network.run(0.3)
+    assert answers.alive == [True]
