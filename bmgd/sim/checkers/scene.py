@@ -184,6 +184,12 @@ class Scene(Inspector):
         for checker in self.checkers:
             checker.on_boot(journal)
 
+    def ended(self, host: Host) -> None:
+        """A process is over, or is no member any more."""
+        journal = self.journals.get(host.id)
+        if journal is not None and journal.host is host:
+            journal.exited = True
+
     def disturb(self, node_id: NodeId, *, over: bool = False) -> None:
         """A fault at a host began, or one ended: stop, cut, slow, clock, reset."""
         count = self.disturbances.get(node_id, 0) + (-1 if over else 1)

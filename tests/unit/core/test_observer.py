@@ -1,0 +1,30 @@
+"""Observers: what a node says of another's suspect."""
+
+from __future__ import annotations
+
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Greeted, Received
+from bmgd.sim import Network
+from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId
+from bmgd.wire.messages import Answer, Ask, Route
+from tests.unit.core.clusters import S, settle
+
+
+def answers(effects: list[Effect]) -> list[bool]:
+    messages = [effect.message for effect in effects if isinstance(effect, Send)]
+    return [message.alive for message in messages if isinstance(message, Answer)]
+
+
+def test_observer_that_hears_a_second_link_vetoes_though_the_first_is_silent() -> None:
+    network = Network(8)
+    settle(network)
+    network.run(4)
+    node = network.hosts[NodeId(4)].node
+    silent = node._links.by_peer[NodeId(5)][0]
+    silent.heard_ns -= S
+    life = silent.incarnation
+    second = Greeted(LinkId(10**6), NodeId(5), life, "sim5:7400", UNKNOWN_INCARNATION, 99)
+    node.step(network.now_ns, second)
+    ask = Ask(Route(NodeId(4), NodeId(6), network.status(6)["incarnation"]), NodeId(5), life)
+    link = node._links.by_peer[NodeId(6)][0]
+    assert answers(node.step(network.now_ns, Received(link.id, ask))) == [True]
