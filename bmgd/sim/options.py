@@ -14,6 +14,7 @@ from bmgd.chaos.plan import Plan, Scalar, Workload
 from bmgd.chaos.random_plan import WRITERS, random_plan
 from bmgd.sim.disturbances import UNSUPPORTED
 
+_POLICIES: Final = ("off", "after:2", "after:4", "overhead:4%", "overhead:0")
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -58,8 +59,10 @@ def _simulated(random: Random) -> dict[str, Scalar]:
 
 def _settings(random: Random) -> dict[str, Scalar]:
     settings: dict[str, Scalar] = {}
-    if random.random() < 0.15:
-        settings["healing"] = "off"
+    if random.random() < 0.35:
+        settings["healing"] = random.choice(_POLICIES)
+    if random.random() < 0.1:
+        settings["reconstruction"] = "naive"
     if random.random() < 0.2:
         settings["queue_messages"] = random.choice((1, 8))
     if random.random() < 0.2:
