@@ -304,7 +304,7 @@ class Detector:
         context.observe("verdict", peer, incarnation, why)
         record = Record(incarnation, version, self.healing.verdict(), current.address)
         self.notices.publish(peer, record)
-        self.healing.convicted = True
+        self.healing.on_verdict()
 
     # --- answering others ---------------------------------------------------------------------
 

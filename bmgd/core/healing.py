@@ -8,7 +8,7 @@ neighbors, since with all of them dead it would be cut off.
 
 Records are joined, so it does no harm when several write the same ones; to keep it from being many:
 
-    who convicts somebody     looks at once; its one notice says dead and excluded together
+    who convicts somebody     looks at once; its notice then says *excluded* of all the dead
     who hears of a dead one   looks after a pause, the longer the more living ids are below its own; by
                               then the first one's notice has come, and nothing is left to write
 
@@ -41,13 +41,11 @@ class Healing:
     """Excludes the dead when the policy asks for it.
 
     Attributes:
-        convicted: whether this node has declared somebody dead since it last looked.
         heals: how often this node has excluded the dead.
     """
 
     context: Context
     notices: Notices
-    convicted: bool = False
     heals: int = 0
     _looked_at: int = -1
     _counted_at: int = -1
@@ -61,23 +59,19 @@ class Healing:
         at_once = self.context.settings.healing.trigger is HealingTrigger.EVERY_DEATH
         return Status.EXCLUDED if at_once else Status.DEAD
 
+    def on_verdict(self) -> None:
+        """This node has convicted somebody: heal at once if that is due, before anybody is told."""
+        if self._is_due(by_hops=True):
+            self._heal()
+
     def look(self) -> None:
-        """At the end of a step: if there are other dead than before, heal, or look again later."""
+        """At the end of a step: if there are other dead than before, see later whether to heal."""
         context, membership = self.context, self.context.membership
         if membership.revision == self._looked_at:
             return
         self._looked_at = membership.revision
         if not membership.dead or context.settings.healing.trigger is HealingTrigger.OFF:
-            self.convicted = False
             return
-        if self.convicted:
-            self.convicted = False
-            if context.settings.healing.trigger in _BY_HOPS:
-                # Measuring ways takes a while in a large graph: the news of the death goes before.
-                self.notices.flush()
-            if self._is_due(by_hops=True):
-                self._heal()
-                return
         key = (HEAL_TIMER, 0, 0)
         if key not in context.timers:
             pauses = 1 + min(self._living_below(), PAUSES_MAX)
@@ -85,7 +79,7 @@ class Healing:
 
     def on_timer(self, key: TimerKey) -> None:
         """Nobody has healed meanwhile, or there are new dead."""
-        if self.context.membership.dead and self._is_due(by_hops=self._is_lowest()):
+        if self._is_due(by_hops=self._is_lowest()):
             self._heal()
 
     def _living_below(self) -> int:
@@ -107,6 +101,8 @@ class Healing:
         if not self.context.has_quorum:
             return False
         match policy.trigger:
+            case _ if not dead:
+                return False
             case HealingTrigger.OFF:
                 return False
             case HealingTrigger.EVERY_DEATH:
@@ -165,4 +161,3 @@ class Healing:
             record = membership.get(NodeId(number))
             assert record is not None
             self.notices.publish(NodeId(number), record._replace(status=Status.EXCLUDED))
-        self._looked_at = membership.revision

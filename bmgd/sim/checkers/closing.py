@@ -24,7 +24,7 @@ class LinksCloseByRule(Checker):
     Because its own node ends or begins a new life; because a later life of the peer is known; because
     the peer has left; because it is silent; because an observer's veto says that it is broken; by the
     higher id, because another link of its pair stays; by agreement at equal digests, with everything
-    that is wanted made; or as the oldest of too many.
+    that is wanted made; as the oldest of too many; or because the naive method makes all links anew.
     """
 
     name: ClassVar[str] = "links-close-by-rule"
@@ -74,6 +74,7 @@ class LinksCloseByRule(Checker):
             or self._is_duplicate(journal, link)
             or self._is_agreed(journal, inside, link)
             or self._is_one_too_many(journal, inside, link)
+            or self._is_remade(inside, effects)
         )
 
     def _is_silent(self, journal: Journal, inside: Inside, link: SeenLink) -> bool:
@@ -116,6 +117,11 @@ class LinksCloseByRule(Checker):
         kept = sum(1 for peer in former if peer not in wanted) + GUESTS_MAX
         # One more may have been welcomed in this very step.
         return link in unwanted[: max(0, len(unwanted) + 1 - kept)]
+
+    def _is_remade(self, inside: Inside, effects: Sequence[Effect]) -> bool:
+        """The naive method of reconstruction makes all links anew when the layout has changed."""
+        relaid = any(isinstance(e, Observed) and e.event == "relayout" for e in effects)
+        return inside.settings.reconstructs and relaid
 
     # --- blame --------------------------------------------------------------------------------
 
