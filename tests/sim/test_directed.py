@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.directed import (
-    Group,
+from benchmarks.directed import Group, run_group
+from benchmarks.directed_cases import (
     every_set,
     half_told,
     halves,
@@ -13,7 +13,6 @@ from benchmarks.directed import (
     one_way,
     parted,
     random_sets,
-    run_group,
     second_deaths,
     silent,
 )

@@ -154,7 +154,7 @@ def is_made(journal: Journal, inside: Inside) -> bool:
 
 
 class FormerLivesAreCutOff(Checker):
-    """After each step no link is up to a life of a peer below another link's, nor to one that left."""
+    """After each step no links to two lives of one peer are up."""
 
     name: ClassVar[str] = "former-lives-are-cut-off"
 

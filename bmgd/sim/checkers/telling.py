@@ -26,7 +26,7 @@ _PACE = 128
 
 
 class ChangesAreFlooded(Checker):
-    """A record that changed goes out over every link but the one it came on, and only once.
+    """A record that changed goes out over every link but the one it came on.
 
     A link that is up when the record changes, or comes up before it has gone out, is among them: there
     is no moment at which a link has shown the digest and is not yet flooded.

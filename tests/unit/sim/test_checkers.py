@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -318,6 +319,13 @@ def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
     names = [checker.name for checker in CHECKERS]
     assert len(names) == len(set(names))
     assert set(names) <= {name for name, _ in FORGERIES}
+
+
+def test_checkers_are_all_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
+    parts = [LinksCloseByRule.hearsay, LinksCloseByRule.pairs, LinksCloseByRule.breaks]
+    missing = [name for name in [*(c.name for c in CHECKERS), *parts] if f"| {name} |" not in page]
+    assert missing == []
 
 
 def test_checkers_find_nothing_in_a_life_without_surprises() -> None:
