@@ -27,8 +27,8 @@ from benchmarks.planting import ROOT, Bug, plant, read_bugs
 
 RESULTS = ROOT / "docs" / "results" / "planted.jsonl"
 REPORT = ROOT / "docs" / "planted-bugs.md"
-NODES = (2, 14)
-SECONDS = 12.0
+NODES = (3, 10)
+SECONDS = 8.0
 REST_LIMIT_S = 30.0
 NONE = "none"
 
