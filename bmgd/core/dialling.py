@@ -107,6 +107,7 @@ class Dialling:
     _renewed_at_dial: int = 0
     _duplicate_since_ns: int = 0
     _ever_linked: bool = False
+    _searches: int = 0
 
     def peering(self, peer: NodeId) -> Peering:
         """What is remembered of a peer; a blank page for a new one."""
@@ -369,18 +370,29 @@ class Dialling:
         self.context.timers.set((REDIAL_TIMER, 0, 0), at_ns)
 
     def start_searching(self) -> None:
-        """After the join timeout without a link, begin to dial others than the neighbors."""
-        at_ns = self.context.now_ns + self.context.jitter(self.context.settings.join_ns)
+        """A moment after the start without a link, begin to dial whoever could be there."""
+        pause_ns = self.context.settings.join_ns // (2 * SEARCHES_PER_JOIN)
+        at_ns = self.context.now_ns + self.context.jitter(pause_ns)
         self.context.timers.set((SEARCH_TIMER, 0, 0), at_ns)
 
     def on_search_timer(self, key: TimerKey) -> None:
-        """Nobody of the wanted ones is there: anybody may know a newer layout."""
+        """Nobody has come: one link is enough to be told of, and to learn of a newer layout.
+
+        A node that starts again may have higher neighbors only, which hold it dead and wait for it.
+        They are asked first; after the join timeout anybody is, the neighbors have been dialled by then.
+        """
         context = self.context
         if context.state is not NodeState.JOINING or self._ever_linked:
             return
-        peer = NodeId(context.random.randrange(context.membership.id_space))
-        if peer != context.id and peer not in self.wanted:
-            self.dial(peer)
+        self._searches += 1
+        if self._searches < SEARCHES_PER_JOIN:
+            waiting = [peer for peer in self.wanted if (JOIN_TIMER, peer, 0) in context.timers]
+            if waiting:
+                self.dial(context.random.choice(waiting))
+        else:
+            peer = NodeId(context.random.randrange(context.membership.id_space))
+            if peer != context.id and peer not in self.wanted:
+                self.dial(peer)
         pause_ns = context.jitter(context.settings.join_ns // SEARCHES_PER_JOIN)
         context.timers.set((SEARCH_TIMER, 0, 0), context.now_ns + pause_ns)
 
@@ -392,7 +404,7 @@ class Dialling:
         self.start_redialling()
 
     def _one_of_the_dead(self) -> NodeId | None:
-        """A dead would-be neighbor, any dead id, or None, by lot.
+        """A dead would-be neighbor, any dead id, or None, by lot; who has left may have come back.
 
         With L living and D dead, any dead one is dialled once in a pause by `STRANGER_DIALS` of all
         and by `NEAR_DIALS` of those that would be its neighbors if all were well; but nobody dials
@@ -402,7 +414,7 @@ class Dialling:
         dead = [
             peer
             for peer, record in sorted(membership.exceptions().items())
-            if record.status in (Status.DEAD, Status.EXCLUDED)
+            if record.status >= Status.DEAD
             and peer not in self.links.by_peer
             and peer != context.id
         ]

@@ -185,8 +185,13 @@ class Network:
     def _begin_joining(
         self, host: Host, contacts: tuple[str, ...], kept: Granted | None, counter: int
     ) -> None:
+        # Without a counter of that life it was told its id, as by `--id`, and keeps to it.
         settings = replace(
-            self._settings, address=host.address, takes_new_id=True, id=NO_ID, founding_size=1
+            self._settings,
+            address=host.address,
+            takes_new_id=kept is None or counter > 1,
+            id=NO_ID,
+            founding_size=1,
         )
         local_ns = host.local_ns(self.now_ns)
         begin_joining(host, settings, contacts, kept, counter, self.random, local_ns)

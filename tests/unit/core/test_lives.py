@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core.commands import ShowMembers
+from bmgd.core.commands import Leave, ShowMembers
 from bmgd.core.delivery import Outcome
 from bmgd.core.effects import Dial, Observed, RecordChanged, Refuse, Send, Welcome
-from bmgd.core.events import DeadlineReached, DialFailed, Greeted, LinkDown, Received
+from bmgd.core.events import DeadlineReached, DialFailed, Granted, Greeted, LinkDown, Received
 from bmgd.core.node import Node
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.network import PEERS
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -90,8 +92,6 @@ def test_duplicate_of_a_living_id_is_refused() -> None:
 
 
 def test_leaving_node_is_left_not_dead() -> None:
-    from bmgd.core.commands import Leave
-
     network = Network(8)
     settle(network)
     network.issue(3, Leave())
@@ -245,3 +245,78 @@ def test_a_link_to_a_former_life_proves_nothing_of_the_next_and_it_is_dialled_ag
     assert [e.event for e in effects if isinstance(e, Observed)] == ["suspected"]
     effects = node.step(now_ns + 90_000_000, DeadlineReached())
     assert [e.peer for e in effects if isinstance(e, Dial)] == [4]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 16, 64])
+def test_restarted_lowest_id_does_not_wait_to_be_dialled(size: int) -> None:
+    """All its neighbors are higher, hold it dead, and would leave the dial to nobody."""
+    network = Network(size)
+    settle(network)
+    network.kill(0)
+    settle(network, [0])
+    network.boot(0)
+    assert settle(network, limit_s=1) < 0.5
+
+
+def moved(
+    network: Network, node_id: int, through: int, place: int | None = None, counter: int = 1
+) -> Host:
+    """Start a new life of a founder's id at another address."""
+    kept = Granted(NodeId(node_id), network.size, PEERS)
+    return network.join(through, kept=kept, place=place, counter=counter)
+
+
+@pytest.mark.parametrize("counter", [1, 2])
+@pytest.mark.parametrize("pause_s", [0.0, 0.5, 5.0])
+def test_dead_node_is_replaced_at_another_address_at_once(pause_s: float, counter: int) -> None:
+    network = Network(5)
+    settle(network)
+    network.kill(3)
+    network.run(pause_s)
+    replacement = moved(network, 3, 1, counter=counter)
+    network.run_until(lambda: replacement.id == 3, limit_s=1)
+    settle(network, limit_s=3)
+    for node_id in range(5):
+        member = reply_to(network, node_id, ShowMembers()).result["members"][3]
+        assert (member["status"], member["address"]) == ("alive", "joiner1:7400")
+    assert send(network, 0, 3).error is None
+
+
+@pytest.mark.parametrize("counter", [1, 2])
+def test_replacement_of_a_living_node_harms_nobody(counter: int) -> None:
+    """It ends, or, a joiner that came by its id from its state directory, takes a new one."""
+    network = Network(5)
+    settle(network)
+    living, life = network.hosts[NodeId(3)], network.status(3)["incarnation"]
+    impostor = moved(network, 3, 1, place=100, counter=counter)
+    network.run(10)
+    if counter == 1:
+        assert impostor.exit is not None
+        assert "another living daemon" in impostor.exit.reason
+    else:
+        assert impostor.id == 5
+        assert observed(network, 100, "displaced")
+    assert network.hosts[NodeId(3)] is living
+    assert network.status(3)["incarnation"] == life
+    for node_id in range(5):
+        assert network.status(node_id)["alive"] == list(range(4 + counter))
+        assert not observed(network, node_id, "verdict")
+    assert send(network, 0, 3).error is None
+
+
+def test_moved_node_left_alone_finds_those_who_left_and_came_back() -> None:
+    """They know only its old address, and it holds them to have left for good."""
+    network = Network(3)
+    settle(network)
+    network.kill(2)
+    network.run(1)
+    replacement = moved(network, 2, 0)
+    network.run_until(lambda: replacement.id == 2)
+    settle(network)
+    network.issue(0, Leave())
+    network.issue(1, Leave())
+    network.run(2)
+    assert network.status(2)["left"] == [0, 1]
+    network.boot(0)
+    network.boot(1)
+    settle(network, limit_s=30)
