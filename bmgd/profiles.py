@@ -24,6 +24,7 @@ class Timing:
         backoff_min_ms: the first pause between two dials, before jitter.
         backoff_max_ms: the longest pause between two dials, before jitter.
         redial_ms: how often one of the dead is dialled, before jitter.
+        leave_ms: how long a node that leaves waits for confirmations and for its readers.
         relayout_ms: how long changes of the layout are gathered before links follow.
     """
 
@@ -36,6 +37,7 @@ class Timing:
     backoff_min_ms: int = 8
     backoff_max_ms: int = 1000
     redial_ms: int = 4000
+    leave_ms: int = 5000
     relayout_ms: int = 1
 
 

@@ -34,7 +34,7 @@ from bmgd.errors import (
     RequestError,
     UnreachableError,
 )
-from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.types import Incarnation, NodeId, NodeState, incarnation_tag
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX, Ack, Data, Unreachable
 
 WINDOW = 1024
@@ -57,6 +57,7 @@ class Outcome(IntEnum):
     TAKEN = 0
     QUEUE_FULL = 1
     FOREIGN_TAG = 2
+    LEAVING = 3
 
 
 @dataclass(slots=True)
@@ -140,6 +141,8 @@ class Delivery:
             return RequestError(f"a payload holds at most {PAYLOAD_BYTES_MAX} bytes")
         if not 0 < len(command.topic.encode()) <= TOPIC_BYTES_MAX:
             return RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes")
+        if self._context.state is NodeState.LEAVING:
+            return RequestError("this node is leaving")
         if self._context.stands_aside:
             return NoQuorumError(destination, "this node is in a minority, and stands aside")
         if membership.status_of(destination) is None:
@@ -219,6 +222,8 @@ class Delivery:
             return
         elif ack.outcome == Outcome.TAKEN:
             self._end(message, None)
+        elif ack.outcome == Outcome.LEAVING:
+            self._end(message, DeadError(source, "it is leaving, and did not take the message"))
         else:
             self._end(message, QueueFullError(source, "its queue for that topic is full"))
 
@@ -254,13 +259,16 @@ class Delivery:
 
     def on_own_new_life(self) -> None:
         """This node began a new life: what the former one sent is no longer confirmed."""
-        for destination, stream in list(self._outbound.items()):
-            for message in list(stream.underway.values()):
-                detail = "this node began a new life before the confirmation came"
-                self._end(message, UnreachableError(destination, detail))
+        self.abandon("this node began a new life before the confirmation came")
         self._outbound.clear()
         self._inbound.clear()
         self._outcome_count = 0
+
+    def abandon(self, why: str) -> None:
+        """Give up everything that is underway; its programs are told."""
+        for destination, stream in list(self._outbound.items()):
+            for message in list(stream.underway.values()):
+                self._end(message, UnreachableError(destination, why))
 
     def _find(self, destination: NodeId, sequence: int) -> _Underway | None:
         stream = self._outbound.get(destination)
@@ -298,8 +306,7 @@ class Delivery:
             if self._outcome_count >= OUTCOMES_MAX:
                 return
             self._outcome_count += 1
-            taken = self._topics.take(data.topic, Taken(route.source, data.payload))
-            outcome = Outcome.TAKEN if taken else Outcome.QUEUE_FULL
+            outcome = self._take(data)
             stream.outcomes[route.sequence] = outcome
         self._acknowledge(data, outcome)
 
@@ -318,6 +325,13 @@ class Delivery:
             self._outcome_count -= len(stream.outcomes)
         stream = self._inbound[source] = _Inbound(incarnation)
         return stream
+
+    def _take(self, data: Data) -> Outcome:
+        if self._context.state is NodeState.LEAVING:
+            # Its programs may not live to read it, and the source can still be told.
+            return Outcome.LEAVING
+        taken = self._topics.take(data.topic, Taken(data.route.source, data.payload))
+        return Outcome.TAKEN if taken else Outcome.QUEUE_FULL
 
     def _acknowledge(self, data: Data, outcome: Outcome) -> None:
         tag = incarnation_tag(data.route.source_incarnation)

@@ -23,6 +23,7 @@ from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.relayout import Relayout
 from bmgd.core.timers import TimerKey
+from bmgd.core.topics import Topics
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Incarnation,
@@ -37,7 +38,6 @@ START_TIMER = "start"
 START_DEADLINE_TIMER = "start deadline"
 LEAVE_TIMER = "leave"
 LEAVE_POLL_NS = 10_000_000
-LEAVE_DRAIN_NS = 500_000_000
 CONTACTS_MAX = 16
 _COUNTER_MAX = 2**32 - 1
 _VERSION_MAX = 2**32 - 1
@@ -54,6 +54,7 @@ class Lifecycle:
     dialling: Dialling
     relayout: Relayout
     delivery: Delivery
+    topics: Topics
     _leave_by_ns: int = 0
 
     # --- starting -----------------------------------------------------------------------------
@@ -170,21 +171,31 @@ class Lifecycle:
     # --- leaving ------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Stop dialling, drain what is underway, tell everybody, end."""
+        """Take nothing more, drain, tell everybody, end.
+
+        Drained is a node when all that its programs sent is confirmed or failed, and its readers have
+        consumed what it took for them. It goes on relaying meanwhile; of what it relays last, the
+        sources hear nothing, and send it again as soon as they know that it has left.
+        """
         context = self.context
         if context.state is NodeState.LEAVING:
             return
         context.state = NodeState.LEAVING
         context.observe("leaving")
-        self._leave_by_ns = context.now_ns + LEAVE_DRAIN_NS
+        self._leave_by_ns = context.now_ns + context.settings.leave_ns
         context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns)
 
     def on_leave_timer(self, key: TimerKey) -> None:
         """Look whether all is drained, or the time for it is over."""
         context = self.context
-        if self.delivery.underway and context.now_ns < self._leave_by_ns:
+        is_drained = not self.delivery.underway and not self.topics.being_read()
+        if not is_drained and context.now_ns < self._leave_by_ns:
             context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
             return
+        self.delivery.abandon("this node left before the confirmation came")
+        lost = self.topics.unconsumed
+        if lost:
+            context.observe("left unread", detail=f"{lost} messages that no program consumed")
         self.notices.publish(context.id, context.own_record(Status.LEFT))
         self.notices.flush()
         for link in list(self.links.table.values()):

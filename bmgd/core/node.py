@@ -137,7 +137,7 @@ class Node:
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
-            context, links, notices, detector, dialling, relayout, delivery
+            context, links, notices, detector, dialling, relayout, delivery, topics
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)

@@ -30,7 +30,7 @@ class Settings:
             ends it.
         queue_messages: messages that one topic holds for a reader that has not come.
         heartbeat_ns, timeout_ns, ask_ns, dial_ns, join_ns, start_ns, backoff_min_ns,
-        backoff_max_ns, redial_ns, relayout_ns: see `bmgd.profiles.Timing`.
+        backoff_max_ns, redial_ns, leave_ns, relayout_ns: see `bmgd.profiles.Timing`.
     """
 
     id: NodeId
@@ -53,6 +53,7 @@ class Settings:
     backoff_min_ns: int = 8 * _MS
     backoff_max_ns: int = 1000 * _MS
     redial_ns: int = 4000 * _MS
+    leave_ns: int = 5000 * _MS
     relayout_ns: int = 1 * _MS
 
     @classmethod
@@ -81,5 +82,6 @@ class Settings:
             backoff_min_ns=timing.backoff_min_ms * _MS,
             backoff_max_ns=timing.backoff_max_ms * _MS,
             redial_ns=timing.redial_ms * _MS,
+            leave_ns=timing.leave_ms * _MS,
             relayout_ns=timing.relayout_ms * _MS,
         )

@@ -112,6 +112,17 @@ class Topics:
         entry.waiting_bytes += sum(len(message.payload) for message in subscription.unconsumed)
         self._hand_out(subscription.topic, entry)
 
+    def being_read(self) -> int:
+        """How many messages readers have to consume yet, in their hands or before them."""
+        handed_out = sum(len(reader.unconsumed) for reader in self._subscriptions.values())
+        return handed_out + sum(len(e.waiting) for e in self._topics.values() if e.readers)
+
+    @property
+    def unconsumed(self) -> int:
+        """How many messages this node answers for."""
+        handed_out = sum(len(reader.unconsumed) for reader in self._subscriptions.values())
+        return handed_out + self.waiting()
+
     def waiting(self) -> int:
         """How many messages wait for a reader, in all topics."""
         return sum(len(entry.waiting) for entry in self._topics.values())

@@ -5,9 +5,9 @@ Theory of operation. One thread, one `poll`, no event loop to import. A daemon g
     STARTING --"ready" comes through the pipe--> READY
         `-------- the zygote has reaped it --------+--> ENDED --restart--> STARTING
 
-and the launch as a whole: starting, up, stopping. A daemon that was added is a joiner: it
-has a number below 0 until its first event tells its id. What is bounded: the start (`START_S`), the end
-(`TERM_S`, then SIGKILL), a restart (`REAP_S` for the former process to be gone, then `START_S`).
+and the launch as a whole: starting, up, stopping. A daemon that was added is a joiner: it has a number
+below 0 until its first event tells its id. What is bounded: the start (`START_S`), the end (`leave_ms`
+and `TERM_MORE_S`, then SIGKILL), a restart (`REAP_S` for the former process to be gone, then `START_S`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ from bmgd.peers import split_address
 from bmgd.types import NodeId
 
 START_S: Final = 60.0
-TERM_S: Final = 3.0
+TERM_MORE_S: Final = 3.0
+"""How much longer than `leave_ms` a daemon may take to leave."""
+
 KILL_S: Final = 10.0
 REAP_S: Final = 2.0
 AGAIN_S: Final = 0.3
@@ -120,6 +122,7 @@ class Supervisor:
         self._up = False
         self._stopping_s: float | None = None
         self._killed = False
+        self._term_s = TERM_MORE_S + plan.config.timing.leave_ms / 1000
         self._code = 0
         self._poll = select.poll()
         self._server = RequestServer(plan.run_dir.launcher_socket, self._poll)
@@ -172,9 +175,9 @@ class Supervisor:
                 self._requests.remove(request)
                 self._server.answer(request, answer)
         if self._stopping_s is not None:
-            if now_s >= self._stopping_s + TERM_S + KILL_S:
+            if now_s >= self._stopping_s + self._term_s + KILL_S:
                 raise LaunchError("a daemon does not end, although it was killed")
-            if now_s >= self._stopping_s + TERM_S and not self._killed:
+            if now_s >= self._stopping_s + self._term_s and not self._killed:
                 self._kill()
         elif not self._up and now_s >= self._began_s + START_S:
             missing = [node_id for node_id, d in self._daemons.items() if not d.joined]
@@ -193,7 +196,7 @@ class Supervisor:
     def _timeout_ms(self) -> float | None:
         times = [r.asked_s + (START_S if r.spawned else REAP_S) for r in self._requests]
         if self._stopping_s is not None:
-            times.append(self._stopping_s + TERM_S + (KILL_S if self._killed else 0.0))
+            times.append(self._stopping_s + self._term_s + (KILL_S if self._killed else 0.0))
         elif not self._up:
             times.append(self._began_s + START_S)
         return max(0.0, min(times) - time.monotonic()) * 1000 + 1 if times else None
@@ -396,7 +399,7 @@ class Supervisor:
 
     def _kill(self) -> None:
         self._killed = True
-        self._stopping_s = time.monotonic() - TERM_S
+        self._stopping_s = time.monotonic() - self._term_s
         self._zygote.order(Signal(signal.SIGKILL))
 
 

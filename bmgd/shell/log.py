@@ -22,6 +22,7 @@ _LEVELS = {
     "refused": logging.WARNING,
     "rejected": logging.WARNING,
     "late": logging.WARNING,
+    "left unread": logging.WARNING,
     "quorum lost": logging.WARNING,
     "displaced": logging.WARNING,
     "not joined": logging.WARNING,

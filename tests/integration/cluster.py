@@ -624,6 +624,13 @@ class FoundedCluster(Cluster):
             _command(words), stdin=subprocess.DEVNULL, stderr=log, env=_environment(self._flavour)
         )
 
+    async def left(self, node_id: int) -> None:
+        """Wait until a daemon that was told to leave has ended well."""
+        code = await ended(self._processes[node_id])
+        assert code == 0, f"node {node_id} ended with {code}"
+        self.gone.add(node_id)
+        await self.hang_up(node_id)
+
     async def listening(self, node_id: int) -> None:
         """Wait until a daemon answers its programs, and so listens to its peers."""
 

@@ -8,6 +8,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from bmgd.errors import NoQuorumError
 from bmgd.launcher.requests import ask_grow
 from bmgd.launcher.rundir import read_members
 from tests.integration.cluster import (
@@ -16,6 +19,7 @@ from tests.integration.cluster import (
     founded,
     launched,
     linked_exactly,
+    until,
     until_true,
 )
 
@@ -111,3 +115,81 @@ async def test_launched_cluster_grows_and_restarts_what_it_grew(tmp_path: Path) 
         assert [member.id for member in read_members(str(tmp_path))] == list(range(9))
         code, output = await cluster.command("launch", "--grow", "1", "--run-dir", str(tmp_path))
         assert (code, "nodes 9 joined" in output) == (0, True)
+
+
+async def test_rolling_restart_of_all_loses_no_message(tmp_path: Path) -> None:
+    state = ["--state-dir", str(tmp_path / "state")]
+    async with founded(3, tmp_path, *state) as cluster:
+        cluster.start(0, 1, 2)
+        await linked_exactly(cluster, range(3))
+        for victim in range(3):
+            others = [i for i in range(3) if i != victim]
+            async with cluster.reading(others[0], "work") as taken:
+                daemon = await cluster.daemon(victim)
+                payloads = [f"{victim}: {number}".encode() for number in range(50)]
+                sends = [
+                    asyncio.ensure_future(daemon.send(others[0], payload, topic="work"))
+                    for payload in payloads
+                ]
+                await asyncio.sleep(0)
+                await daemon.leave()
+                await asyncio.gather(*sends)
+                await until_true("all are read", lambda: len(taken) >= 50)
+                assert sorted(m.payload for m in taken) == sorted(payloads)
+            await cluster.left(victim)
+            await linked_exactly(cluster, others)
+            cluster.start(victim)
+            await linked_exactly(cluster, range(3))
+            assert (await cluster.status(victim))["incarnation"] >> 32 == 2
+
+
+async def test_second_daemon_of_a_living_id_ends_and_harms_nobody(tmp_path: Path) -> None:
+    async with founded(3, tmp_path) as cluster:
+        cluster.start(0, 1, 2)
+        await linked_exactly(cluster, range(3))
+        living = await cluster.status(1)
+        second = start_joiner(
+            cluster, 0, 2, "--id", "1", "--control", f"unix:{tmp_path}/second.sock"
+        )
+        assert await ended(second) == 1
+        assert "another living daemon has the id 1" in (tmp_path / "joiner-0.log").read_text()
+        await linked_exactly(cluster, range(3))
+        assert (await cluster.status(1))["incarnation"] == living["incarnation"]
+        await cluster.exchange(range(3))
+
+
+async def test_dead_daemon_is_replaced_at_another_address(tmp_path: Path) -> None:
+    async with founded(3, tmp_path) as cluster:
+        cluster.start(0, 1, 2)
+        await linked_exactly(cluster, range(3))
+        await cluster.kill(1)
+        replacement = start_joiner(cluster, 0, 2, "--id", "1")
+        try:
+            await linked_exactly(cluster, range(3))
+            member = (await (await cluster.daemon(0)).members())[1]
+            assert member["address"] == f"127.0.0.1:{cluster.base_port + 3}"
+            await cluster.exchange(range(3))
+            replacement.send_signal(signal.SIGTERM)
+            assert await ended(replacement) == 0
+            await cluster.hang_up(1)
+        finally:
+            if replacement.poll() is None:
+                replacement.kill()
+            replacement.wait()
+
+
+async def test_minority_stands_aside_and_says_so(tmp_path: Path) -> None:
+    async with launched(3, tmp_path, "--quorum", "majority") as cluster:
+        await cluster.kill(1, 2)
+
+        async def condition() -> list[str]:
+            quorum = (await cluster.status(0))["quorum"]
+            return [str(quorum)] if quorum["holds"] else []
+
+        await until("node 0 stands aside", condition)
+        with pytest.raises(NoQuorumError):
+            await (await cluster.daemon(0)).send(0, b"x")
+        await until_true("the launcher heard", lambda: bool(cluster.found("quorum lost", id=0)))
+        await cluster.restart(1)
+        assert (await cluster.status(0))["quorum"]["holds"]
+        await cluster.exchange([0, 1])

@@ -1,0 +1,166 @@
+"""Leaving: nothing that was accepted is lost, and the rest is told to whoever asked for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmgd.core.commands import Consumed, Leave, SendTo, Subscribe
+from bmgd.core.events import CommandIssued
+from bmgd.errors import DeadError, RequestError, UnreachableError
+from bmgd.sim import Network
+from bmgd.types import NodeId, counter_of
+from tests.unit.core.clusters import S, observed, reply_to, send, settle
+
+
+def left_after(network: Network, node_id: int, limit_s: float = 10.0) -> float:
+    """Let a node leave; virtual seconds until it has."""
+    host = network.hosts[NodeId(node_id)]
+    network.issue(node_id, Leave())
+    took = network.run_until(lambda: host.exit is not None, limit_s)
+    assert host.exit is not None
+    assert host.exit.code == 0
+    return took
+
+
+def test_idle_node_leaves_at_once() -> None:
+    network = Network(8)
+    settle(network)
+    assert left_after(network, 5) < 0.05
+
+
+def test_leaving_node_waits_until_what_it_sent_is_confirmed() -> None:
+    """Nothing gets through for two seconds; the cut is mended before the time to leave is over."""
+    network = Network(5)
+    settle(network)
+    for peer in range(4):
+        network.cut(4, peer, one_way=True)
+    requests = [network.issue(4, SendTo(NodeId(i), "t", b"x", 30 * S)) for i in range(4)]
+    host = network.hosts[NodeId(4)]
+    network.issue(4, Leave())
+    network.run(1)
+    assert host.exit is None
+    network.mend()
+    network.run(3)
+    assert host.exit is not None
+    assert [host.replies[request].error for request in requests] == [None] * 4
+
+
+def test_leaving_node_tells_its_programs_what_it_could_not_confirm() -> None:
+    network = Network(5, timeout_ns=60 * S)
+    settle(network)
+    network.stop(2)
+    request = network.issue(4, SendTo(NodeId(2), "t", b"x", 30 * S))
+    took = left_after(network, 4)
+    assert 4.9 < took < 5.2
+    error = network.hosts[NodeId(4)].replies[request].error
+    assert isinstance(error, UnreachableError)
+    assert "left" in str(error)
+
+
+def test_leaving_node_waits_for_its_readers_within_its_time() -> None:
+    network = Network(5)
+    settle(network)
+    reader = network.issue(4, Subscribe("t", 1))
+    for _ in range(3):
+        assert send(network, 1, 4).error is None
+    host = network.hosts[NodeId(4)]
+    network.issue(4, Leave())
+    for _ in range(3):
+        network.run(0.5)
+        assert host.exit is None
+        network._step(host, CommandIssued(reader, Consumed(1)))
+    network.run(0.1)
+    assert host.exit is not None
+    assert len(host.delivered) == 3
+    assert not observed(network, 4, "left unread")
+
+
+def test_reader_that_consumes_nothing_holds_no_node_for_ever() -> None:
+    network = Network(5)
+    settle(network)
+    network.issue(4, Subscribe("t", 1))
+    assert send(network, 1, 4).error is None
+    assert 4.9 < left_after(network, 4) < 5.2
+    (seen,) = observed(network, 4, "left unread")
+    assert seen.detail.startswith("1 message")
+
+
+def test_messages_without_a_reader_are_not_waited_for_and_said() -> None:
+    network = Network(5)
+    settle(network)
+    assert send(network, 1, 4).error is None
+    assert left_after(network, 4) < 0.1
+    assert len(observed(network, 4, "left unread")) == 1
+
+
+def test_leaving_node_takes_nothing_new_and_says_so() -> None:
+    network = Network(5)
+    settle(network)
+    network.issue(4, Subscribe("t", 1))
+    assert send(network, 1, 4).error is None
+    network.issue(4, Leave())
+    network.run(0.01)
+    error = send(network, 1, 4).error
+    assert isinstance(error, DeadError)
+    assert "leaving" in str(error)
+    assert isinstance(reply_to(network, 4, SendTo(NodeId(1), "t", b"x", S)).error, RequestError)
+    assert len(network.hosts[NodeId(4)].delivered) == 1
+
+
+def test_two_that_leave_and_send_to_each_other_do_not_wait_for_each_other() -> None:
+    network = Network(2)
+    settle(network)
+    requests = [network.issue(i, SendTo(NodeId(1 - i), "t", b"x", 30 * S)) for i in (0, 1)]
+    for node_id in (0, 1):
+        network.issue(node_id, Leave())
+    network.run(0.5)
+    for node_id in (0, 1):
+        host = network.hosts[NodeId(node_id)]
+        assert host.exit is not None
+        assert requests[node_id] in host.replies
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_leaving_node_relays_arrives_once(seed: int) -> None:
+    network = Network(16, seed)
+    settle(network)
+    sent = []
+    for round_ in range(40):
+        source = [1, 2, 3, 7, 9][round_ % 5]
+        destination = (source + 5) % 16 if (source + 5) % 16 != 4 else 11
+        payload = f"{round_}".encode()
+        request = network.issue(source, SendTo(NodeId(destination), "t", payload, 20 * S))
+        sent.append((source, request, payload))
+        if round_ == 20:
+            network.issue(4, Leave())
+        network.run(0.0003)
+    network.run(10)
+    for source, request, _ in sent:
+        reply = network.hosts[NodeId(source)].replies[request]
+        assert reply.error is None
+    for node_id in range(16):
+        if node_id != 4:
+            network.issue(node_id, Subscribe("t", 4096))
+    taken = [d.payload for host in network.hosts.values() for d in host.delivered]
+    assert sorted(taken) == sorted(payload for _, _, payload in sent)
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_rolling_restart_of_all_loses_no_message(size: int) -> None:
+    network = Network(size)
+    settle(network)
+    for victim in range(size):
+        others = [i for i in range(size) if i != victim]
+        requests = [
+            (i, network.issue(i, SendTo(NodeId(j), "t", b"x", 20 * S)))
+            for i in range(size)
+            for j in others
+            if i != j
+        ]
+        left_after(network, victim)
+        network.run(0.3)
+        for source, request in requests:
+            assert network.hosts[NodeId(source)].replies[request].error is None
+        network.boot(victim, counter=2)
+        settle(network)
+    assert [counter_of(network.status(i)["incarnation"]) for i in range(size)] == [2] * size
