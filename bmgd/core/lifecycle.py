@@ -130,16 +130,18 @@ class Lifecycle:
             context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
             self.notices.publish(context.id, context.own_record())
 
-    def renew_if_asked(self) -> bool:
-        """Begin a new life if something of this step asks for it; tell whether it did."""
+    def renew_if_asked(self) -> None:
+        """Begin a new life if something of this step asks for it."""
         context = self.context
         if context.renew_above == UNKNOWN_INCARNATION:
-            return False
+            return
         counter = counter_of(context.renew_above) + 1
         context.renew_above = UNKNOWN_INCARNATION
         if counter > _COUNTER_MAX:
-            context.emit(Exit(1, "no incarnation is left above the highest known"))
-            return False
+            context.lose_id(
+                f"no incarnation of the id {context.id} is left above the highest known"
+            )
+            return
         for link in list(self.links.table.values()):
             self.links.close(link, "a new life begins")
         context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
@@ -151,7 +153,6 @@ class Lifecycle:
         self.notices.publish(context.id, context.own_record())
         self.delivery.on_own_new_life()
         self.dialling.reconcile()
-        return True
 
     def displace(self, why: str) -> None:
         """Another life has this id: end the links and what waits on them, and ask for a new id."""

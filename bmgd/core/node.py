@@ -428,8 +428,8 @@ class Node:
 
     def _settle(self) -> None:
         self._react()
-        if self._lifecycle.renew_if_asked():
-            self._react()
+        self._lifecycle.renew_if_asked()
+        self._react()
         self._healing.look()
         self._react()
         self._notices.settle()

@@ -279,6 +279,28 @@ def test_displaced_joiner_keeps_its_readers_and_what_waits_for_them() -> None:
     assert [d.payload for d in joiner.delivered] == [b"unread", b"again"]
 
 
+@pytest.mark.parametrize("status", [Status.ALIVE, Status.EXCLUDED])
+def test_claim_to_the_highest_incarnation_costs_a_joiner_its_id_and_a_founder_its_life(
+    status: Status,
+) -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    settle(network)
+    for victim in (8, 3):
+        claim = Record(Incarnation(2**64 - 1), 0, status, "garbled:7400")
+        notice = Received(LinkId(10**6), Notice(((NodeId(victim), claim),)))
+        network._step(host(network, 6), notice)
+    network.run(10)
+    assert joiner.id == 9
+    exit_of = host(network, 3).exit
+    assert exit_of is not None
+    assert exit_of.code == 1
+    assert send(network, 1, 9).error is None
+    for node_id in survivors(network):
+        assert network.status(node_id)["state"] == "ready"
+
+
 # --- coming back ----------------------------------------------------------------------------------
 
 
