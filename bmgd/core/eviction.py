@@ -25,7 +25,7 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
 from bmgd.errors import RequestError
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, NodeId, Record, Status
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, NodeId, Record, Status
 from bmgd.wire.messages import Ask
 
 EVICT_TIMER = "evict"
@@ -43,6 +43,7 @@ class _Underway:
     ask_until_ns: int
     deadline_ns: int
     told: bool = False
+    life: Incarnation = UNKNOWN_INCARNATION
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ class Eviction:
         record = membership.get(target)
         assert record is not None
         underway.told = True
-        life = membership.incarnation(target)
+        life = underway.life = membership.incarnation(target)
         context.observe("evicted", target, life)
         self.notices.publish(target, Record(life, VERSION_MAX, Status.LEFT, record.address))
         if underway.former >= Status.DEAD:
@@ -125,11 +126,19 @@ class Eviction:
         elif self.context.now_ns >= underway.deadline_ns:
             self._end(target, ended=False)
         elif self.context.membership.status_of(target) is not Status.LEFT:
-            # A later life than the one known here has answered: it is the one to be evicted.
-            self._tell(target, underway)
+            self._on_later_life(target, underway)
         else:
             self.dialling.dial(target)
             self._wait(target, underway)
+
+    def _on_later_life(self, target: NodeId, underway: _Underway) -> None:
+        """The id has a later life than the one that was told to have left."""
+        if underway.life == UNKNOWN_INCARNATION:
+            # It had that one all the time, and could not be asked.
+            self._tell(target, underway)
+        else:
+            # Somebody started the daemon again: what was evicted has ended.
+            self._end(target, ended=True)
 
     def on_life_learned(self, target: NodeId) -> None:
         """The life that leads an id has answered."""

@@ -55,7 +55,7 @@ _HOG_NODES = 3
 """One hog makes so many nodes stutter."""
 _HOG_PAUSES_NS = (5 * _MS, 120 * _MS)
 _HOG_TURNS_NS = (1 * _MS, 30 * _MS)
-EVICT_TIMEOUT_NS = 10_000 * _MS
+EVICT_TIMEOUT_NS = 3_000 * _MS
 UNSUPPORTED = frozenset({"join"})
 """Faults that the simulator cannot carry out."""
 

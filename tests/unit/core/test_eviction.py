@@ -172,3 +172,19 @@ def test_restart_of_a_dead_node_that_may_not_refute_is_a_new_life() -> None:
     network.boot(5)
     settle(network)
     assert network.hosts[NodeId(5)].exit is None
+
+
+def test_daemon_that_is_started_again_during_its_eviction_is_not_evicted_twice() -> None:
+    network = Network(8)
+    settle(network)
+    network.stop(5)
+    request = network.issue(1, Evict(NodeId(5), 10 * S))
+    network.run(1)
+    network.kill(5)
+    network.boot(5)
+    replies = network.hosts[NodeId(1)].replies
+    network.run_until(lambda: request in replies, limit_s=5)
+    assert replies[request].result["ended"] is True
+    network.run(10)
+    assert network.hosts[NodeId(5)].exit is None
+    settle(network)
