@@ -20,6 +20,8 @@ from bmgd.wire.messages import BUCKETS
 ID_GAP_MAX = 4096
 """A record is not believed that would make this many ids between the founders and it unknown."""
 
+JOINED_MAX = 2**17
+"""No id is believed that is this far above the founders: members cannot be invented without bound."""
 LIVES_MAX = 2**18
 """Lives of so many ids are remembered without a record; others count as not known yet."""
 
@@ -123,8 +125,10 @@ class Membership:
             self._lives[node_id] = incarnation
 
     def can_be(self, node_id: NodeId) -> bool:
-        """Whether a record for this id would be believed: not too many below it are unknown."""
+        """Whether a record for this id would be believed: not too high, few below it unknown."""
         skipped = node_id - self.id_space
+        if node_id >= self.founding_size + JOINED_MAX:
+            return False
         return node_id >= 0 and (skipped < 0 or self._unknown_ids + skipped < ID_GAP_MAX)
 
     def join(self, node_id: NodeId, record: Record) -> bool:

@@ -128,3 +128,11 @@ def test_asks_that_an_observer_has_open_are_bounded() -> None:
         effects = node.step(now_ns, DeadlineReached())
         answered += sum(isinstance(e, Send) and isinstance(e.message, Answer) for e in effects)
     assert answered == ASKS_OPEN_MAX
+
+
+def test_members_cannot_be_invented_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "JOINED_MAX", 5)
+    known = membership.Membership(10, PEERS)
+    joined = [i for i in range(30) if known.join(NodeId(i), Record(LIFE, 0, Status.ALIVE, "a:1"))]
+    assert joined == list(range(15))
+    assert known.id_space == 15
