@@ -63,7 +63,8 @@ def chosen(names: Iterable[str]) -> list[Experiment]:
     """The experiments of some names, each once.
 
     Args:
-        names: names, patterns such as ``healing-*``, or ``all``.
+        names: names, patterns such as ``healing-*``, or ``all``; the name of a figure of several
+            parts, such as ``healing-figure-2``, stands for all of them.
 
     Raises:
         ConfigError: a name that no experiment has; it suggests the nearest.
@@ -73,6 +74,7 @@ def chosen(names: Iterable[str]) -> list[Experiment]:
     for name in names:
         pattern = "*" if name == "all" else name
         matching = [each for each in known if fnmatchcase(each, pattern)]
+        matching = matching or [each for each in known if fnmatchcase(each, name + "[a-z]")]
         if not matching:
             raise ConfigError(f"no experiment is called {name!r}{_suggestion(name, known)}")
         found.update((each, known[each]) for each in matching)

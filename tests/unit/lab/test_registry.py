@@ -32,6 +32,11 @@ def test_registry_finds_by_name_pattern_and_all() -> None:
     assert chosen(["all"]) == EXPERIMENTS
 
 
+def test_registry_takes_a_figure_for_all_its_parts() -> None:
+    names = [each.name for each in chosen(["healing-figure-2"])]
+    assert names == ["healing-figure-2a", "healing-figure-2b", "healing-figure-2c"]
+
+
 def test_registry_orders_names_as_people_do() -> None:
     names = list(experiments())
     healing = [name for name in names if name.startswith("healing-figure-")]
