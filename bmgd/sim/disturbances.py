@@ -36,6 +36,7 @@ from bmgd.chaos.history import (
     Disturbed,
     EvictAsked,
     Fact,
+    JoinAsked,
     LeaveAsked,
     Mended,
     Resumed,
@@ -43,10 +44,12 @@ from bmgd.chaos.history import (
 )
 from bmgd.core import commands
 from bmgd.core.commands import Command
-from bmgd.errors import InvariantError, PlanError
+from bmgd.core.events import Granted
+from bmgd.errors import InvariantError
 from bmgd.sim.blockade import Slowness
 from bmgd.sim.host import End, Host
-from bmgd.sim.network import Network
+from bmgd.sim.network import PEERS, Network
+from bmgd.sim.rest import running
 from bmgd.sim.wires import ends_between
 from bmgd.types import NodeId, counter_of
 
@@ -56,8 +59,8 @@ _HOG_NODES = 3
 _HOG_PAUSES_NS = (5 * _MS, 120 * _MS)
 _HOG_TURNS_NS = (1 * _MS, 30 * _MS)
 EVICT_TIMEOUT_NS = 3_000 * _MS
-UNSUPPORTED = frozenset({"join"})
-"""Faults that the simulator cannot carry out."""
+CONTACTS_MAX = 3
+"""A process that joins knows so many members, if there are."""
 
 
 class Disturber:
@@ -76,6 +79,7 @@ class Disturber:
         self._half_open: set[Pair] = set()
         self._hogged: dict[NodeId, int] = {}
         self._stopped: set[NodeId] = set()
+        self._joined = 0
         self._disturbed: set[NodeId] = set()
 
     # --- one step -----------------------------------------------------------------------------
@@ -97,8 +101,9 @@ class Disturber:
                 self._each(nodes, self._continue)
             case Leave(nodes):
                 self._each(nodes, self._leave)
-            case Join():
-                raise PlanError("the simulator cannot let nodes join yet")
+            case Join(count, through):
+                for _ in range(count):
+                    self._join(through)
             case Evict(nodes, by):
                 for node in nodes:
                     self._evict(node, by)
@@ -122,8 +127,8 @@ class Disturber:
     # --- processes ----------------------------------------------------------------------------
 
     def _kill(self, host: Host) -> None:
-        self._stopped.discard(host.id)
-        self._network.kill(host.id)
+        self._stopped.discard(host.where)
+        self._network.kill(host.where)
 
     def _crash(self, host: Host, after_effects: int) -> None:
         if host.stopped:
@@ -138,32 +143,59 @@ class Disturber:
             self._kill(host)
         counter = 1
         if host is not None and keeps_state:
-            counter = counter_of(host.node.incarnation) + 1
+            counter = counter_of(host.core.incarnation) + 1
         self._stopped.discard(node)
-        network.boot(node, counter)
+        if node < network.size:
+            network.boot(node, counter)
+        elif host is not None:
+            kept = None
+            if keeps_state and host.member is not None and host.id >= 0:
+                kept = Granted(host.id, network.size, PEERS)
+            self._contact(node, None, kept, counter)
+
+    def _join(self, through: NodeId | None) -> None:
+        self._joined += 1
+        self._contact(NodeId(self._network.size + self._joined - 1), through, None, 1)
+
+    def _contact(
+        self, place: NodeId, through: NodeId | None, kept: Granted | None, counter: int
+    ) -> None:
+        """Start a process that asks members, one of them first, for an id or for its former one."""
+        network = self._network
+        members = [host.where for host in running(network)]
+        chosen = self._random.sample(members, min(len(members), CONTACTS_MAX))
+        if through is not None and through in network.hosts:
+            chosen.insert(0, through)
+        if chosen:
+            self._note(JoinAsked(network.now_ns, place, network.hosts[chosen[0]].id))
+            network.join(*chosen, kept=kept, counter=counter, place=place)
 
     def _stop(self, host: Host) -> None:
         if not host.stopped:
-            self._stopped.add(host.id)
-            self._network.stop(host.id)
+            self._stopped.add(host.where)
+            self._network.stop(host.where)
             self._note(Stopped(self._network.now_ns, host.id))
 
     def _continue(self, host: Host) -> None:
-        self._stopped.discard(host.id)
-        self._hogged.pop(host.id, None)
+        self._stopped.discard(host.where)
+        self._hogged.pop(host.where, None)
         if host.stopped:
             self._note(Resumed(self._network.now_ns, host.id))
-            self._network.resume(host.id)
+            self._network.resume(host.where)
 
     def _leave(self, host: Host) -> None:
+        if host.joiner is not None:
+            self._kill(host)
+            return
         self._note(LeaveAsked(self._network.now_ns, host.id))
         self._command(host, commands.Leave())
 
     def _evict(self, node: NodeId, by: NodeId) -> None:
         host = self._network.hosts.get(by)
-        if host is not None and host.alive:
-            self._note(EvictAsked(self._network.now_ns, node, by))
-            self._command(host, commands.Evict(node, EVICT_TIMEOUT_NS))
+        if host is not None and host.alive and host.joiner is None:
+            target = self._id(node)
+            self._note(EvictAsked(self._network.now_ns, target, host.id))
+            self._command(host, commands.Evict(target, EVICT_TIMEOUT_NS))
 
     def _command(self, host: Host, command: Command) -> None:
         """A program's command waits in the socket of a stopped daemon."""
@@ -171,7 +203,7 @@ class Disturber:
             request = self._network.next_request()
             host.held_back.append((self._network.issue_as, (host, request, command)))
         else:
-            self._network.issue(host.id, command)
+            self._network.issue(host.where, command)
 
     def _take_over(self, node: NodeId, squatter: str) -> None:
         host = self._network.hosts.get(node)
@@ -228,16 +260,17 @@ class Disturber:
         blockade = self._network.blockade
         match fault:
             case Cut(links, one_way):
-                for a, b in links:
+                for a, b in self._ids(links):
                     blockade.cut(a, b, one_way=one_way)
             case Partition(groups, one_way):
-                blockade.part(groups, one_way=one_way)
+                parts = [[self._id(node) for node in group] for group in groups]
+                blockade.part(parts, one_way=one_way)
             case Slow(links, nodes, delay_ms, bytes_per_second):
                 slowness = Slowness(int(delay_ms * _MS), bytes_per_second)
-                for a, b in links:
+                for a, b in self._ids(links):
                     blockade.slow_way(a, b, slowness)
                 for node in nodes:
-                    blockade.slow_node(node, slowness)
+                    blockade.slow_node(self._id(node), slowness)
             case Mend(links):
                 self._mend(links)
             case HalfOpen(links):
@@ -247,15 +280,23 @@ class Disturber:
                         end.dead = True
                         if end.other is not None:
                             end.other.dead = True
-                self._blink(node for pair in links for node in pair)
+                self._blink(node for pair in self._ids(links) for node in pair)
             case Reset(links):
                 self._reset(links)
             case _:
                 raise InvariantError(f"a fault that nobody carries out: {fault!r}")
 
+    def _id(self, node: NodeId) -> NodeId:
+        """The id that a process of the plan has now; joiners can have got another than its number."""
+        host = self._network.hosts.get(node)
+        return node if host is None else host.id
+
+    def _ids(self, pairs: Iterable[Pair]) -> list[Pair]:
+        return [(self._id(a), self._id(b)) for a, b in pairs]
+
     def _ends(self, pair: Pair) -> list[End]:
         host = self._network.hosts.get(pair[0])
-        return [] if host is None else ends_between(host, pair[1])
+        return [] if host is None else ends_between(host, self._id(pair[1]))
 
     def _mend(self, links: tuple[Pair, ...] | None) -> None:
         network = self._network
@@ -268,7 +309,7 @@ class Disturber:
             self._half_open.clear()
             return
         for pair in links:
-            network.blockade.mend(*pair)
+            network.blockade.mend(*self._ids([pair])[0])
             for known in (pair, (pair[1], pair[0])):
                 if known in self._half_open:
                     self._half_open.discard(known)
@@ -298,7 +339,7 @@ class Disturber:
         for pair in links:
             for end in self._ends(pair):
                 network.wires.break_link(end)
-        self._blink(node for pair in links for node in pair)
+        self._blink(node for pair in self._ids(links) for node in pair)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -329,8 +370,9 @@ class Disturber:
 
     def _tell_watchers(self) -> None:
         """Tell which nodes are disturbed now and were not, and the other way about."""
-        now = {*self._network.blockade.touched(), *self._stopped, *self._hogged}
-        now |= {node for pair in self._half_open for node in pair}
+        places = {*self._stopped, *self._hogged}
+        places |= {node for pair in self._half_open for node in pair}
+        now = self._network.blockade.touched() | {self._id(place) for place in places}
         for node in sorted(now ^ self._disturbed):
             for watcher in self._network.watchers:
                 watcher.disturb(node, over=node not in now)

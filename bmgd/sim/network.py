@@ -377,7 +377,8 @@ class Network:
         if abruptly and linger_us:
             host.accepts_until_ns = self.now_ns + self.random.randrange(linger_us * 1_000)
         self.wires.end_all(host, abruptly=abruptly)
-        for watcher in self.watchers:
+        # A process that was never a member ends unseen.
+        for watcher in self.watchers if host.joiner is None else ():
             watcher.ended(host)
 
     # --- deadlines ----------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from random import Random
 from typing import Final
 
 from bmgd.chaos.plan import Plan, Scalar, Workload
-from bmgd.chaos.random_plan import WRITERS, random_plan
-from bmgd.sim.disturbances import UNSUPPORTED
+from bmgd.chaos.random_plan import random_plan
+from bmgd.profiles import PROFILES
 
-_POLICIES: Final = ("off", "after:2", "after:4", "overhead:4%", "overhead:0")
+_POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -26,9 +26,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         nodes: the founders.
         seconds: how long faults go on.
     """
-    kinds = [kind for kind in WRITERS if kind not in UNSUPPORTED]
     random = Random(f"scenario {seed}")
-    plan = random_plan(seed, nodes, seconds, kinds)
+    plan = random_plan(seed, nodes, seconds)
     return replace(
         plan,
         settings=_settings(random),
@@ -63,6 +62,12 @@ def _settings(random: Random) -> dict[str, Scalar]:
         settings["healing"] = random.choice(_POLICIES)
     if random.random() < 0.1:
         settings["reconstruction"] = "naive"
+    if random.random() < 0.15:
+        settings["quorum"] = "majority"
+    if random.random() < 0.1:
+        settings["on_declared_dead"] = "exit"
+    if random.random() < 0.1:
+        settings["profile"] = random.choice(tuple(PROFILES))
     if random.random() < 0.2:
         settings["queue_messages"] = random.choice((1, 8))
     if random.random() < 0.2:

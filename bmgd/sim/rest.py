@@ -15,8 +15,9 @@ from bmgd.types import NodeId, NodeState, Status
 
 
 def running(network: Network) -> list[Host]:
-    """The hosts whose processes run, by id."""
-    return [host for _, host in sorted(network.hosts.items()) if host.alive]
+    """The hosts whose processes run and are members, by id."""
+    found = [host for host in network.hosts.values() if host.alive and host.joiner is None]
+    return sorted(found, key=lambda host: host.id)
 
 
 def components(hosts: Iterable[Host]) -> list[list[Host]]:
@@ -55,6 +56,9 @@ def unrest(network: Network) -> str:
 
     Complexity: O(N log N).
     """
+    for host in network.hosts.values():
+        if host.alive and host.joiner is not None:
+            return f"process {host.where} has no id yet"
     hosts = running(network)
     for host in hosts:
         if host.node.state is not NodeState.READY:

@@ -217,7 +217,7 @@ class Simulation:
         sent: dict[int | None, None] = {}
         for _ in range(LAST_MESSAGES):
             part = chance.choice(parts)
-            sent[self._programs.send(chance.choice(part).id, chance.choice(part).id)] = None
+            sent[self._programs.send(chance.choice(part), chance.choice(part).id)] = None
         self._run_until(network.now_ns + int(LAST_MESSAGES_S * 1e9))
         taken = {fact.payload_id for fact in self._recorder.history.of(Acknowledged)}
         lost = [number for number in sent if number not in taken]

@@ -74,7 +74,7 @@ class Programs(Watcher):
         self._network.issue_as(host, request, Subscribe(TOPIC, CREDIT))
 
     def _is_current(self, host: Host) -> bool:
-        return host.alive and self._network.hosts.get(host.id) is host
+        return host.alive and self._network.hosts.get(host.where) is host
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -91,15 +91,14 @@ class Programs(Watcher):
 
     def _send_any(self, until_ns: int) -> None:
         hosts, random = self._network.hosts, self._random
-        ids = list(hosts)
-        if ids:
-            self.send(random.choice(ids), random.choice(ids))
+        there = [host for host in hosts.values() if host.joiner is None]
+        if there:
+            self.send(random.choice(there), random.choice(there).id)
         self._plan_next(until_ns)
 
-    def send(self, source: NodeId, destination: NodeId) -> int | None:
+    def send(self, host: Host, destination: NodeId) -> int | None:
         """Send one message; returns its number, or None where the source does not run."""
         network = self._network
-        host = network.hosts[source]
         if not host.alive or host.stopped:
             return None
         self._payload_id += 1
@@ -109,7 +108,7 @@ class Programs(Watcher):
         self._asked[request] = number, host
         life = host.node.incarnation
         addressed = known_life(host.node, destination)
-        self._note(Sent(network.now_ns, source, life, request, destination, addressed, number))
+        self._note(Sent(network.now_ns, host.id, life, request, destination, addressed, number))
         timeout_ns = int(self._workload.timeout_s * 1e9)
         network.issue_as(host, request, SendTo(destination, TOPIC, payload, timeout_ns))
         return number

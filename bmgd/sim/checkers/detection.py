@@ -293,7 +293,7 @@ class LateNodesReset(Checker):
         due_ns = journal.host.node.deadline_ns
         late = journal.lag_ns > LATE_NS and state is not NodeState.STARTING
         if late and due_ns is not None and self._due.get(journal.host.id) != due_ns:
-            self._due[journal.host.id] = due_ns
+            self._due[journal.place] = due_ns
             self._expect = True
         else:
             self._expect = False
@@ -319,7 +319,7 @@ class NoFalseDeath(Checker):
                 self._check(journal, effect.peer, effect.incarnation)
 
     def _check(self, journal: Journal, peer: NodeId, life: Incarnation | None) -> None:
-        victim = self.scene.journals.get(peer)
+        victim = self.scene.of_node(peer)
         if victim is None or not victim.host.alive or victim.exited or victim.incarnation != life:
             return
         if self.scene.is_disturbed(peer) or self.scene.is_disturbed(journal.host.id):

@@ -47,13 +47,13 @@ class RecordsAreJoined(Checker):
         self._revisions: dict[NodeId, int] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._shadows[journal.host.id] = dict(journal.inside.membership.exceptions())
-        self._revisions[journal.host.id] = journal.inside.membership.revision
+        self._shadows[journal.place] = dict(journal.inside.membership.exceptions())
+        self._revisions[journal.place] = journal.inside.membership.revision
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         me = journal.host.id
         membership = journal.inside.membership
-        shadow, touched = self._shadows[me], set()
+        shadow, touched = self._shadows[journal.place], set()
         if isinstance(event, Received) and isinstance(event.message, Notice):
             for node_id, record in event.message.records:
                 if node_id != me and node_id < membership.id_space:
@@ -83,11 +83,13 @@ class RecordsAreJoined(Checker):
             shadow[node_id] = record
 
     def _on_changed(self, journal: Journal, changed: RecordChanged) -> None:
-        me, shadow = journal.host.id, self._shadows[journal.host.id]
-        self._revisions[me] += 1
-        if changed.revision != self._revisions[me]:
-            self.violate(journal, f"revision {changed.revision} after {self._revisions[me] - 1}")
-            self._revisions[me] = changed.revision
+        shadow = self._shadows[journal.place]
+        self._revisions[journal.place] += 1
+        if changed.revision != self._revisions[journal.place]:
+            self.violate(
+                journal, f"revision {changed.revision} after {self._revisions[journal.place] - 1}"
+            )
+            self._revisions[journal.place] = changed.revision
         before = shadow.get(changed.id)
         if before is not None and _order(changed.record) < _order(before):
             self.violate(journal, f"id {changed.id} fell from {before} to {changed.record}")
@@ -106,25 +108,28 @@ class LivesGrow(Checker):
 
     def on_boot(self, journal: Journal) -> None:
         context = journal.inside.context
-        self._own[journal.host.id] = context.incarnation, context.version
-        self._known[journal.host.id] = {}
+        self._own[journal.place] = context.incarnation, context.version
+        self._known[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me, inside = journal.host.id, journal.inside
+        inside = journal.inside
         own = inside.context.incarnation, inside.context.version
-        if own < self._own[me]:
-            self.violate(journal, f"its own life and version fell from {self._own[me]} to {own}")
-        renewed = any(isinstance(effect, Renewed) for effect in effects)
-        if (own[0] != self._own[me][0]) != renewed:
+        if own < self._own[journal.place]:
             self.violate(
-                journal, f"life {own[0]:#x} after {self._own[me][0]:#x} without being told"
+                journal, f"its own life and version fell from {self._own[journal.place]} to {own}"
             )
-        self._own[me] = own
+        renewed = any(isinstance(effect, Renewed) for effect in effects)
+        if (own[0] != self._own[journal.place][0]) != renewed:
+            self.violate(
+                journal,
+                f"life {own[0]:#x} after {self._own[journal.place][0]:#x} without being told",
+            )
+        self._own[journal.place] = own
         if is_deadline(event):
             self._compare(journal, inside)
 
     def _compare(self, journal: Journal, inside: Inside) -> None:
-        known = self._known[journal.host.id]
+        known = self._known[journal.place]
         for peer in {*inside.lives(), *inside.membership.exceptions()}:
             life = int(inside.membership.incarnation(peer))
             if life < known.get(peer, 0):
@@ -202,13 +207,13 @@ class DigestsMeanMemberships(Checker):
         self._meanings: dict[int, tuple[int, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._revisions[journal.host.id] = -1
+        self._revisions[journal.place] = -1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me, membership = journal.host.id, journal.inside.membership
-        if self._revisions[me] == membership.revision:
+        membership = journal.inside.membership
+        if self._revisions[journal.place] == membership.revision:
             return
-        self._revisions[me] = membership.revision
+        self._revisions[journal.place] = membership.revision
         buckets = [0] * BUCKETS
         for node_id, record in membership.exceptions().items():
             buckets[node_id % BUCKETS] += _hash(node_id, record)
@@ -233,13 +238,13 @@ class RanksAreABijection(Checker):
         self._revisions: dict[NodeId, int] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._revisions[journal.host.id] = -1
+        self._revisions[journal.place] = -1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me, membership = journal.host.id, journal.inside.membership
-        if self._revisions[me] == membership.revision:
+        membership = journal.inside.membership
+        if self._revisions[journal.place] == membership.revision:
             return
-        self._revisions[me] = membership.revision
+        self._revisions[journal.place] = membership.revision
         ids = range(membership.id_space)
         gone = [i for i in ids if self._is_outside(membership.get(NodeId(i)))]
         if list(membership.outside) != gone:

@@ -16,7 +16,15 @@ from bmgd.core.effects import (
     Send,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
+from bmgd.core.events import (
+    CommandIssued,
+    DialFailed,
+    Event,
+    Greeted,
+    JoinAsked,
+    LinkDown,
+    LinkUp,
+)
 from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
@@ -78,7 +86,7 @@ class DialsAreSingle(Checker):
         self._numbers: dict[NodeId, int] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._numbers[journal.host.id] = 0
+        self._numbers[journal.place] = 0
 
     def before(self, journal: Journal, event: Event) -> None:
         self._open = {peer: dial.dial_number for peer, (dial, _) in journal.dials.items()}
@@ -93,9 +101,9 @@ class DialsAreSingle(Checker):
             if effect.peer in self._open or effect.peer == journal.host.id:
                 self.violate(journal, f"dials {effect.peer} twice at once, or itself")
             self._open[effect.peer] = effect.dial_number
-            if effect.dial_number <= self._numbers[journal.host.id]:
+            if effect.dial_number <= self._numbers[journal.place]:
                 self.violate(journal, f"dial {effect.dial_number} is not above the last one")
-            self._numbers[journal.host.id] = effect.dial_number
+            self._numbers[journal.place] = effect.dial_number
             record = inside.membership.get(effect.peer)
             if record is None or record.address != effect.address:
                 self.violate(journal, f"dials {effect.peer} at {effect.address}, not {record}")
@@ -118,6 +126,7 @@ class HellosAreAnsweredByRule(Checker):
         super().__init__(scene)
         self._hellos: dict[LinkId, tuple[Greeted, int]] = {}
         self._links: dict[NodeId, list[tuple[int, int]]] = {}
+        self._joiners: set[LinkId] = set()
 
     def before(self, journal: Journal, event: Event) -> None:
         self._hellos = dict(journal.hellos)
@@ -129,8 +138,13 @@ class HellosAreAnsweredByRule(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if isinstance(event, Greeted):
             self._hellos[event.link] = event, journal.now_ns
+        elif isinstance(event, JoinAsked):
+            # Link ids are unique in the whole network.
+            self._joiners.add(event.link)
         for effect in effects:
-            if isinstance(effect, Welcome | Refuse):
+            if isinstance(effect, Refuse) and effect.link in self._joiners:
+                self._joiners.discard(effect.link)
+            elif isinstance(effect, Welcome | Refuse):
                 hello = self._hellos.pop(effect.link, None)
                 if hello is None:
                     self.violate(journal, f"answers a hello on link {effect.link}: there is none")
@@ -185,10 +199,10 @@ class RequestsAreAnsweredOnce(Checker):
         self._open: dict[NodeId, dict[int, tuple[object, int]]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._open[journal.host.id] = {}
+        self._open[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        waiting = self._open[journal.host.id]
+        waiting = self._open[journal.place]
         if isinstance(event, CommandIssued):
             waiting[event.request] = event.command, journal.now_ns
         for effect in effects:
@@ -218,23 +232,23 @@ class SnapshotsAreCurrent(Checker):
         self._generations: dict[NodeId, int] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._published[journal.host.id] = {}
-        self._generations[journal.host.id] = -1
+        self._published[journal.place] = {}
+        self._generations[journal.place] = -1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        inside, me = journal.inside, journal.host.id
+        inside = journal.inside
         linked: dict[NodeId, LinkId] = {}
         for peer, links in inside.links.by_peer.items():
             linked[peer] = links[0].id
         changed = [e.snapshot for e in effects if isinstance(e, ForwardingChanged)]
         for snapshot in changed:
-            if snapshot.generation <= self._generations[me]:
+            if snapshot.generation <= self._generations[journal.place]:
                 self.violate(journal, f"generation {snapshot.generation} was published before")
-            self._generations[me] = snapshot.generation
-            self._published[me] = linked
-        if linked != self._published[me]:
-            self.violate(journal, f"links {linked}, published {self._published[me]}")
-            self._published[me] = linked
+            self._generations[journal.place] = snapshot.generation
+            self._published[journal.place] = linked
+        if linked != self._published[journal.place]:
+            self.violate(journal, f"links {linked}, published {self._published[journal.place]}")
+            self._published[journal.place] = linked
         planned = any(key[0] == "relayout" for key in inside.timers())
         if changed:
             hops = {p: changed[-1].next_hop(p) for p in linked if inside.membership.in_layout(p)}

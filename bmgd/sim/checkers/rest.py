@@ -125,16 +125,15 @@ class RestIsQuiet(Checker):
         self._beats: dict[NodeId, deque[int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._beats[journal.host.id] = deque(maxlen=BEATS_MAX)
+        self._beats[journal.place] = deque(maxlen=BEATS_MAX)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me = journal.host.id
         for effect in effects:
             if isinstance(effect, Send):
                 if isinstance(effect.message, Heartbeat):
-                    self._beats[me].append(journal.now_ns)
+                    self._beats[journal.place].append(journal.now_ns)
                 else:
-                    self._spoke[me] = journal.now_ns, type(effect.message).__name__
+                    self._spoke[journal.place] = journal.now_ns, type(effect.message).__name__
 
     def at_rest(self, journals: Sequence[Journal]) -> None:
         for journal in journals:
@@ -143,7 +142,7 @@ class RestIsQuiet(Checker):
             if what and now_ns - spoke_ns < QUIET_NS:
                 self.violate(journal, f"sent a {what} {(now_ns - spoke_ns) // 10**6} ms ago")
             heartbeat_ns = journal.inside.settings.heartbeat_ns
-            beats = sum(1 for at_ns in self._beats[me] if now_ns - at_ns < QUIET_NS)
+            beats = sum(1 for at_ns in self._beats[journal.place] if now_ns - at_ns < QUIET_NS)
             most = (QUIET_NS // heartbeat_ns + 2) * max(1, len(journal.links))
             if beats > most:
                 self.violate(journal, f"{beats} heartbeats in 3 s, at most {most}")

@@ -111,6 +111,11 @@ class Journal:
     lag_ns: int = 0
     late_ns: int = 0
 
+    @property
+    def place(self) -> NodeId:
+        """The process's number among all: ids can be given twice, until the two meet."""
+        return self.host.where
+
     def to(self, peer: NodeId) -> list[SeenLink]:
         """The links to one peer, oldest first."""
         return [link for link in self.links.values() if link.peer == peer]
@@ -180,7 +185,7 @@ class Scene(Inspector):
         self.disturb(host.id)
         self.disturb(host.id, over=True)
         journal = Journal(host, Inside(host.node), host.node.incarnation)
-        self.journals[host.id] = journal
+        self.journals[host.where] = journal
         for checker in self.checkers:
             checker.on_boot(journal)
 
@@ -211,7 +216,7 @@ class Scene(Inspector):
 
     def before(self, host: Host, event: Event) -> None:
         """A core is about to take an event."""
-        journal, now_ns = self.journals[host.id], host.local_ns(self.now_ns)
+        journal, now_ns = self.journals[host.where], host.local_ns(self.now_ns)
         due_ns = host.node.deadline_ns
         journal.now_ns = now_ns
         journal.lag_ns = 0 if due_ns is None else max(0, now_ns - due_ns)
@@ -220,19 +225,24 @@ class Scene(Inspector):
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         """A core took an event; the effects are not carried out yet."""
-        journal = self.journals[host.id]
+        journal = self.journals[host.where]
         self._write_event(journal, event)
         for effect in effects:
             self._write_effect(journal, effect)
         for checker in self._after:
             checker.after(journal, event, effects)
 
+    def of_node(self, node_id: NodeId) -> Journal | None:
+        """The journal of an id's process; of several the one that runs."""
+        found = [journal for journal in self.journals.values() if journal.host.id == node_id]
+        return max(found, key=lambda journal: journal.host.alive, default=None)
+
     def disquiet(self) -> list[Violation]:
         """What is not yet as it must be at rest; [] when everything is. Nothing is written down."""
         running = [
             journal
             for _, journal in sorted(self.journals.items())
-            if journal.host.alive and not journal.exited
+            if journal.host.alive and journal.host.joiner is None and not journal.exited
         ]
         written, self.violations = self.violations, []
         for checker in self.checkers:

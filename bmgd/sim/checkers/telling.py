@@ -39,10 +39,10 @@ class ChangesAreFlooded(Checker):
         self._owed: dict[NodeId, dict[tuple[LinkId, NodeId], tuple[Record, int]]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._owed[journal.host.id] = {}
+        self._owed[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        owed = self._owed[journal.host.id]
+        owed = self._owed[journal.place]
         told: set[tuple[NodeId, Record]] = set()
         came_on: LinkId | None = None
         if isinstance(event, Received) and isinstance(event.message, Notice):
@@ -70,7 +70,7 @@ class ChangesAreFlooded(Checker):
         came_on: LinkId | None,
         told: set[tuple[NodeId, Record]],
     ) -> None:
-        owed = self._owed[journal.host.id]
+        owed = self._owed[journal.place]
         inside = journal.inside
         moved = {e.id for e in effects if isinstance(e, RecordChanged)}
         membership, own = inside.membership, (journal.host.id, inside.context.own_record())
@@ -92,7 +92,7 @@ class ChangesAreFlooded(Checker):
                         self.violate(journal, f"sends {node_id}'s record back to {peer.peer}")
 
     def _dun(self, journal: Journal) -> None:
-        owed = self._owed[journal.host.id]
+        owed = self._owed[journal.place]
         for (link_id, node_id), (record, since_ns) in list(owed.items()):
             link = journal.links.get(link_id)
             if link is None:

@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from bmgd.chaos import faults
-from bmgd.chaos.faults import Fault, read_fault
+from bmgd.chaos.faults import read_fault
 from bmgd.chaos.history import (
     Convicted,
     Died,
     Disturbed,
     EvictAsked,
     Exited,
+    JoinAsked,
     LinkLost,
     Mended,
     Resumed,
     Stopped,
 )
-from bmgd.chaos.plan import Plan, Step, Workload
+from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.rest import unrest
 from bmgd.sim.simulation import Simulation
@@ -226,12 +227,60 @@ def test_end_mends_continues_and_crashes_who_was_to_crash() -> None:
     assert scene.facts(Mended)
 
 
-def test_every_fault_is_carried_out_or_known_to_be_unsupported() -> None:
-    from bmgd.sim.disturbances import UNSUPPORTED
+def test_joiners_get_the_next_ids_and_come_back() -> None:
+    scene = Scene()
+    scene.do(fault="join", count=2, through=3)
+    scene.run(3.0)
+    assert unrest(scene.network) == ""
+    assert sorted(host.id for host in scene.network.hosts.values()) == list(range(8))
+    assert [fact.through for fact in scene.facts(JoinAsked)] == [3, 3]
+    scene.do(fault="kill", nodes=[6, 7])
+    scene.run(1.0)
+    former = scene.network.hosts[NodeId(6)].id
+    scene.do(fault="restart", nodes=[6])
+    scene.do(fault="restart", nodes=[7], state="lost")
+    scene.run(10.0)
+    assert unrest(scene.network) == ""
+    assert scene.network.hosts[NodeId(6)].id == former
+    assert scene.network.hosts[NodeId(7)].id == 8
 
-    assert set(faults.KINDS) > UNSUPPORTED
-    fault: Fault = read_fault({"fault": "mend"})
-    plan = Plan(3, 1.0, (Step(0.5, fault),), workload=QUIET)
-    simulation = Simulation(plan)
-    assert simulation.run().passed
-    assert list(simulation._recorder.history.of(Disturbed))
+
+def test_growth_on_both_sides_of_a_partition_is_merged() -> None:
+    scene = Scene(nodes=8)
+    scene.do(fault="partition", groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    scene.run(5.0)
+    scene.do(fault="join", through=1)
+    scene.do(fault="join", through=5)
+    scene.run(5.0)
+    scene.do(fault="mend")
+    scene.run(40.0)
+    assert unrest(scene.network) == ""
+    assert len({host.id for host in scene.network.hosts.values()}) == 10
+
+
+def test_disturber_carries_out_every_fault_that_a_plan_can_have() -> None:
+    steps: dict[str, dict[str, Any]] = {
+        "kill": {"nodes": [1]},
+        "restart": {"nodes": [1]},
+        "stop": {"nodes": [2]},
+        "continue": {"nodes": [2]},
+        "leave": {"nodes": [3]},
+        "join": {},
+        "evict": {"nodes": [4], "by": 0},
+        "cut": {"links": [[0, 1]]},
+        "partition": {"groups": [[0], [1]]},
+        "mend": {},
+        "slow": {"nodes": [0], "delay_ms": 1},
+        "half-open": {"links": [[0, 1]]},
+        "reset": {},
+        "hog": {"count": 1, "seconds": 0.1},
+        "takeover": {"nodes": [3]},
+        "clock": {"nodes": [0], "step_ms": 1},
+        "crash": {"nodes": [0]},
+    }
+    assert steps.keys() == faults.KINDS.keys()
+    scene = Scene()
+    for fault, keys in steps.items():
+        scene.do(fault=fault, **keys)
+        scene.run(0.1)
+    assert len(scene.facts(Disturbed)) == len(steps)
