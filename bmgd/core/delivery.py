@@ -211,6 +211,9 @@ class Delivery:
 
     def on_ack(self, ack: Ack) -> None:
         """The destination told an outcome."""
+        if ack.route.destination_tag != self._context.own_tag:
+            # For a former life of this node, which counted its sequences for itself.
+            return
         source = ack.route.source
         message = self._find(source, ack.route.sequence)
         if message is None or ack.route.source_incarnation < self._known(source):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bmgd.core.context import Context
+from bmgd.core.context import AccusedSelf, Context
 from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
@@ -64,8 +64,11 @@ class Lifecycle:
         context = self.context
         context.state = NodeState.JOINING
         baseline = context.membership.get(context.id)
-        is_record = context.id in context.membership.exceptions()
-        if baseline is None or is_record or baseline.address != context.settings.address:
+        record = context.membership.exceptions().get(context.id)
+        if record is not None and record > context.own_record():
+            # A joiner that was long on its way finds itself held dead.
+            context.tell(AccusedSelf(record))
+        elif record or baseline is None or baseline.address != context.settings.address:
             self.notices.publish(context.id, context.own_record())
         deadline_ns = context.now_ns + context.settings.start_ns
         context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)

@@ -10,7 +10,7 @@ from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
-from bmgd.types import NodeId
+from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply
 
 PROBES_MAX = 1024
@@ -90,12 +90,16 @@ class Probing:
         if route.record and len(probe.passed) >= ROUTE_IDS_MAX:
             return
         passed = (*probe.passed, self._context.id) if route.record else ()
-        back = self._forwarding.route_to(route.source, sequence=route.sequence)
+        tag = incarnation_tag(route.source_incarnation)
+        back = self._forwarding.route_to(route.source, tag=tag, sequence=route.sequence)
         self._forwarding.originate(ProbeReply(replace(back, record=False), passed))
 
     def on_reply(self, reply: ProbeReply) -> None:
         """The own probe came back."""
         probe = self._open.get(reply.route.sequence)
+        if reply.route.destination_tag != self._context.own_tag:
+            # It answers a former life of this node.
+            return
         if probe is None or probe.command.destination != reply.route.source:
             return
         path: list[NodeId] = list(reply.passed)

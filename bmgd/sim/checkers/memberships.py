@@ -152,7 +152,7 @@ class AccusationIsAnswered(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
         context = inside.context
-        if journal.exited or context.state is NodeState.LEAVING:
+        if journal.exited or context.state in (NodeState.STARTING, NodeState.LEAVING):
             return
         believed, own = inside.own_belief(), context.own_record()
         if believed is not None and believed != own:

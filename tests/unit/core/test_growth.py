@@ -17,7 +17,7 @@ from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.topology import BinomialGraph
-from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status, counter_of
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record, Status, counter_of
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Notice
 from tests.unit.core.clusters import S, linked, observed, send, survivors
@@ -192,6 +192,23 @@ def test_joiner_that_never_comes_is_found_dead() -> None:
     assert network.join(5).id < 0
     settle(network)
     assert survivors(network) == [*range(8), 9]
+
+
+def test_joiner_that_finds_itself_held_dead_refutes_at_once() -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    network.run_until(lambda: any(o.event == "assigned" for _, o in host(network, 0).observed))
+    network.cut(5, joiner.where)
+    network.run_until(lambda: 8 in network.status(5)["dead"])
+    network.mend()
+    network.run_until(lambda: joiner.joiner is None)
+    assert joiner.id == 8
+    network.run_until(lambda: joiner.node.state is not NodeState.STARTING)
+    record = joiner.node._context.membership.get(joiner.id)
+    assert record == joiner.node._context.own_record()
+    settle(network)
+    assert survivors(network) == list(range(9))
 
 
 def host(network: Network, node_id: int) -> Host:
