@@ -10,7 +10,7 @@
     python -m benchmarks.chaos report                               the tables of chaos-results.md
 
 Each round is one `bmgd chaos`, on the cluster of the rounds before, and one line in `--progress`
-(build/chaos/CAMPAIGN-SIZE.jsonl). A round that fails leaves its history and the daemons' logs beside
+(build/chaos/CAMPAIGN-SIZE-PROFILE.jsonl). A round that fails leaves its history and the daemons' logs beside
 that file; the campaign goes on with a new cluster, and exits with 1 in the end.
 """
 
@@ -31,8 +31,9 @@ from typing import Any
 from benchmarks.chaos_plans import PLANS, Round
 from benchmarks.chaos_report import report
 from benchmarks.launched import Launched, launched
+from bmgd.profiles import DEFAULT_PROFILE
 
-CHAOS_MARGIN_S = 300.0
+CHAOS_MARGIN_S = 1200.0
 GROWN_MAX = 8
 Document = dict[str, Any]
 
@@ -130,12 +131,9 @@ def trial(cluster: Launched, planned: Round, keep: Path) -> Document:
         plan.write_text(planned.plan.to_json())
         words += ["--plan", str(plan)]
     with (keep / "progress.txt").open("wb") as progress:
+        limit_s = planned.seconds + CHAOS_MARGIN_S
         done = subprocess.run(
-            words,
-            stdout=subprocess.PIPE,
-            stderr=progress,
-            timeout=planned.seconds + CHAOS_MARGIN_S,
-            check=False,
+            words, stdout=subprocess.PIPE, stderr=progress, timeout=limit_s, check=False
         )
     if not done.stdout:
         raise SystemExit(f"bmgd chaos ended with {done.returncode}, see {keep}/progress.txt")
@@ -145,7 +143,9 @@ def trial(cluster: Launched, planned: Round, keep: Path) -> Document:
 
 def run_campaign(options: argparse.Namespace) -> int:
     """Run rounds until there are enough."""
-    path = Path(options.progress or f"build/chaos/{options.campaign}-{options.size}.jsonl")
+    hogs = f"-{options.hogs}-hogs" if options.hogs else ""
+    name = f"{options.campaign}-{options.size}-{options.profile}{hogs}"
+    path = Path(options.progress or f"build/chaos/{name}.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
     progress = Progress.load(path)
     with ExitStack() as stack:
@@ -155,8 +155,10 @@ def run_campaign(options: argparse.Namespace) -> int:
             planned = PLANS[options.campaign](options, number)
             keep = path.with_suffix("") / f"round-{number}"
             began_s = time.time()
-            document = trial(bench.cluster(planned.flags), planned, keep)
-            document |= {"campaign": options.campaign, "hogs": options.hogs, "began": began_s}
+            flags = (*planned.flags, "--profile", options.profile)
+            document = trial(bench.cluster(flags), planned, keep)
+            document |= {"campaign": options.campaign, "profile": options.profile}
+            document |= {"hogs": options.hogs, "began": began_s}
             progress.add(document)
             _show(number, document)
             if document["verdict"] == "pass":
@@ -189,6 +191,7 @@ def main() -> int:
         "--seconds", type=float, default=0.0, help="faults in all go on for so long"
     )
     parser.add_argument("--hogs", type=int, default=0)
+    parser.add_argument("--profile", default=DEFAULT_PROFILE, help="of the daemons' timing")
     parser.add_argument("--joiners", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--progress", help="the file that keeps what is done")

@@ -78,7 +78,7 @@ def _campaigns(campaigns: dict[str, list[Document]]) -> Iterator[str]:
         in_all += sums["faults"]
         yield _row(
             (
-                name.rpartition("-")[0],
+                name,
                 rounds[0]["nodes"],
                 len(rounds),
                 f"{minutes:.1f}",

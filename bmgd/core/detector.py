@@ -90,7 +90,14 @@ class Detector:
     @property
     def timeout_ns(self) -> int:
         """Silence for this long makes a suspect."""
-        return self.context.settings.timeout_ns + self.stretch_ns
+        return self.patience_ns(self.context.settings.timeout_ns)
+
+    def patience_ns(self, wait_ns: int) -> int:
+        """How long to wait for others in place of `wait_ns`: longer by this node's own lag.
+
+        Answers may have come meanwhile and not been read, to a dial and to a question as well.
+        """
+        return wait_ns + self.stretch_ns
 
     def start(self) -> None:
         """Begin to send heartbeats and to watch for silence."""
@@ -230,7 +237,8 @@ class Detector:
         suspicion = _Suspicion(incarnation, why, set(observers))
         self._suspicions[peer] = suspicion
         context.observe("suspected", peer, incarnation, why)
-        context.timers.set((ASK_TIMER, peer, 0), context.now_ns + context.settings.ask_ns)
+        at_ns = context.now_ns + self.patience_ns(context.settings.ask_ns)
+        context.timers.set((ASK_TIMER, peer, 0), at_ns)
         for observer in observers:
             route = self.forwarding.route_to(observer)
             self.forwarding.originate(Ask(route, peer, incarnation), avoiding=peer)

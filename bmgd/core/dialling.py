@@ -170,7 +170,7 @@ class Dialling:
                 address=record.address,
                 known=peering.dialled_life,
                 dial_number=self._dial_number,
-                timeout_ns=context.settings.dial_ns,
+                timeout_ns=self.detector.patience_ns(context.settings.dial_ns),
             )
         )
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bmgd.core.effects import Dial, Effect, Observed, Send
-from bmgd.core.events import DeadlineReached, Event, LinkDown, LinkUp, Received
+from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
@@ -98,6 +98,37 @@ def test_node_that_was_late_suspects_nobody_for_one_timeout() -> None:
         now_ns = max(now_ns, node.deadline_ns or 0)
         node.step(now_ns, DeadlineReached())
     assert [o.peer for o in link_that_times_out(now_ns, 3)] == [8]
+
+
+def test_node_that_lags_gives_dials_and_observers_its_own_lag_more() -> None:
+    settings = Settings(NodeId(9), 10, PEERS, "host9:1")
+    node = Node(settings, Incarnation(1 << 32), Random(0), 0)
+    node.step(0, DeadlineReached())
+
+    def patience_ns(lag_ns: int, life: int) -> list[int]:
+        """The timeout of a dial, and of the question that its failure leads to, after a lag."""
+        deadline_ns = node.deadline_ns
+        assert deadline_ns is not None
+        now_ns = deadline_ns + lag_ns
+        node.step(now_ns, DeadlineReached())
+        incarnation = Incarnation(life << 32)
+        link = LinkId(life)
+        node.step(now_ns, LinkUp(link, NodeId(8), incarnation, "host8:1", UNKNOWN_INCARNATION, 1))
+        effects = node.step(now_ns, LinkDown(link, Evidence.EOF))
+        (dial,) = [e for e in effects if isinstance(e, Dial) and e.peer == 8]
+        node.step(now_ns, DialFailed(NodeId(8), Evidence.NO_ANSWER))
+        asked_ns = now_ns
+        while not [e for e in effects if isinstance(e, Observed) and e.event == "verdict"]:
+            now_ns = max(now_ns, node.deadline_ns or 0)
+            effects = node.step(now_ns, DeadlineReached())
+        return [dial.timeout_ns, now_ns - asked_ns]
+
+    usual = [settings.dial_ns, settings.ask_ns]
+    assert patience_ns(0, 1) == usual
+    lag_ns = 300_000_000
+    # A part of the lag may be forgotten in the step itself: that can be the one of a heartbeat.
+    for waited_ns, wait_ns in zip(patience_ns(lag_ns, 2), usual, strict=True):
+        assert wait_ns + lag_ns // 2 < waited_ns <= wait_ns + lag_ns
 
 
 class _Answers(Watcher):
