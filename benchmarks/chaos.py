@@ -10,8 +10,8 @@
     python -m benchmarks.chaos report                               the tables of chaos-results.md
 
 Each round is one `bmgd chaos`, on the cluster of the rounds before, and one line in `--progress`
-(build/chaos/CAMPAIGN-SIZE-PROFILE.jsonl). A round that fails leaves its history and the daemons' logs beside
-that file; the campaign goes on with a new cluster, and exits with 1 in the end.
+(build/chaos/CAMPAIGN-SIZE-PROFILE.jsonl). A round that fails leaves its history and the daemons'
+logs beside that file; the campaign goes on with a new cluster, and exits with 1 in the end.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ def run(args: Namespace) -> int:
 
     from bmgd.chaos.history import to_line
     from bmgd.trials.cluster import LaunchedTrial
+    from bmgd.trials.priority import hurry
     from bmgd.trials.runner import run_trial
     from bmgd.trials.verdict import judge, lines
 
@@ -66,6 +67,7 @@ def run(args: Namespace) -> int:
     def show(line: str) -> None:
         print(line, file=progress, flush=True)
 
+    hurry()
     try:
         outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
     except asyncio.CancelledError:

@@ -21,6 +21,7 @@ from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.peers import PeerList
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.process import die_with_parent, set_title
+from bmgd.trials.priority import be_ordinary
 
 STRANGERS_CLUSTER: Final = "stranger of a trial"
 LISTENING_S: Final = 5.0
@@ -67,6 +68,7 @@ def main() -> int:
     """Be one of them."""
     what, argument, parent = sys.argv[1:]
     die_with_parent(int(parent))
+    be_ordinary()
     set_title(f"bmgd: {what} of a trial", f"bmgd-{what}")
     match what:
         case "hog":

@@ -18,9 +18,11 @@ however it ends, everything is mended: a killed `bmgd chaos` leaves no link cut.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import resource
+import signal
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -30,12 +32,13 @@ from bmgd.errors import LaunchError, RequestError
 from bmgd.launcher.detour import Detour
 from bmgd.trials.gate import Gate
 from bmgd.trials.impairments import Impairments, Pair, Slowness
+from bmgd.trials.priority import hurry
 from bmgd.trials.splice import Phase, Splice
 
 FOLLOW_S: Final = 0.01
-"""How often gates look for daemons that began or ended."""
+"""How often shut gates look for daemons that began."""
 
-_HASTE = 15
+FOLLOWS_OF_SHUT: Final = 20
 ORDER_BYTES_MAX: Final = 1 << 20
 LINKS_MAX: Final = 1 << 17
 
@@ -56,10 +59,11 @@ class Proxy:
         self._gates = {gate.node_id: gate for gate in self._all if gate.node_id is not None}
         self._splices: set[Splice] = set()
 
-    def follow(self) -> None:
-        """Open and close gates as daemons began and ended."""
+    def follow(self, *, all_gates: bool = True) -> None:
+        """Open gates whose daemons began; shut (all of them looked at) those whose daemons ended."""
         for gate in self._all:
-            gate.follow()
+            if all_gates or not gate.is_open:
+                gate.follow()
 
     # --- what splices tell --------------------------------------------------------------------
 
@@ -226,8 +230,11 @@ async def _serve(path: str, routes: Sequence[Detour]) -> None:
         os.umask(umask)
     try:
         while True:
+            # That a daemon ended is seen by its connections; one without any can wait a little.
             proxy.follow()
-            await asyncio.sleep(FOLLOW_S)
+            for _ in range(FOLLOWS_OF_SHUT):
+                await asyncio.sleep(FOLLOW_S)
+                proxy.follow(all_gates=False)
     finally:
         proxy.stop()
         server.close()
@@ -246,9 +253,9 @@ def run_proxy(path: str, routes: Sequence[Detour]) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # It is the network of many processes: where it waits for a core, all of them seem silent.
-    with suppress(OSError):
-        os.nice(-_HASTE)
+    faulthandler.register(signal.SIGUSR1)
+    # It is the network of many processes: while it waits for a core, all of them seem silent.
+    hurry()
     factory = None
     with suppress(ImportError):
         import uvloop

@@ -11,7 +11,7 @@ from typing import Any, Final
 from bmgd.errors import NoDaemonError, RequestError, SilentDaemonError
 from bmgd.trials.impairments import Pair
 
-ANSWER_S: Final = 10.0
+ANSWER_S: Final = 30.0
 
 
 class ProxyControl:
