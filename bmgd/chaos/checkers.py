@@ -30,6 +30,9 @@ from bmgd.chaos.verdict import Violation
 from bmgd.routing import neighbor_ids
 from bmgd.types import Incarnation, NodeId, Status
 
+SEEN_NS: Final = 1_000_000_000
+"""That a process ended by itself is seen, on real clusters, so much later at most."""
+
 READ_NS: Final = 2_000_000_000
 """A message that was taken is read within this, or its reader's daemon has ended."""
 
@@ -139,6 +142,8 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
     life = truth.life_at(about, fact.at_ns)
     if life is None or _is_over(truth, fact, life):
         return "it was dead"
+    if life.ended_by_itself and life.span.to_ns < fact.at_ns + SEEN_NS:
+        return "it was ending"
     if truth.ended_within(about, from_ns, fact.at_ns):
         return "a former life had just ended"
     if truth.stopped_within(about, from_ns, fact.at_ns):

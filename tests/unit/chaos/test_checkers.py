@@ -144,6 +144,16 @@ def test_checkers_want_no_outcome_from_a_source_that_ended() -> None:
     assert found(history(*GOOD, sent)) == set()
 
 
+@pytest.mark.parametrize(("late_s", "excused"), [(0.5, True), (1.5, False)])
+def test_checkers_excuse_the_verdict_on_a_node_whose_end_was_seen_a_little_later(
+    late_s: float, excused: bool
+) -> None:
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    at_ns = 5 * S + int(late_s * S)
+    evicted: list[Fact] = [EvictAsked(5 * S, N3, N0), Exited(at_ns, N3, life(3), 1, "evicted")]
+    assert (found(history(*facts, *evicted, VERDICT)) == set()) == excused
+
+
 def test_checkers_excuse_the_verdict_on_a_stopped_node() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     assert found(history(*GOOD, Stopped(5 * S, N1), verdict)) == set()
