@@ -154,6 +154,7 @@ class Detector:
         link.echo = max(link.echo, heartbeat.sequence)
         while link.unechoed and link.unechoed[0][0] <= heartbeat.echo:
             link.unechoed.popleft()
+        self._acquit_if_heard(link)
         if self.notices.on_digest(link, heartbeat.digest):
             at_ns = self.context.now_ns + FIRST_MISMATCH_NS
             self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
@@ -169,7 +170,10 @@ class Detector:
     def heard(self, link: Link) -> None:
         """Any byte counts as life."""
         link.heard_ns = self.context.now_ns
-        if link.peer in self._suspicions and self._silent_at(link) > link.heard_ns:
+        self._acquit_if_heard(link)
+
+    def _acquit_if_heard(self, link: Link) -> None:
+        if link.peer in self._suspicions and self._silent_at(link) > self.context.now_ns:
             self.acquit(link.peer)
 
     # --- silence ------------------------------------------------------------------------------

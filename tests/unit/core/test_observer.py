@@ -1,12 +1,12 @@
-"""Observers: what a node says of another's suspect."""
+"""Suspicion between two nodes: what an observer says of another's suspect, and what ends one's own."""
 
 from __future__ import annotations
 
-from bmgd.core.effects import Effect, Send
-from bmgd.core.events import Greeted, Received
+from bmgd.core.effects import Effect, Observed, Send
+from bmgd.core.events import DeadlineReached, Greeted, Received
 from bmgd.sim import Network
 from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId
-from bmgd.wire.messages import Answer, Ask, Route
+from bmgd.wire.messages import Answer, Ask, Heartbeat, Route
 from tests.unit.core.clusters import S, settle
 
 
@@ -28,3 +28,19 @@ def test_observer_that_hears_a_second_link_vetoes_though_the_first_is_silent() -
     ask = Ask(Route(NodeId(4), NodeId(6), network.status(6)["incarnation"]), NodeId(5), life)
     link = node._links.by_peer[NodeId(6)][0]
     assert answers(node.step(network.now_ns, Received(link.id, ask))) == [True]
+
+
+def test_heartbeat_that_brings_the_missing_echo_ends_the_suspicion_at_once() -> None:
+    network = Network(8)
+    settle(network)
+    network.run(4)
+    node = network.hosts[NodeId(4)].node
+    link = node._links.by_peer[NodeId(5)][0]
+    link.unechoed.appendleft((link.sequence, network.now_ns - 3 * S))
+    node._detector.suspect(NodeId(5), "silence")
+    heard = Heartbeat(link.echo + 1, link.sequence, node._context.membership.digest)
+    node.step(network.now_ns, Received(link.id, heard))
+    assert NodeId(5) not in node._detector._suspicions
+    effects = node.step(network.now_ns + 390_000_000, DeadlineReached())
+    effects += node.step(network.now_ns + 410_000_000, DeadlineReached())
+    assert "verdict" not in [e.event for e in effects if isinstance(e, Observed)]
