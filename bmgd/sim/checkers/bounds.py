@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from bmgd.core.effects import Effect, Exit
+from bmgd.core.effects import Effect, Exit, Renewed
 from bmgd.core.events import Event
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.scene import Checker, Journal, is_deadline
@@ -184,6 +184,8 @@ class MemoriesAreOfUse(Checker):
         if dialling - journal.dials.keys():
             lost = sorted(dialling - journal.dials.keys())
             self.violate(journal, f"holds {lost} to be dialled, which it does not dial")
+        if inside.underway() and any(isinstance(effect, Renewed) for effect in effects):
+            self.violate(journal, "began a new life with messages of the former underway")
         if not is_deadline(event):
             return
         for link_id, link in inside.links.table.items():

@@ -118,6 +118,16 @@ class SuspicionsHaveAReason(Checker):
 
     name: ClassVar[str] = "suspicions-have-a-reason"
 
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._dialled: Incarnation | None = None
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._dialled = None
+        if isinstance(event, DialFailed) and event.evidence is not Evidence.REJECTED:
+            dial = journal.dials.get(event.peer)
+            self._dialled = dial[0].known if dial else None
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
         for effect in effects:
@@ -141,6 +151,9 @@ class SuspicionsHaveAReason(Checker):
                 if not self._is_silent(journal, inside, link.heard_ns, link.unechoed):
                     self.violate(journal, f"suspects {peer}, and heard from it in time")
         elif isinstance(event, DialFailed):
+            suspected = journal.suspected.get(peer)
+            if suspected and self._dialled is not None and self._dialled < suspected.incarnation:
+                self.violate(journal, f"suspects {peer} because of a dial to its former life")
             if event.evidence in _PROVING and journal.to(peer):
                 self.violate(journal, f"suspects {peer}, to which it is linked")
         elif not isinstance(event, LinkDown | LinkUp):
@@ -169,7 +182,9 @@ class SuspicionsHaveAReason(Checker):
         able = [n for n in near if n != journal.host.id and not inside.membership.is_gone(n)]
         if len(asked) > OBSERVERS_MAX or len(set(asked)) != len(asked):
             self.violate(journal, f"asks {asked} about {peer}")
-        if not set(asked) <= set(able):
+        # Later in the same step the layout may have changed.
+        moved = any(isinstance(effect, RecordChanged) for effect in effects)
+        if not moved and not set(asked) <= set(able):
             self.violate(journal, f"asks {asked} about {peer}, its neighbors are {able}")
         reachable = [n for n in able if inside.links.to(n) is not None]
         if not asked and len(reachable) == len(able) > 0:
@@ -187,7 +202,11 @@ class SuspicionsHaveAReason(Checker):
             # The deadline was set while the stretch was longer.
             patience_ns += most_ns
         suspected = inside.suspected()
-        for link in list(journal.links.values()):
+        latest: dict[NodeId, SeenLink] = {}
+        for link in journal.links.values():
+            if link.peer not in latest or link.heard_ns > latest[link.peer].heard_ns:
+                latest[link.peer] = link
+        for link in latest.values():
             since_ns = max(link.heard_ns, journal.late_ns, link.opened_ns)
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
@@ -286,13 +305,13 @@ class LateNodesReset(Checker):
         self._expect = False
 
     def on_boot(self, journal: Journal) -> None:
-        self._due.pop(journal.host.id, None)
+        self._due.pop(journal.place, None)
 
     def before(self, journal: Journal, event: Event) -> None:
         state = journal.inside.context.state
         due_ns = journal.host.node.deadline_ns
         late = journal.lag_ns > LATE_NS and state is not NodeState.STARTING
-        if late and due_ns is not None and self._due.get(journal.host.id) != due_ns:
+        if late and due_ns is not None and self._due.get(journal.place) != due_ns:
             self._due[journal.place] = due_ns
             self._expect = True
         else:

@@ -126,6 +126,7 @@ class RestIsQuiet(Checker):
 
     def on_boot(self, journal: Journal) -> None:
         self._beats[journal.place] = deque(maxlen=BEATS_MAX)
+        self._spoke.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -137,8 +138,8 @@ class RestIsQuiet(Checker):
 
     def at_rest(self, journals: Sequence[Journal]) -> None:
         for journal in journals:
-            me, now_ns = journal.host.id, journal.now_ns
-            spoke_ns, what = self._spoke.get(me, (0, ""))
+            now_ns = journal.now_ns
+            spoke_ns, what = self._spoke.get(journal.place, (0, ""))
             if what and now_ns - spoke_ns < QUIET_NS:
                 self.violate(journal, f"sent a {what} {(now_ns - spoke_ns) // 10**6} ms ago")
             heartbeat_ns = journal.inside.settings.heartbeat_ns

@@ -191,7 +191,7 @@ class Scene(Inspector):
 
     def ended(self, host: Host) -> None:
         """A process is over, or is no member any more."""
-        journal = self.journals.get(host.id)
+        journal = self.journals.get(host.where)
         if journal is not None and journal.host is host:
             journal.exited = True
 
