@@ -194,8 +194,22 @@ def _nobody_ends_by_itself(evidence: Evidence) -> Found:
     for fact in evidence.history.of(Exited):
         if strangers and fact.reason.startswith("every neighbor refuses"):
             continue
+        if fact.reason.startswith("this node was declared dead") and _was_declared(evidence, fact):
+            continue
         if fact.code != 0 and fact.node not in evicted:
             yield fact.at_ns, fact.node, f"its process ended with {fact.code}: {fact.reason}"
+
+
+def _was_declared(evidence: Evidence, ended: Exited) -> bool:
+    """Whether somebody held this life dead before it ended; if wrongly, that is another violation."""
+    return any(
+        fact.about == ended.node
+        and fact.node != ended.node
+        and fact.incarnation <= ended.incarnation
+        and fact.status >= Status.DEAD
+        and fact.at_ns <= ended.at_ns
+        for fact in evidence.history.of(Believed)
+    )
 
 
 # --- at rest --------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class Node:
             relayout,
             quorum,
         )
-        self._late_for_ns = -1
+        self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()
         context.timers.set((START_TIMER, 0, 0), now_ns)
 
@@ -322,10 +322,10 @@ class Node:
         due_ns = self._context.timers.next_ns()
         if due_ns is None or self._context.state is NodeState.STARTING:
             return
-        lag_ns = self._context.now_ns - due_ns
-        # Until the deadline is reached every event finds it overdue: once is enough.
-        if lag_ns > LATE_NS and due_ns != self._late_for_ns:
-            self._late_for_ns = due_ns
+        # Until the deadline is reached every event finds it overdue: once is enough for one pause.
+        lag_ns = self._context.now_ns - max(due_ns, self._late_ns)
+        if lag_ns > LATE_NS:
+            self._late_ns = self._context.now_ns
             self._detector.on_late(lag_ns)
 
     def _on_deadline(self) -> None:

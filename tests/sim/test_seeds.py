@@ -27,7 +27,7 @@ def _seed_of_commit() -> int:
 
 SEEDS = 100
 FIRST = int(os.environ.get("BMGD_SIM_SEED") or _seed_of_commit())
-CAMPAIGN = Campaign(FIRST, FIRST + SEEDS - 1, 2, 33, seconds=10.0)
+CAMPAIGN = Campaign(FIRST, FIRST + SEEDS - 1, 2, 33, seconds=5.0)
 
 
 @pytest.mark.parametrize("part", range(10))
@@ -36,7 +36,7 @@ def test_fresh_seeds_violate_nothing(part: int) -> None:
     for seed in range(FIRST + part, FIRST + SEEDS, 10):
         outcome = CAMPAIGN.run_seed(seed)
         if not outcome.passed:
-            words = f"bmgd sim --seed {seed} --nodes {outcome.plan.nodes} --time 10"
+            words = f"bmgd sim --seed {seed} --nodes {outcome.plan.nodes} --time 5"
             failed.append(f"{words}\n    {outcome.violations[0]}")
     assert not failed, "\n".join(failed)
 

@@ -122,6 +122,16 @@ def test_checkers_excuse_an_end_among_strangers_only() -> None:
     assert found(history(*facts, end, disturbed(5 * S, Takeover((N0,), answers=True)))) == set()
 
 
+def test_checkers_excuse_an_end_of_who_was_declared_dead_only() -> None:
+    end = Exited(
+        7 * S, N2, life(2), 1, "this node was declared dead, and --on-declared-dead is exit"
+    )
+    facts = [fact for fact in GOOD if fact.at_ns < 7 * S]
+    assert "nobody ends by itself" in found(history(*facts, end))
+    declared = replace(believed(6 * S, 0, 2, Status.DEAD), incarnation=life(2))
+    assert "nobody ends by itself" not in found(history(*facts, declared, end))
+
+
 def test_checkers_excuse_a_slow_nodes_verdict() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     slow = disturbed(5 * S, Slow(nodes=(N0,), delay_ms=200))

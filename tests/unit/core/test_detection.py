@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bmgd.core.effects import Dial, Effect, Observed, Send
-from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
+from bmgd.core.events import DeadlineReached, DialFailed, Event, Heard, LinkDown, LinkUp, Received
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
@@ -98,6 +98,23 @@ def test_node_that_was_late_suspects_nobody_for_one_timeout() -> None:
         now_ns = max(now_ns, node.deadline_ns or 0)
         node.step(now_ns, DeadlineReached())
     assert [o.peer for o in link_that_times_out(now_ns, 3)] == [8]
+
+
+def test_node_that_is_stopped_again_before_its_deadline_came_accuses_nobody() -> None:
+    network = Network(8)
+    settle(network)
+    host = network.hosts[NodeId(4)]
+    links = list(host.node._links.table)
+
+    def step(event: Event) -> list[str]:
+        effects = host.node.step(now_ns, event)
+        return [e.event for e in effects if isinstance(e, Observed)]
+
+    now_ns = network.now_ns + 3 * S
+    assert step(Heard((links[0],))) == ["late"]
+    now_ns += 5 * S
+    assert step(Heard((links[0],))) == ["late"]
+    assert "suspected" not in step(DeadlineReached())
 
 
 def test_node_that_lags_gives_dials_and_observers_its_own_lag_more() -> None:
