@@ -192,7 +192,7 @@ class Simulation:
                 return None
             self._run_until(network.now_ns + int(SLICE_S * 1e9))
         rest_s = (network.now_ns - began_ns) / 1e9
-        self._run_until(network.now_ns + int(QUIET_S * 1e9))
+        self._run_until(network.now_ns + self._quiet_ns())
         if not self._has_failed():
             reason = unrest(network)
             if reason:
@@ -204,6 +204,11 @@ class Simulation:
         if not self._has_failed():
             self._send_last_messages()
         return rest_s
+
+    def _quiet_ns(self) -> int:
+        """Long enough for a search that began before the rest to have visited everybody."""
+        way_ns = self.network.conditions.delay_max_us * 1_000
+        return int(QUIET_S * 1e9) + 2 * len(self.network.hosts) * way_ns
 
     def _unanswered(self) -> str:
         count = self._programs.underway
