@@ -1,4 +1,4 @@
-"""Carry out a fault plan on a cluster of bmgd launch, and judge what comes of it."""
+"""Carry out a fault plan on a cluster of bmgd launch, or of docker-compose.yml, and judge it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ REST_S = 60.0
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--run-dir", metavar="DIR", default=default_run_dir(), help="default: %(default)s"
     )
+    where.add_argument("--compose", metavar="PROJECT", help="a Compose project's containers")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--plan", metavar="FILE", help="a fault plan, see docs/fault-plans.md")
     what.add_argument(
@@ -52,12 +54,11 @@ def run(args: Namespace) -> int:
     import asyncio
 
     from bmgd.chaos.history import to_line
-    from bmgd.trials.cluster import LaunchedTrial
     from bmgd.trials.priority import hurry
     from bmgd.trials.runner import run_trial
     from bmgd.trials.verdict import judge, lines
 
-    cluster = LaunchedTrial(args.run_dir)
+    cluster = _cluster(args)
     plan = _plan(args, cluster)
     if args.dry_run:
         print(plan.to_json(), end="")
@@ -82,6 +83,16 @@ def run(args: Namespace) -> int:
     else:
         print("\n".join(lines(document)))
     return 0 if document["verdict"] == "pass" else FAILED
+
+
+def _cluster(args: Namespace) -> TrialCluster:
+    if args.compose is not None:
+        from bmgd.trials.composed import ComposedTrial
+
+        return ComposedTrial(args.compose)
+    from bmgd.trials.cluster import LaunchedTrial
+
+    return LaunchedTrial(args.run_dir)
 
 
 def _plan(args: Namespace, cluster: TrialCluster) -> Plan:

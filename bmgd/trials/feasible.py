@@ -70,7 +70,9 @@ def _why_not(fault: Fault, cluster: TrialCluster) -> str:
             return "the clock of a real machine is not stepped"
         case Restart(_, clock_s) if clock_s:
             return "the clock of a real machine is not stepped"
-        case Takeover(nodes) if any(cluster.place(node) is None for node in nodes):
+        case Takeover(nodes) if any(
+            cluster.place(node) is None for node in nodes if node < cluster.size
+        ):
             return "no other process can listen in its place"
     return ""
 

@@ -260,7 +260,7 @@ class Harm:
         return True
 
     async def _take_over(self, node: NodeId, answers: bool) -> None:
-        place = self._cluster.place(node)
+        place = self._cluster.place(node) if node < self._cluster.size else None
         is_free = node not in self._strangers and not self._pending[node]
         if place is None or not is_free or not await self._has_ended(node, TAKEOVER_S):
             self._note(f"left out: nothing can take over the port of node {node}")

@@ -2,8 +2,8 @@
 
 A process id alone names nobody: it may have been given to another process since. So a daemon is
 *adopted* with its start time, and before each signal it is pinned (pidfd) and looked at again:
-the same start time, writing its log into the cluster's run directory. Only then the signal goes, through
-the pin.
+the same start time, writing its log into the cluster's run directory (or, in a container, in that
+container's control group). Only then the signal goes, through the pin.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ class Adopted:
     Args:
         pid: its id.
         started_ticks: when it started, in the kernel's ticks since boot.
-        log: the file that it must be writing its log to.
+        log: the file that it must be writing its log to; "" for a process in a container.
+        container: the full id of the container that it must be in; "" for none.
     """
 
     pid: int
     started_ticks: int
     log: str
+    container: str = ""
 
     @classmethod
-    def of(cls, pid: int, log: str) -> Adopted:
-        """Adopt a process that writes its log to a file.
+    def of(cls, pid: int, log: str = "", container: str = "") -> Adopted:
+        """Adopt a process that writes its log to a file, or is in a container.
 
         Raises:
             NoDaemonError: there is no such process.
             ControlError: it is another one.
         """
-        adopted = cls(pid, _started_ticks(pid), os.path.realpath(log))
+        adopted = cls(pid, _started_ticks(pid), os.path.realpath(log) if log else "", container)
         pidfd = adopted._pin()
         os.close(pidfd)
         return adopted
@@ -98,11 +100,14 @@ class Adopted:
         if _started_ticks(self.pid) != self.started_ticks:
             raise ControlError(f"process {self.pid} is not the one that was there before")
         try:
-            log = os.readlink(f"/proc/{self.pid}/fd/2")
+            log = os.readlink(f"/proc/{self.pid}/fd/2") if self.log else ""
+            groups = Path(f"/proc/{self.pid}/cgroup").read_text()
         except OSError:
             raise NoDaemonError(f"process {self.pid} has ended") from None
         if log != self.log:
             raise ControlError(f"process {self.pid} is no daemon of this cluster: it logs to {log}")
+        if self.container not in groups:
+            raise ControlError(f"process {self.pid} is not in container {self.container[:12]}")
 
 
 def _has_ended(pidfd: int) -> bool:

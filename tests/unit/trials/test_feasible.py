@@ -50,6 +50,7 @@ class Paper:
         raise AssertionError
 
     def place(self, node: int) -> str | None:
+        assert node < self._size
         return self._place
 
 
@@ -90,6 +91,12 @@ def test_feasible_refuses_a_takeover_where_nobody_else_can_listen() -> None:
     check_feasible(takeover, Paper(4))
     with pytest.raises(PlanError, match="no other process"):
         check_feasible(takeover, Paper(4, place=None))
+
+
+def test_feasible_takes_faults_of_nodes_that_are_still_to_join() -> None:
+    steps = ['{"at": 1, "fault": "join"}', '{"at": 2, "fault": "kill", "nodes": [4]}']
+    steps.append('{"at": 3, "fault": "takeover", "nodes": [4]}')
+    check_feasible(plan(", ".join(steps)), Paper(4))
 
 
 def test_feasible_takes_faults_of_links_with_a_proxy() -> None:

@@ -84,6 +84,13 @@ def test_processes_one_that_has_ended_gets_no_signal(
         Adopted.of(process.pid, log)
 
 
+def test_processes_one_outside_the_container_is_not_adopted(
+    process: subprocess.Popen[bytes],
+) -> None:
+    with pytest.raises(ControlError, match="not in container"):
+        Adopted.of(process.pid, container="f" * 64)
+
+
 def test_processes_this_test_itself_is_no_daemon(log: str) -> None:
     with pytest.raises(ControlError):
         Adopted.of(os.getpid(), log)
