@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from bmgd.errors import ControlError, NoDaemonError
 from bmgd.launcher.requests import ask_grow, ask_restart
 from bmgd.launcher.rundir import Member, RunDir, read_members
-from bmgd.trials.processes import Adopted
+from bmgd.trials.processes import Adopted, is_there
 
 _TAIL_BYTES: Final = 4096
 _ENDING: Final = re.compile(r" ERROR (.*)")
@@ -46,6 +46,9 @@ class TrialCluster(Protocol):
 
     def is_running(self, node: int) -> bool:
         """Whether its process is there, stopped or not."""
+
+    def has_ended(self, node: int) -> bool:
+        """Whether it surely has no process: one that cannot be told from another's has not ended."""
 
     def is_stopped(self, node: int) -> bool:
         """Whether its process is stopped."""
@@ -138,6 +141,13 @@ class LaunchedTrial:
 
     def is_running(self, node: int) -> bool:
         return self._process(node) is not None
+
+    def has_ended(self, node: int) -> bool:
+        if self.is_running(node):
+            return False
+        # A joiner that was just given an id, or another one, is not adopted under it yet.
+        member = self._members.get(node)
+        return member is None or member.pid is None or not is_there(member.pid)
 
     def is_stopped(self, node: int) -> bool:
         process = self._adopted.get(node)

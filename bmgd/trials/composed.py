@@ -92,6 +92,9 @@ class ComposedTrial:
     def is_running(self, node: int) -> bool:
         return self._process(node) is not None
 
+    def has_ended(self, node: int) -> bool:
+        return not self.is_running(node)
+
     def is_stopped(self, node: int) -> bool:
         process = self._container(node).process
         return process is not None and process.is_stopped()

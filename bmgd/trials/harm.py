@@ -253,7 +253,7 @@ class Harm:
         """Wait for a process to be gone, with a bound."""
         try:
             async with asyncio.timeout(within_s):
-                while self._cluster.is_running(node):  # noqa: ASYNC110
+                while not self._cluster.has_ended(node):  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             return False
@@ -280,7 +280,7 @@ class Harm:
     def see_ends(self) -> None:
         """Write down which daemons have ended, by a fault that asked for it or by themselves."""
         for node in map(NodeId, range(self._cluster.size)):
-            if node in self.ended or node in self._starting or self._cluster.is_running(node):
+            if node in self.ended or node in self._starting or not self._cluster.has_ended(node):
                 continue
             self.ended.add(node)
             at_ns, life = self._recorder.now_ns(), self._life(node)

@@ -110,6 +110,18 @@ class Adopted:
             raise ControlError(f"process {self.pid} is not in container {self.container[:12]}")
 
 
+def is_there(pid: int) -> bool:
+    """Whether any process has this id, and has not ended."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        return not _has_ended(pidfd)
+    finally:
+        os.close(pidfd)
+
+
 def _has_ended(pidfd: int) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)

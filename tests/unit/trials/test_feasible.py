@@ -40,6 +40,9 @@ class Paper:
     def is_running(self, node: int) -> bool:
         raise AssertionError
 
+    def has_ended(self, node: int) -> bool:
+        raise AssertionError
+
     def is_stopped(self, node: int) -> bool:
         raise AssertionError
 

@@ -1,0 +1,77 @@
+"""A launched cluster, seen through its run directory."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bmgd.errors import ControlError, NoDaemonError
+from bmgd.trials.cluster import LaunchedTrial
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits, and logs as daemon 0 does."""
+    with (tmp_path / "node-0.log").open("wb") as log:
+        started = subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.pause()"], stderr=log
+        )
+    yield started
+    started.kill()
+    started.wait()
+
+
+def write_cluster(run_dir: Path, *pids: int | None) -> None:
+    """What a launcher writes: who has which id."""
+    nodes = [
+        {"id": i, "pid": pid, "address": "127.0.0.1:1", "control": f"unix:{run_dir}/{i}"}
+        for i, pid in enumerate(pids)
+    ]
+    (run_dir / "cluster.json").write_text(json.dumps({"nodes": nodes}))
+
+
+def test_cluster_adopts_daemons_and_sees_their_end(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    write_cluster(tmp_path, process.pid)
+    cluster = LaunchedTrial(str(tmp_path))
+    assert (cluster.size, cluster.proxy_path) == (1, None)
+    assert cluster.is_running(0)
+    cluster.send(0, signal.SIGKILL)
+    process.wait()
+    assert cluster.has_ended(0)
+    with pytest.raises(NoDaemonError):
+        cluster.send(0, signal.SIGKILL)
+
+
+def test_cluster_finds_a_daemon_that_was_started_again(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    write_cluster(tmp_path, None)
+    cluster = LaunchedTrial(str(tmp_path))
+    assert cluster.has_ended(0)
+    write_cluster(tmp_path, process.pid)
+    assert cluster.is_running(0)
+
+
+def test_cluster_neither_signals_nor_buries_a_process_under_another_id(
+    tmp_path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    write_cluster(tmp_path, None, process.pid)
+    cluster = LaunchedTrial(str(tmp_path))
+    assert not cluster.is_running(1)
+    assert not cluster.has_ended(1)
+    with pytest.raises(ControlError):
+        cluster.send(1, signal.SIGKILL)
+    assert process.poll() is None
+
+
+def test_cluster_without_a_launcher_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoDaemonError):
+        LaunchedTrial(str(tmp_path))
