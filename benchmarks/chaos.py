@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -196,6 +197,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first round")
     parser.add_argument("--progress", help="the file that keeps what is done")
     options = parser.parse_args()
+    # Also where a shell has put it into the background, and told it to be deaf to interrupts.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit("interrupted; begun again, it goes on"))
     commands: dict[str, Callable[[], int]] = {"report": lambda: _print(report(Path("build/chaos")))}
     return commands.get(options.campaign, lambda: run_campaign(options))()
 
