@@ -181,8 +181,8 @@ class Measures:
     def healings(self) -> dict[str, list[int]]:
         """Nanoseconds from each calm fault that changes the graph to the last link exact, by kind.
 
-        A fault counts once every node that ran meanwhile has said that its links are exact, before
-        the next fault.
+        A fault counts once every node that runs in the end, those that began meanwhile among them, has
+        said that its links are exact, before the next fault.
         """
         exact = [(fact.at_ns, fact.node) for fact in self._history.of(LinkedExactly)]
         found: dict[str, list[int]] = defaultdict(list)
@@ -193,15 +193,18 @@ class Measures:
                 continue
             next_ns = steps[place + 1][0] if place + 1 < len(steps) else self._truth.ends_ns
             last: dict[NodeId, int] = {n: t for t, n in exact if at_ns <= t < next_ns}
-            ran = {
-                node
-                for node in self._truth.nodes
-                if self._truth.runs_through(node, at_ns, next_ns - 1)
-            }
+            ran = {node for node in self._truth.nodes if self._ran(node, at_ns, next_ns - 1)}
             before_ns = steps[place - 1][0] if place else at_ns - BEFORE_NS
             if ran and ran <= last.keys() and at_ns - before_ns >= BEFORE_NS:
                 found[kind].append(max(last[node] for node in ran) - at_ns)
         return found
+
+    def _ran(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether a node ran undisturbed to the end of a span, from its beginning or its own."""
+        life = self._truth.life_at(node, to_ns)
+        if life is None:
+            return False
+        return self._truth.runs_through(node, max(from_ns, life.span.from_ns), to_ns)
 
     # --- counts -------------------------------------------------------------------------------
 

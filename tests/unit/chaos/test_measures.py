@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.chaos.faults import Hog, Kill, Leave, Partition, Restart
+from bmgd.chaos.faults import Hog, Join, Kill, Leave, Partition, Restart
 from bmgd.chaos.history import Began, Died, Fact, History, LeaveAsked, LinkedExactly, Stopped
 from bmgd.chaos.measures import Detection, Measures, Summary
 from bmgd.chaos.truth import Truth
@@ -83,6 +83,17 @@ def test_measures_healing_ends_with_the_last_link_exact() -> None:
     later = disturbed(20 * S, Restart((N3,)))
     given = history(*death(10 * S, 5, 30, 20), *exact, later, end())
     assert measures(given).healings() == {"kill": [42 * MS + 1]}
+
+
+def test_measures_healing_waits_for_those_who_joined() -> None:
+    begun = Began(10 * S + MS, NodeId(4), life(4))
+    exact = [LinkedExactly(10 * S + (40 + node) * MS, NodeId(node)) for node in range(5)]
+    given = history(disturbed(10 * S, Join(1)), begun, *exact, disturbed(20 * S, Restart((N3,))))
+    assert measures(given).healings() == {"join": [44 * MS]}
+    given = history(
+        disturbed(10 * S, Join(1)), begun, *exact[:4], disturbed(20 * S, Restart((N3,)))
+    )
+    assert measures(given).healings() == {}
 
 
 def test_measures_faults_count_what_was_done() -> None:
