@@ -42,7 +42,8 @@ def test_chaos_on_containers(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_chaos_on_containers_refuses_faults_of_links(cluster: Cluster, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(PLAN.replace('"kill", "nodes": [3]', '"cut", "links": [[0, 1]]'))
+    steps = '[{"at": 1, "fault": "cut", "links": [[0, 1]]}]'
+    plan.write_text(f'{{"version": 1, "nodes": {SIZE}, "seconds": 5, "steps": {steps}}}')
     code, _, errors = chaos(cluster, plan)
     assert code == 2
     assert "step 1" in errors
