@@ -168,8 +168,8 @@ def report(bugs: list[Bug]) -> str:
         f"{tried[len(tried) // 2] if tried else 0} seeds, all within {tried[-1] if tried else 0}. "
         f"{hidden} of them are hidden: a cluster of 16",
         "still joins, loses a node and heals, and looks in order. A seed is a random scenario of",
-        f"{NODES[0]} to {NODES[1]} nodes and {SECONDS:g} simulated seconds of faults. Without a bug,",
-        f"{none['tried']} seeds make {len(none['fired'])} checkers fire; seeds that do are left out.",
+        f"{NODES[0]} to {NODES[1]} nodes and {SECONDS:g} simulated seconds of faults. Without a bug, a",
+        f"checker fires in {len(none['fired'])} of {none['tried']} seeds; those are left out.",
         "",
         "| bug | breaks the rule that | hidden | found by | seeds |",
         "|---|---|---|---|---|",
