@@ -33,14 +33,14 @@ from bmgd.core.effects import Dial, Effect, Observed, RecordChanged
 from bmgd.core.events import Event
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
-from bmgd.routing.header import BODY_PREFIX_BYTES, KIND_AT, LENGTH_BYTES
+from bmgd.routing.header import BODY_PREFIX_BYTES, HEADER_BYTES, KIND_AT, LENGTH_BYTES
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.inside import linked_peers, membership_of
 from bmgd.sim.rest import unrest
 from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId, Status
-from bmgd.wire.codec import decode, encode
+from bmgd.wire.codec import encode
 from bmgd.wire.messages import Heartbeat
 
 SETTLE_S: Final = 1.2
@@ -52,6 +52,8 @@ SAMPLED: Final = 9
 
 Row = dict[str, Any]
 _KIND_AT: Final = LENGTH_BYTES + BODY_PREFIX_BYTES + KIND_AT
+_SEQUENCE_AT: Final = LENGTH_BYTES + BODY_PREFIX_BYTES + HEADER_BYTES
+"""Of a heartbeat: a single byte up to 127, and one above those from then on."""
 _HEARTBEAT: Final = encode(Heartbeat(1, 0, 0, False))[_KIND_AT]
 _SHARED: Final = (
     *(type, ModuleType, FunctionType, BuiltinFunctionType, Enum),
@@ -80,7 +82,7 @@ def effort_of(size: int) -> Effort:
         return Effort(min(9, size // 4), min(5, size // 8), 4)
     if size <= 4096:
         return Effort(5, 3, 2)
-    return Effort(3, 2, 1) if size <= 16_384 else Effort(2, 0, 1)
+    return Effort(3, 2, 1) if size <= 16_384 else Effort(1, 0, 1)
 
 
 @dataclass(slots=True)
@@ -132,15 +134,10 @@ class Traffic:
         while at < len(data):
             upto = at + LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
             kind = data[at + _KIND_AT]
-            if kind != _HEARTBEAT or _begins_a_link(data[at + LENGTH_BYTES : upto]):
+            if kind != _HEARTBEAT or data[at + _SEQUENCE_AT] == 1:
                 self.frames[kind] += 1
                 self.frame_bytes += upto - at
             at = upto
-
-
-def _begins_a_link(body: bytes) -> bool:
-    heartbeat = decode(body)
-    return isinstance(heartbeat, Heartbeat) and heartbeat.sequence == 1
 
 
 # --- the cases --------------------------------------------------------------------------------------
@@ -155,8 +152,6 @@ def cases_of(size: int, seed: int = 1, effort: Effort | None = None) -> Iterator
         effort: None for `effort_of(size)`.
     """
     effort = effort or effort_of(size)
-    gc.collect()
-    gc.disable()
     before_bytes, began = _resident_bytes(), time.monotonic()
     network = Network(size, seed, keeps_all=False)
     network.run(SETTLE_S)

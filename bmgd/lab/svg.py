@@ -63,8 +63,21 @@ def draw(experiment: Experiment, rows: Rows) -> str:
     Returns:
         One SVG element, which is also a whole file.
     """
-    plot = experiment.plot
-    assert plot is not None, experiment.name
+    assert experiment.plot is not None, experiment.name
+    return draw_plot(experiment.title, experiment.plot, rows)
+
+
+def draw_plot(title: str, plot: Plot, rows: Rows) -> str:
+    """A plot of rows, whoever made them.
+
+    Args:
+        title: of the whole, for who cannot see it.
+        plot: what is drawn, and how.
+        rows: by name.
+
+    Returns:
+        One SVG element, which is also a whole file.
+    """
     if plot.where is not None:
         column, value = plot.where
         rows = [row for row in rows if row[column] == value]
@@ -78,7 +91,7 @@ def draw(experiment: Experiment, rows: Rows) -> str:
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' "
         f"width='{WIDTH}' height='{HEIGHT}' font-family='system-ui, sans-serif' font-size='12' "
-        f"role='img'><title>{escape(experiment.title)}</title>"
+        f"role='img'><title>{escape(title)}</title>"
         f"<rect width='{WIDTH}' height='{HEIGHT}' fill='#ffffff'/>{body}</svg>\n"
     )
 
