@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import ClassVar
+from collections.abc import Sequence, Set
+from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect, Exit, Renewed
-from bmgd.core.events import Event
+from bmgd.core.effects import Close, Dial, Effect, Exit, Renewed, Welcome
+from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState
 from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX
 
 GUESTS_MAX = 8
+_NONE: Final[Set[tuple[int, int]]] = frozenset()
 STANDING = frozenset({"beat", "silence", "redial"})
 """Deadlines that every node always has, once it has started."""
 RESEND_MAX_NS = 2_500_000_000
@@ -42,25 +43,28 @@ class BoundsHold(Checker):
     """Every queue and table of the core is within its bound, and counts what is in it."""
 
     name: ClassVar[str] = "bounds-hold"
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    effects: ClassVar[Kinds] = (Welcome, Close)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
         if is_deadline(event):
-            for what, size in measure(inside).items():
+            sizes = measure(inside)
+            for what, size in sizes.items():
                 if size > BOUNDS[what]:
                     self.violate(journal, f"{what}: {size}, at most {BOUNDS[what]}")
-            self._check_counts(journal, inside)
+            self._check_counts(journal, inside, sizes)
         self._check_links(journal, inside)
 
-    def _check_counts(self, journal: Journal, inside: Inside) -> None:
-        if inside.delivery.underway != len(inside.underway()):
+    def _check_counts(self, journal: Journal, inside: Inside, sizes: dict[str, int]) -> None:
+        if inside.delivery.underway != inside.underway_count():
             self.violate(journal, f"counts {inside.delivery.underway} messages underway")
-        counted, held = inside.held_bytes()
+        counted, held = inside.counted_bytes(), sizes["bytes of all topics"]
         if counted != held:
             self.violate(journal, f"counts {counted} bytes held, there are {held}")
         if any(queue[1] != queue[2] for queue in inside.queues()):
             self.violate(journal, "counts other bytes in a topic than are there")
-        heap, due = inside.timer_entries(), len(inside.timers())
+        heap, due = inside.timer_entries(), len(inside.deadlines())
         if heap > 2 * due + 17:
             self.violate(journal, f"{heap} entries for {due} deadlines")
         remembered = len(inside.dialling.peerings)
@@ -89,7 +93,7 @@ def measure(inside: Inside) -> dict[str, int]:
         "topics": len(queues),
         "messages of a topic": max((q[0] for q in queues), default=0),
         "bytes of a topic": max((q[2] for q in queues), default=0),
-        "bytes of all topics": inside.held_bytes()[1],
+        "bytes of all topics": sum(q[2] for q in queues) + inside.handed_bytes(),
         "subscriptions": len(readers),
         "credit": max((sum(r) for r in readers), default=0),
         "probes": len(inside.probes()),
@@ -110,24 +114,40 @@ class DeadlinesHaveSubjects(Checker):
     """
 
     name: ClassVar[str] = "deadlines-have-subjects"
+    events: ClassVar[Kinds] = ()
+    looks: ClassVar[bool] = True
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._seen: dict[NodeId, tuple[int, ...]] = {}
+        self._neighbors: dict[NodeId, tuple[int, list[int], tuple[NodeId, ...]]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._seen[journal.place] = ()
+        self._neighbors.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if journal.exited or any(isinstance(effect, Exit) for effect in effects):
             return
         inside = journal.inside
-        timers = inside.timers()
-        by_purpose: dict[str, set[tuple[int, int]]] = {}
-        for purpose, first, second in timers:
-            by_purpose.setdefault(purpose, set()).add((first, second))
-        self._compare(journal, "ask", by_purpose, {(p, 0) for p in inside.suspected()})
-        self._compare(journal, "answer", by_purpose, {(n, 0) for n in inside.asks()})
-        self._compare(journal, "held", by_purpose, {(p, 0) for p in inside.held()})
-        self._compare(journal, "probe", by_purpose, {(n, 0) for n in inside.probes()})
-        self._compare(journal, "resend", by_purpose, set(inside.underway()))
-        accused = {(i, 0) for i, link in inside.links.table.items() if link.accused_ns}
-        self._compare(journal, "accused", by_purpose, accused)
-        if not is_deadline(event):
+        changes = inside.changes()
+        if not is_deadline(event) and changes == self._seen[journal.place]:
             return
+        self._seen[journal.place] = changes
+        by_purpose: dict[str, set[tuple[int, int]]] = {}
+        for purpose, first, second in inside.deadlines():
+            by_purpose.setdefault(purpose, set()).add((first, second))
+        for purpose, subjects in _subjects(inside).items():
+            deadlines = by_purpose.get(purpose, _NONE)
+            if deadlines != subjects:
+                text = f"{purpose}: deadlines of {sorted(deadlines)}, subjects {sorted(subjects)}"
+                self.violate(journal, text)
+        if is_deadline(event):
+            self._check_standing(journal, inside, by_purpose)
+
+    def _check_standing(
+        self, journal: Journal, inside: Inside, by_purpose: dict[str, set[tuple[int, int]]]
+    ) -> None:
         state = inside.context.state
         if state is not NodeState.STARTING and not by_purpose.keys() >= STANDING:
             self.violate(journal, f"has no deadline for {sorted(STANDING - by_purpose.keys())}")
@@ -137,19 +157,9 @@ class DeadlinesHaveSubjects(Checker):
         self._check_resends(journal, inside)
         self._check_wanted(journal, inside, by_purpose)
 
-    def _compare(
-        self,
-        journal: Journal,
-        purpose: str,
-        by_purpose: dict[str, set[tuple[int, int]]],
-        subjects: Collection[tuple[int, int]],
-    ) -> None:
-        deadlines = by_purpose.get(purpose, set())
-        if deadlines != set(subjects):
-            text = f"{purpose}: deadlines of {sorted(deadlines)}, subjects {sorted(subjects)}"
-            self.violate(journal, text)
-
     def _check_resends(self, journal: Journal, inside: Inside) -> None:
+        if not inside.delivery.underway:
+            return
         timers = inside.timers()
         for (peer, sequence), deadline_ns in inside.underway().items():
             at_ns = timers.get(("resend", peer, sequence), journal.now_ns)
@@ -163,7 +173,7 @@ class DeadlinesHaveSubjects(Checker):
             return
         if "relayout" in by_purpose:
             return
-        if inside.dialling.wanted != inside.membership.neighbors(journal.host.id):
+        if inside.dialling.wanted != self._neighbors_of(journal, inside):
             self.violate(journal, f"wants {inside.dialling.wanted}, not its layout's neighbors")
         coming = by_purpose.get("dial", set()) | by_purpose.get("join", set())
         for peer in inside.dialling.wanted:
@@ -172,19 +182,45 @@ class DeadlinesHaveSubjects(Checker):
             if peer not in journal.dials and (peer, 0) not in coming:
                 self.violate(journal, f"wants {peer}, and neither dials it nor will")
 
+    def _neighbors_of(self, journal: Journal, inside: Inside) -> tuple[NodeId, ...]:
+        """Of its layout; asked for again when that has changed."""
+        membership = inside.membership
+        known = self._neighbors.get(journal.place)
+        if known is None or known[:2] != (membership.id_space, membership.outside):
+            neighbors = membership.neighbors(journal.host.id)
+            known = membership.id_space, list(membership.outside), neighbors
+            self._neighbors[journal.place] = known
+        return known[2]
+
+
+def _subjects(inside: Inside) -> dict[str, Set[tuple[int, int]]]:
+    """By the purpose of a deadline, what waits for one."""
+    accused = {(i, 0) for i, link in inside.links.table.items() if link.accused_ns}
+    return {
+        "ask": {(peer, 0) for peer in inside.suspected()},
+        "answer": {(number, 0) for number in inside.asks()},
+        "held": {(peer, 0) for peer in inside.held()},
+        "probe": {(number, 0) for number in inside.probes()},
+        "resend": inside.underway().keys(),
+        "accused": accused,
+    }
+
 
 class MemoriesAreOfUse(Checker):
     """Nothing is remembered of a link that is gone, and no peer is held to be dialled that is not."""
 
     name: ClassVar[str] = "memories-are-of-use"
+    events: ClassVar[Kinds] = (LinkUp, DialFailed, DeadlineReached)
+    effects: ClassVar[Kinds] = (Dial, Renewed)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
         dialling = {p for p, peering in inside.dialling.peerings.items() if peering.dialling}
-        if dialling - journal.dials.keys():
+        if dialling and dialling - journal.dials.keys():
             lost = sorted(dialling - journal.dials.keys())
             self.violate(journal, f"holds {lost} to be dialled, which it does not dial")
-        if inside.underway() and any(isinstance(effect, Renewed) for effect in effects):
+        renewed = any(isinstance(effect, Renewed) for effect in effects)
+        if renewed and inside.underway_count():
             self.violate(journal, "began a new life with messages of the former underway")
         if not is_deadline(event):
             return

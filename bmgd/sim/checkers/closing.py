@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.effects import Close, Effect, Exit, Observed, RecordChanged, Renewed, Send
-from bmgd.core.events import Event, LinkUp, Received
+from bmgd.core.effects import (
+    Close,
+    Effect,
+    Exit,
+    Observed,
+    RecordChanged,
+    Renewed,
+    Send,
+    Welcome,
+)
+from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
 from bmgd.core.links import GUESTS_MAX
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, SeenLink, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, SeenLink, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status
 from bmgd.wire.messages import Answer, Notice, Ping
 
@@ -28,16 +37,11 @@ class LinksCloseByRule(Checker):
     """
 
     name: ClassVar[str] = "links-close-by-rule"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Close,)
     hearsay: ClassVar[str] = "hearsay-closes-no-heard-link"
     pairs: ClassVar[str] = "pairs-keep-one-link"
     breaks: ClassVar[str] = "make-before-break"
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._before: dict[LinkId, SeenLink] = {}
-
-    def before(self, journal: Journal, event: Event) -> None:
-        self._before = dict(journal.links)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         closed = [effect.link for effect in effects if isinstance(effect, Close)]
@@ -48,7 +52,7 @@ class LinksCloseByRule(Checker):
         if ends or inside.context.state is NodeState.LEAVING:
             return
         for link_id in closed:
-            link = self._before.get(link_id)
+            link = journal.former_links.get(link_id)
             if link is not None and not self._excuse(journal, inside, event, effects, link):
                 self._blame(journal, inside, link)
 
@@ -113,7 +117,7 @@ class LinksCloseByRule(Checker):
 
     def _is_one_too_many(self, journal: Journal, inside: Inside, link: SeenLink) -> bool:
         wanted, former = inside.dialling.wanted, inside.former()
-        unwanted = [o for o in self._before.values() if o.peer not in wanted]
+        unwanted = [o for o in journal.former_links.values() if o.peer not in wanted]
         kept = sum(1 for peer in former if peer not in wanted) + GUESTS_MAX
         # One more may have been welcomed in this very step.
         return link in unwanted[: max(0, len(unwanted) + 1 - kept)]
@@ -140,7 +144,7 @@ class LinksCloseByRule(Checker):
 
 def is_made(journal: Journal, inside: Inside) -> bool:
     """Whether each wanted link is up, or its id is gone, broken, or was dialled and is not there."""
-    if any(key[0] == "relayout" for key in inside.timers()):
+    if inside.plans_relayout():
         return False
     linked = {link.peer for link in journal.links.values()}
     for peer in inside.dialling.wanted:
@@ -157,6 +161,8 @@ class FormerLivesAreCutOff(Checker):
     """No links to two lives of one peer are up, and none that a former life of this node has made."""
 
     name: ClassVar[str] = "former-lives-are-cut-off"
+    events: ClassVar[Kinds] = (LinkUp,)
+    effects: ClassVar[Kinds] = (Welcome, Close, Renewed)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if journal.links and any(isinstance(effect, Renewed) for effect in effects):
@@ -175,14 +181,15 @@ class AccusedAreTold(Checker):
     """
 
     name: ClassVar[str] = "accused-are-told"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._told: dict[tuple[NodeId, LinkId], int] = {}
+        self._told: dict[NodeId, dict[LinkId, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        me = journal.place
-        self._told = {key: at for key, at in self._told.items() if key[0] != me}
+        self._told[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         me = journal.host.id
@@ -208,17 +215,15 @@ class AccusedAreTold(Checker):
             self.violate(journal, f"declared {link.peer} dead and did not tell it")
         if not any(isinstance(m, Ping) for m in sent):
             self.violate(journal, f"declared {link.peer} dead and did not ping it")
-        self._told.setdefault((journal.place, link.id), journal.now_ns)
+        self._told[journal.place].setdefault(link.id, journal.now_ns)
 
     def _expect_closing(self, journal: Journal) -> None:
-        inside, me = journal.inside, journal.place
-        for key, told_ns in list(self._told.items()):
-            if key[0] != me:
-                continue
-            link = journal.links.get(key[1])
+        inside, told = journal.inside, self._told[journal.place]
+        for link_id, told_ns in list(told.items()):
+            link = journal.links.get(link_id)
             if link is None or max(link.heard_ns, journal.late_ns) > told_ns:
-                del self._told[key]
+                del told[link_id]
             elif journal.now_ns - told_ns > 2 * inside.settings.timeout_ns:
                 if inside.membership.is_gone(link.peer):
                     self.violate(journal, f"{link.peer} did not answer, its link is still up")
-                del self._told[key]
+                del told[link_id]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from bmgd.core.effects import Effect, Observed, RecordChanged, Send
-from bmgd.core.events import DialFailed, Event, LinkDown, LinkUp, Received
+from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, SeenLink, Suspected, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, SeenLink, Suspected, is_deadline
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -35,6 +35,8 @@ class VerdictsAreProven(Checker):
     """
 
     name: ClassVar[str] = "verdicts-are-proven"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Observed,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -43,16 +45,19 @@ class VerdictsAreProven(Checker):
         self._versions: dict[NodeId, tuple[Incarnation, int]] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
-        self._suspected = dict(journal.suspected)
-        self._ended = None
+        self._suspected, self._ended, self._versions = {}, None, {}
         if isinstance(event, DialFailed):
             self._ended = journal.ended.get(event.peer)
-        if journal.suspected or self._ended is not None:
-            membership = journal.inside.membership
-            self._versions = {
-                peer: (record.incarnation, record.version)
-                for peer, record in membership.exceptions().items()
-            }
+            self._note_version(journal, event.peer)
+        if journal.suspected:
+            self._suspected = dict(journal.suspected)
+            for peer in self._suspected:
+                self._note_version(journal, peer)
+
+    def _note_version(self, journal: Journal, peer: NodeId) -> None:
+        record = journal.inside.membership.exceptions().get(peer)
+        if record is not None:
+            self._versions[peer] = record.incarnation, record.version
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -117,6 +122,8 @@ class SuspicionsHaveAReason(Checker):
     """
 
     name: ClassVar[str] = "suspicions-have-a-reason"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (Observed,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -221,6 +228,7 @@ class VetoesWin(Checker):
     """A veto, fresh bytes, or a new link end a suspicion; a late concurring answer begins none."""
 
     name: ClassVar[str] = "vetoes-win"
+    events: ClassVar[Kinds] = (Received,)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not isinstance(event, Received):
@@ -231,26 +239,20 @@ class VetoesWin(Checker):
             suspected = journal.suspected.get(message.suspect)
             alive = message.alive and suspected is not None
             if alive and suspected and message.incarnation >= suspected.incarnation:
-                if message.suspect in inside.suspected():
+                if inside.suspects(message.suspect):
                     self.violate(journal, f"a veto for {message.suspect} is ignored")
                 journal.suspected.pop(message.suspect, None)
-        for link in journal.links.values():
-            if link.id == event.link and not link.unechoed and link.peer in inside.suspected():
-                self.violate(journal, f"{link.peer} was heard, and is still suspected")
+        link = journal.links.get(event.link)
+        if link is not None and not link.unechoed and inside.suspects(link.peer):
+            self.violate(journal, f"{link.peer} was heard, and is still suspected")
 
 
 class AnswersAreTrue(Checker):
     """An observer vetoes only what it hears, concurs only in silence, and never against itself."""
 
     name: ClassVar[str] = "answers-are-true"
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._links: tuple[SeenLink, ...] = ()
-
-    def before(self, journal: Journal, event: Event) -> None:
-        # An answer may go out in the step that closes the link afterwards.
-        self._links = tuple(journal.links.values())
+    events: ClassVar[Kinds] = (Ask,)
+    effects: ClassVar[Kinds] = (Answer,)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         me = journal.host.id
@@ -271,7 +273,9 @@ class AnswersAreTrue(Checker):
             if not answer.alive or answer.incarnation != journal.incarnation:
                 self.violate(journal, f"says of itself {answer}")
             return
-        links = [link for link in self._links if link.peer == answer.suspect]
+        # An answer may go out in the step that closes the link afterwards.
+        former = journal.former_links.values()
+        links = [link for link in former if link.peer == answer.suspect]
         asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
         if asked_ns is None or not links:
             self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")
@@ -308,6 +312,9 @@ class LateNodesReset(Checker):
         self._due.pop(journal.place, None)
 
     def before(self, journal: Journal, event: Event) -> None:
+        if journal.lag_ns <= LATE_NS:
+            self._expect = False
+            return
         state = journal.inside.context.state
         due_ns = journal.host.node.deadline_ns
         late = journal.lag_ns > LATE_NS and state is not NodeState.STARTING
@@ -330,6 +337,8 @@ class NoFalseDeath(Checker):
     """
 
     name: ClassVar[str] = "no-false-death"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Observed,)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from bmgd.core.context import Context
 from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
@@ -12,11 +14,11 @@ from bmgd.core.links import Links
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
 from bmgd.core.probing import Probing
-from bmgd.core.relayout import Relayout
+from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
-from bmgd.types import NodeId, Record
+from bmgd.types import Incarnation, NodeId, Record
 
 
 class Inside:
@@ -59,13 +61,25 @@ class Inside:
         """Every deadline that is set, and when it is due."""
         return {key: at_ns for key, (at_ns, _) in self.context.timers._due.items()}
 
+    def plans_relayout(self) -> bool:
+        """Whether a relayout is planned."""
+        return (RELAYOUT_TIMER, 0, 0) in self.context.timers
+
+    def deadlines(self) -> Collection[TimerKey]:
+        """What the deadlines that are set are for."""
+        return self.context.timers._due.keys()
+
     def timer_entries(self) -> int:
         """How many entries the heap of deadlines has, cancelled ones included."""
         return len(self.context.timers._heap)
 
-    def lives(self) -> dict[NodeId, int]:
-        """The lives met on links and messages."""
-        return {peer: int(life) for peer, life in self.membership._lives.items()}
+    def lives(self) -> dict[NodeId, Incarnation]:
+        """The lives met on links and messages (the membership's own table: do not change)."""
+        return self.membership._lives
+
+    def suspects(self, peer: NodeId) -> bool:
+        """Whether the node suspects a peer."""
+        return peer in self.detector._suspicions
 
     def suspected(self) -> set[NodeId]:
         """Whom the node suspects."""
@@ -86,6 +100,10 @@ class Inside:
             for peer, stream in self.delivery._outbound.items()
             for sequence, message in stream.underway.items()
         }
+
+    def underway_count(self) -> int:
+        """How many messages are underway."""
+        return sum(len(stream.underway) for stream in self.delivery._outbound.values())
 
     def spans(self) -> list[int]:
         """How many sequences each outbound stream spans."""
@@ -110,11 +128,27 @@ class Inside:
             for t in self.topics._topics.values()
         ]
 
-    def held_bytes(self) -> tuple[int, int]:
-        """Bytes not yet consumed, as counted and as they are."""
+    def counted_bytes(self) -> int:
+        """Bytes not yet consumed, as the node counts them."""
+        return self.topics._held_bytes
+
+    def handed_bytes(self) -> int:
+        """Bytes that readers have and have not consumed."""
         subscriptions = self.topics._subscriptions.values()
-        unconsumed = sum(len(m.payload) for s in subscriptions for m in s.unconsumed)
-        return self.topics._held_bytes, sum(q[2] for q in self.queues()) + unconsumed
+        return sum(len(message.payload) for s in subscriptions for message in s.unconsumed)
+
+    def changes(self) -> tuple[int, ...]:
+        """Another one when a deadline was set or ended, or what waits for one became more or less."""
+        timers = self.context.timers
+        return (
+            timers._count,
+            len(timers),
+            len(self.detector._suspicions),
+            len(self.detector._asks),
+            len(self.greeting._held),
+            len(self.probing._open),
+            self.delivery.underway,
+        )
 
     def unknown_ids(self) -> int:
         """How many ids below the id space nobody was given, as counted."""

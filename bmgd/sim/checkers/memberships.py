@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
-from bmgd.core.events import Event, Received
+from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.core.membership import Membership
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
 from bmgd.wire.messages import BUCKETS, Notice
 
 _GAP_MAX = 4096
+_MODULUS = 2**128
 _HASHED = struct.Struct(">IQIB")
 RANKS_CHECKED_MAX = 64
+WHOLE_LOOK = 64
+"""Every so many changes all records are looked at, not only those that changed."""
 
 _Order = tuple[int, int, int, bytes]
 
@@ -26,6 +31,7 @@ def _order(record: Record) -> _Order:
     return record.incarnation, record.version, int(record.status), record.address.encode()
 
 
+@lru_cache(maxsize=2**16)
 def _hash(node_id: NodeId, record: Record) -> int:
     fixed = _HASHED.pack(node_id, record.incarnation, record.version, record.status)
     whole = fixed + record.address.encode()
@@ -40,6 +46,8 @@ class RecordsAreJoined(Checker):
     """
 
     name: ClassVar[str] = "records-are-joined"
+    events: ClassVar[Kinds] = (Notice,)
+    effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -100,16 +108,22 @@ class LivesGrow(Checker):
     """Incarnations only grow: a node's own, with its version, and those that it knows of others."""
 
     name: ClassVar[str] = "lives-grow"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (RecordChanged, Renewed)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._own: dict[NodeId, tuple[Incarnation, int]] = {}
         self._known: dict[NodeId, dict[NodeId, int]] = {}
+        self._lives: dict[NodeId, dict[NodeId, Incarnation]] = {}
+        self._moved: dict[NodeId, set[NodeId]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         context = journal.inside.context
         self._own[journal.place] = context.incarnation, context.version
         self._known[journal.place] = {}
+        self._lives[journal.place] = {}
+        self._moved[journal.place] = set(journal.inside.membership.exceptions())
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
@@ -118,7 +132,12 @@ class LivesGrow(Checker):
             self.violate(
                 journal, f"its own life and version fell from {self._own[journal.place]} to {own}"
             )
-        renewed = any(isinstance(effect, Renewed) for effect in effects)
+        renewed = False
+        for effect in effects:
+            if isinstance(effect, RecordChanged):
+                self._moved[journal.place].add(effect.id)
+            elif isinstance(effect, Renewed):
+                renewed = True
         if (own[0] != self._own[journal.place][0]) != renewed:
             self.violate(
                 journal,
@@ -129,12 +148,17 @@ class LivesGrow(Checker):
             self._compare(journal, inside)
 
     def _compare(self, journal: Journal, inside: Inside) -> None:
-        known = self._known[journal.place]
-        for peer in {*inside.lives(), *inside.membership.exceptions()}:
+        place = journal.place
+        lives, moved, known = inside.lives(), self._moved[place], self._known[place]
+        if lives != self._lives[place]:
+            moved |= {peer for peer, _ in lives.items() ^ self._lives[place].items()}
+            self._lives[place] = dict(lives)
+        for peer in moved:
             life = int(inside.membership.incarnation(peer))
             if life < known.get(peer, 0):
                 self.violate(journal, f"the life of {peer} fell from {known[peer]:#x} to {life:#x}")
             known[peer] = life
+        moved.clear()
         for link in journal.links.values():
             if inside.membership.incarnation(link.peer) < link.incarnation:
                 self.violate(journal, f"forgot the life of {link.peer}, to which it is linked")
@@ -148,20 +172,38 @@ class AccusationIsAnswered(Checker):
     """
 
     name: ClassVar[str] = "accusation-is-answered"
+    events: ClassVar[Kinds] = (Notice, DeadlineReached)
+    effects: ClassVar[Kinds] = (RecordChanged, Renewed)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._right: dict[NodeId, tuple[Record | None, Incarnation, int]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._right.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
         context = inside.context
         if journal.exited or context.state in (NodeState.STARTING, NodeState.LEAVING):
             return
-        believed, own = inside.own_belief(), context.own_record()
-        if believed is not None and believed != own:
-            self.violate(journal, f"it is {own}, and believes {believed}")
-        if not (isinstance(event, Received) and isinstance(event.message, Notice)):
-            return
-        for node_id, record in event.message.records:
-            if node_id != journal.host.id:
+        believed = inside.own_belief()
+        look = believed, context.incarnation, context.version
+        if look != self._right.get(journal.place):
+            own = context.own_record()
+            if believed is not None and believed != own:
+                self.violate(journal, f"it is {own}, and believes {believed}")
+            else:
+                self._right[journal.place] = look
+        if isinstance(event, Received) and isinstance(event.message, Notice):
+            self._check_answer(journal, event.message, believed)
+
+    def _check_answer(self, journal: Journal, notice: Notice, believed: Record | None) -> None:
+        me = journal.host.id
+        for node_id, record in notice.records:
+            if node_id != me:
                 continue
+            own = journal.inside.context.own_record()
             if record.status is Status.LEFT and record.incarnation == own.incarnation:
                 self.violate(journal, "it was evicted, and goes on")
             elif _order(record) > _order(own):
@@ -174,6 +216,8 @@ class ExitsHaveAReason(Checker):
     """A daemon ends only when asked, evicted, a duplicate, or configured for another cluster."""
 
     name: ClassVar[str] = "exits-have-a-reason"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Exit,)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -200,53 +244,128 @@ class DigestsMeanMemberships(Checker):
     """A digest is the sum of its records' hashes; equal digests mean equal memberships and layouts."""
 
     name: ClassVar[str] = "digests-mean-memberships"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._revisions: dict[NodeId, int] = {}
+        self._sums: dict[NodeId, _Sums] = {}
         self._meanings: dict[int, tuple[int, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._revisions[journal.place] = -1
+        self._sums[journal.place] = _Sums()
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        membership = journal.inside.membership
-        if self._revisions[journal.place] == membership.revision:
+        membership, sums = journal.inside.membership, self._sums[journal.place]
+        if sums.revision == membership.revision:
             return
-        self._revisions[journal.place] = membership.revision
-        buckets = [0] * BUCKETS
-        for node_id, record in membership.exceptions().items():
-            buckets[node_id % BUCKETS] += _hash(node_id, record)
-        if membership.digest != sum(buckets) % 2**128:
+        changed = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
+        sums.take_in(membership, changed)
+        self._check(journal, sums)
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals:
+            sums = self._sums[journal.place]
+            sums.count_all(journal.inside.membership)
+            self._check(journal, sums)
+
+    def _check(self, journal: Journal, sums: _Sums) -> None:
+        membership = journal.inside.membership
+        if membership.digest != sum(sums.buckets) % _MODULUS:
             self.violate(journal, "its digest is not the sum of its records")
-        if membership.buckets != [bucket % 2**128 for bucket in buckets]:
+        if membership.buckets != sums.buckets:
             self.violate(journal, "its buckets are not the sums of its records")
-        records = hash(frozenset(membership.exceptions().items()))
         layout = hash((membership.id_space, tuple(membership.outside)))
-        meaning = self._meanings.setdefault(membership.digest, (records, layout))
-        if meaning != (records, layout):
+        meaning = self._meanings.setdefault(membership.digest, (sums.meaning, layout))
+        if meaning != (sums.meaning, layout):
             self.violate(journal, f"another membership has its digest {membership.digest:032x}")
+
+
+class _Sums:
+    """What a membership's digests must be, kept along with its changes.
+
+    Attributes:
+        revision: of the membership, when this was right.
+        buckets: the sums of the records' hashes, by id.
+        meaning: equal for equal memberships, and not made of those hashes.
+    """
+
+    __slots__ = ("_counted", "buckets", "meaning", "revision")
+
+    def __init__(self) -> None:
+        self.revision = -1
+        self.buckets = [0] * BUCKETS
+        self.meaning = 0
+        self._counted: dict[NodeId, Record] = {}
+
+    def take_in(self, membership: Membership, changed: Collection[NodeId]) -> None:
+        """Count what has changed; everything, where that cannot be all, and from time to time."""
+        records, steps = membership.exceptions(), membership.revision - self.revision
+        if steps != len(changed) or membership.revision % WHOLE_LOOK == 0:
+            self.count_all(membership)
+            return
+        for node_id in changed:
+            self._count(node_id, records.get(node_id))
+        self.revision = membership.revision
+
+    def count_all(self, membership: Membership) -> None:
+        """Count every record anew."""
+        self.buckets, self.meaning, self._counted = [0] * BUCKETS, 0, {}
+        for node_id, record in membership.exceptions().items():
+            self._count(node_id, record)
+        self.revision = membership.revision
+
+    def _count(self, node_id: NodeId, record: Record | None) -> None:
+        bucket, before = node_id % BUCKETS, self._counted.pop(node_id, None)
+        if before is not None:
+            self.buckets[bucket] -= _hash(node_id, before)
+            self.meaning ^= hash((node_id, before))
+        if record is not None:
+            self.buckets[bucket] += _hash(node_id, record)
+            self.meaning ^= hash((node_id, record))
+            self._counted[node_id] = record
+        self.buckets[bucket] %= _MODULUS
 
 
 class RanksAreABijection(Checker):
     """Rank is an order-preserving bijection of the layout's ids, and the graph is built over ranks."""
 
     name: ClassVar[str] = "ranks-are-a-bijection"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._revisions: dict[NodeId, int] = {}
+        self._layouts: dict[NodeId, tuple[int, list[int]]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._revisions[journal.place] = -1
+        self._layouts.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        membership = journal.inside.membership
-        if self._revisions[journal.place] == membership.revision:
+        membership, place = journal.inside.membership, journal.place
+        steps = membership.revision - self._revisions[place]
+        if not steps:
             return
-        self._revisions[journal.place] = membership.revision
+        self._revisions[place] = membership.revision
+        layout = membership.id_space, membership.outside
+        changed = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
+        whole = steps != len(changed) or membership.revision % WHOLE_LOOK == 0
+        if whole or layout != self._layouts.get(place):
+            self._layouts[place] = membership.id_space, list(membership.outside)
+            self._check_all(journal)
+        elif any(self._is_outside(membership.status_of(i)) != (i in layout[1]) for i in changed):
+            self.violate(journal, f"outside the layout: {membership.outside}, changed {changed}")
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals:
+            self._check_all(journal)
+
+    def _check_all(self, journal: Journal) -> None:
+        membership = journal.inside.membership
         ids = range(membership.id_space)
-        gone = [i for i in ids if self._is_outside(membership.get(NodeId(i)))]
+        gone = [i for i in ids if self._is_outside(membership.status_of(NodeId(i)))]
         if list(membership.outside) != gone:
             self.violate(journal, f"outside the layout: {membership.outside}, by status {gone}")
             return
@@ -254,7 +373,8 @@ class RanksAreABijection(Checker):
             self.violate(journal, "the bound of unknown ids does not hold")
         if len(ids) > RANKS_CHECKED_MAX:
             return
-        layout = [i for i in ids if i not in set(gone)]
+        outside = set(gone)
+        layout = [i for i in ids if i not in outside]
         if membership.layout_size != len(layout):
             self.violate(journal, f"{membership.layout_size} ids in the layout, not {len(layout)}")
         ranks = [membership.rank(NodeId(i)) for i in layout]
@@ -264,8 +384,8 @@ class RanksAreABijection(Checker):
             self.violate(journal, "an id outside the layout has a rank")
         self._check_neighbors(journal, layout)
 
-    def _is_outside(self, record: Record | None) -> bool:
-        return record is None or record.status in (Status.EXCLUDED, Status.LEFT)
+    def _is_outside(self, status: Status | None) -> bool:
+        return status is None or status in (Status.EXCLUDED, Status.LEFT)
 
     def _check_neighbors(self, journal: Journal, layout: list[int]) -> None:
         me, membership = journal.host.id, journal.inside.membership

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from bmgd.core.commands import SendTo
 from bmgd.core.effects import Deliver, Effect, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Scene
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.messages import Ack, Data, RoutedMessage, Search
 
@@ -44,6 +44,8 @@ class MessagesAreTakenOnce(Checker):
     """
 
     name: ClassVar[str] = "messages-are-taken-once"
+    events: ClassVar[Kinds] = (Data,)
+    effects: ClassVar[Kinds] = (Reply,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -122,6 +124,8 @@ class AcksAreHonest(Checker):
     """An acknowledgement answers a message that came in this step, to its source and its life."""
 
     name: ClassVar[str] = "acks-are-honest"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Ack,)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not isinstance(event, Received):
@@ -156,6 +160,8 @@ class SearchesVisitOnce(Checker):
     """
 
     name: ClassVar[str] = "searches-visit-once"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = get_args(RoutedMessage)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         came = event.message if isinstance(event, Received) else None

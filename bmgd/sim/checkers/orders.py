@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from bmgd.core.commands import ProbeTo, SendTo
 from bmgd.core.effects import (
@@ -18,6 +18,7 @@ from bmgd.core.effects import (
 )
 from bmgd.core.events import (
     CommandIssued,
+    DeadlineReached,
     DialFailed,
     Event,
     Greeted,
@@ -25,10 +26,10 @@ from bmgd.core.events import (
     LinkDown,
     LinkUp,
 )
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.messages import Heartbeat, Message
 
 SLACK_NS = 200_000_000
 
@@ -37,16 +38,23 @@ class OrdersCanBeDone(Checker):
     """Messages go to links that are up; a link is closed once; the node's table is the journal's."""
 
     name: ClassVar[str] = "orders-can-be-done"
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._open: set[LinkId] = set()
-
-    def before(self, journal: Journal, event: Event) -> None:
-        self._open = set(journal.links)
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    effects: ClassVar[Kinds] = (Welcome, Close, *get_args(Message))
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        up = self._open
+        if effects:
+            self._check_effects(journal, event, effects)
+        table = journal.inside.links
+        if table.table.keys() != journal.links.keys():
+            self.violate(journal, f"links {list(table.table)}, up are {list(journal.links)}")
+        if journal.links_before is None and not is_deadline(event):
+            return
+        rows = [link.id for links in table.by_peer.values() for link in links]
+        if sorted(rows) != sorted(table.table) or not all(table.by_peer.values()):
+            self.violate(journal, f"links by peer {rows}, by id {list(table.table)}")
+
+    def _check_effects(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        up = set(journal.former_links)
         if isinstance(event, LinkUp):
             up.add(event.link)
         elif isinstance(event, LinkDown):
@@ -67,18 +75,14 @@ class OrdersCanBeDone(Checker):
                     self.violate(journal, f"sends a {name} to link {link_id}, which is not up")
                 case _:
                     pass
-        table = journal.inside.links
-        if table.table.keys() != journal.links.keys():
-            self.violate(journal, f"links {list(table.table)}, up are {list(journal.links)}")
-        rows = [link.id for links in table.by_peer.values() for link in links]
-        if sorted(rows) != sorted(table.table) or not all(table.by_peer.values()):
-            self.violate(journal, f"links by peer {rows}, by id {list(table.table)}")
 
 
 class DialsAreSingle(Checker):
     """One dial at a time to a peer, to its recorded address, with the life that is known, numbered."""
 
     name: ClassVar[str] = "dials-are-single"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Dial,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -89,7 +93,9 @@ class DialsAreSingle(Checker):
         self._numbers[journal.place] = 0
 
     def before(self, journal: Journal, event: Event) -> None:
-        self._open = {peer: dial.dial_number for peer, (dial, _) in journal.dials.items()}
+        self._open = {}
+        if journal.dials:
+            self._open = {peer: dial.dial_number for peer, (dial, _) in journal.dials.items()}
         if isinstance(event, DialFailed | LinkUp):
             self._open.pop(event.peer, None)
 
@@ -121,6 +127,8 @@ class HellosAreAnsweredByRule(Checker):
     """
 
     name: ClassVar[str] = "hellos-are-answered-by-rule"
+    events: ClassVar[Kinds] = (Greeted, JoinAsked, DeadlineReached)
+    effects: ClassVar[Kinds] = (Welcome, Refuse)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -193,6 +201,8 @@ class RequestsAreAnsweredOnce(Checker):
     """A request of a program gets one reply, a message's at the latest at its deadline."""
 
     name: ClassVar[str] = "requests-are-answered-once"
+    events: ClassVar[Kinds] = (CommandIssued, DeadlineReached)
+    effects: ClassVar[Kinds] = (Reply,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -225,6 +235,8 @@ class SnapshotsAreCurrent(Checker):
     """
 
     name: ClassVar[str] = "snapshots-are-current"
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    effects: ClassVar[Kinds] = (Welcome, Close, ForwardingChanged)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -237,9 +249,7 @@ class SnapshotsAreCurrent(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
-        linked: dict[NodeId, LinkId] = {}
-        for peer, links in inside.links.by_peer.items():
-            linked[peer] = links[0].id
+        linked = {peer: links[0].id for peer, links in inside.links.by_peer.items()}
         changed = [e.snapshot for e in effects if isinstance(e, ForwardingChanged)]
         for snapshot in changed:
             if snapshot.generation <= self._generations[journal.place]:
@@ -249,8 +259,8 @@ class SnapshotsAreCurrent(Checker):
         if linked != self._published[journal.place]:
             self.violate(journal, f"links {linked}, published {self._published[journal.place]}")
             self._published[journal.place] = linked
-        planned = any(key[0] == "relayout" for key in inside.timers())
         if changed:
+            planned = inside.plans_relayout()
             hops = {p: changed[-1].next_hop(p) for p in linked if inside.membership.in_layout(p)}
             wrong = {p: hop for p, hop in hops.items() if hop > 0 and hop != linked[p]}
             if wrong:

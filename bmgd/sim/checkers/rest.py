@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event
 from bmgd.sim.checkers.bounds import STANDING
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.memberships import binomial_neighbors
-from bmgd.sim.checkers.scene import Checker, Journal, Scene
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene
 from bmgd.types import NodeId, NodeState, Status
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.messages import Heartbeat, Message
 
 QUIET_NS = 3_000_000_000
 BEATS_MAX = 4096
@@ -118,6 +118,8 @@ class RestIsQuiet(Checker):
     """At rest nothing is sent but heartbeats, one on each link in each interval."""
 
     name: ClassVar[str] = "rest-is-quiet"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = get_args(Message)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

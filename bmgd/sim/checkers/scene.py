@@ -5,6 +5,11 @@ down here from events and effects alone: which links are up and when bytes last 
 hellos, dials and requests wait for an answer, whom a node suspects. Each checker reads this journal,
 and the core's own tables where the invariant is about them. The scene keeps the journal, calls the
 checkers, and gathers what they found.
+
+A checker says which kinds of events and effects concern it, and is called for those only. One that
+compares the core's tables with the journal looks after each step but the quiet ones, most of all: those
+that brought a heartbeat, bytes or a notice, and had no effects. What such a step leaves in the tables is
+seen after the next deadline, and each node has one in every heartbeat interval.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.chaos.verdict import Violation
 from bmgd.core.commands import SendTo
@@ -33,7 +38,13 @@ from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.simulation import Inspector
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
-from bmgd.wire.messages import Answer, Ask, Heartbeat, Unwanted
+from bmgd.wire.messages import Answer, Ask, Heartbeat, Notice, Unwanted
+
+Kinds = tuple[type, ...]
+"""Classes of events or effects; a message stands for its coming, or its being sent."""
+EVERY: Final[Kinds] = (object,)
+_QUIET: Final[Kinds] = (Heard, Heartbeat, Notice)
+_NO_KINDS: Final[frozenset[type]] = frozenset()
 
 DISTURBED_NS = 8_000_000_000
 """How long after a fault ended its effects may be seen: a detection, stretched, and its veto."""
@@ -87,6 +98,7 @@ class Journal:
         now_ns: the time of the step under way, by the host's own clock, as all times of a journal.
         failed: whose last dial came to nothing, with no link since.
         ended: how the last link to each peer ended, and to which life it was.
+        links_before: the links before the step under way, if it opened or ended any; else None.
         lag_ns: how late the step under way is against the core's own deadline.
         late_ns: when the core was last late enough to reset its stamps.
         asks: when another node's `Ask` came, by (asker, suspect).
@@ -97,6 +109,7 @@ class Journal:
     incarnation: Incarnation
     now_ns: int = 0
     links: dict[LinkId, SeenLink] = field(default_factory=dict)
+    links_before: dict[LinkId, SeenLink] | None = None
     hellos: dict[LinkId, tuple[Greeted, int]] = field(default_factory=dict)
     dials: dict[NodeId, tuple[Dial, int]] = field(default_factory=dict)
     ended: dict[NodeId, tuple[Incarnation, Evidence]] = field(default_factory=dict)
@@ -116,6 +129,11 @@ class Journal:
         """The process's number among all: ids can be given twice, until the two meet."""
         return self.host.where
 
+    @property
+    def former_links(self) -> dict[LinkId, SeenLink]:
+        """The links as they were before the step under way."""
+        return self.links if self.links_before is None else self.links_before
+
     def to(self, peer: NodeId) -> list[SeenLink]:
         """The links to one peer, oldest first."""
         return [link for link in self.links.values() if link.peer == peer]
@@ -126,9 +144,14 @@ class Checker:
 
     Attributes:
         name: in the table of checkers, in violations and in reports.
+        events, effects: a step with any of these is told to `after`.
+        looks: so is every other step, but the quiet ones.
     """
 
     name: ClassVar[str]
+    events: ClassVar[Kinds] = EVERY
+    effects: ClassVar[Kinds] = ()
+    looks: ClassVar[bool] = False
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -170,6 +193,7 @@ class Scene(Inspector):
         self.checkers = [checker(self) for checker in checkers]
         self._before = [c for c in self.checkers if type(c).before is not Checker.before]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
+        self._concerned: dict[tuple[type, type, frozenset[type]], list[Checker]] = {}
         for host in network.hosts.values():
             self.boot(host)
 
@@ -219,6 +243,7 @@ class Scene(Inspector):
         journal, now_ns = self.journals[host.where], host.local_ns(self.now_ns)
         due_ns = host.node.deadline_ns
         journal.now_ns = now_ns
+        journal.links_before = None
         journal.lag_ns = 0 if due_ns is None else max(0, now_ns - due_ns)
         for checker in self._before:
             checker.before(journal, event)
@@ -229,8 +254,25 @@ class Scene(Inspector):
         self._write_event(journal, event)
         for effect in effects:
             self._write_effect(journal, effect)
-        for checker in self._after:
+        for checker in self._concerned_by(event, effects):
             checker.after(journal, event, effects)
+
+    def _concerned_by(self, event: Event, effects: Sequence[Effect]) -> list[Checker]:
+        came = type(event.message) if isinstance(event, Received) else type(event)
+        kinds = frozenset(map(_kind_of, effects)) if effects else _NO_KINDS
+        key = type(event), came, kinds
+        concerned = self._concerned.get(key)
+        if concerned is None:
+            quiet = not kinds and issubclass(came, _QUIET)
+            concerned = self._concerned[key] = [
+                checker
+                for checker in self._after
+                if (checker.looks and not quiet)
+                or issubclass(type(event), checker.events)
+                or issubclass(came, checker.events)
+                or any(issubclass(kind, checker.effects) for kind in kinds)
+            ]
+        return concerned
 
     def of_node(self, node_id: NodeId) -> Journal | None:
         """The journal of an id's process; of several the one that runs."""
@@ -280,7 +322,7 @@ class Scene(Inspector):
                 self._open(journal, event, journal.host.id)
             case LinkDown(link_id, evidence):
                 journal.hellos.pop(link_id, None)
-                link = journal.links.pop(link_id, None)
+                link = self._end(journal, link_id)
                 if link is not None:
                     journal.ended[link.peer] = link.incarnation, evidence
             case DialFailed(peer):
@@ -300,6 +342,8 @@ class Scene(Inspector):
 
     def _open(self, journal: Journal, up: LinkUp | Greeted, dialled_by: NodeId) -> None:
         now_ns = journal.now_ns
+        if journal.links_before is None:
+            journal.links_before = dict(journal.links)
         journal.links[up.link] = SeenLink(
             up.link, up.peer, up.incarnation, dialled_by, up.dial_number, now_ns, now_ns, now_ns
         )
@@ -307,6 +351,11 @@ class Scene(Inspector):
         journal.failed.discard(up.peer)
         journal.ended.pop(up.peer, None)
         journal.suspected.pop(up.peer, None)
+
+    def _end(self, journal: Journal, link_id: LinkId) -> SeenLink | None:
+        if journal.links_before is None:
+            journal.links_before = dict(journal.links)
+        return journal.links.pop(link_id, None)
 
     def _write_answer(self, journal: Journal, answer: Answer) -> None:
         suspected = journal.suspected.get(answer.suspect)
@@ -333,7 +382,7 @@ class Scene(Inspector):
             case Refuse(link_id):
                 journal.hellos.pop(link_id, None)
             case Close(link_id):
-                journal.links.pop(link_id, None)
+                self._end(journal, link_id)
             case Reply(request):
                 journal.requests.pop(request, None)
             case Renewed(incarnation):
@@ -356,6 +405,11 @@ class Scene(Inspector):
             journal.suspected[peer] = Suspected(life, journal.now_ns, observed.detail)
         elif observed.event == "verdict" and peer is not None and observed.incarnation is not None:
             journal.convicted[peer] = observed.incarnation
+
+
+def _kind_of(effect: Effect) -> type:
+    """What an effect counts as: a message that is sent as a message of its kind."""
+    return type(effect.message) if isinstance(effect, Send) else type(effect)
 
 
 def is_deadline(event: Event) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.effects import Effect, RecordChanged, Send, Welcome
-from bmgd.core.events import Event, LinkUp, Received
-from bmgd.sim.checkers.scene import Checker, Journal, Scene, is_deadline
+from bmgd.core.effects import Effect, Exit, RecordChanged, Send, Welcome
+from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
+from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Record
 from bmgd.wire.messages import (
     BUCKETS,
@@ -33,6 +33,8 @@ class ChangesAreFlooded(Checker):
     """
 
     name: ClassVar[str] = "changes-are-flooded"
+    events: ClassVar[Kinds] = (Notice, DeadlineReached)
+    effects: ClassVar[Kinds] = (RecordChanged, Notice)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -106,6 +108,8 @@ class LinksBeginWithADigest(Checker):
     """A link that comes up carries a heartbeat at once, with the digest of what is believed then."""
 
     name: ClassVar[str] = "links-begin-with-a-digest"
+    events: ClassVar[Kinds] = (LinkUp,)
+    effects: ClassVar[Kinds] = (Welcome, Heartbeat)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         opened = {e.link for e in effects if isinstance(e, Welcome)}
@@ -130,27 +134,47 @@ class HeartbeatsArePaced(Checker):
     """In a cluster of up to 128 every link carries a heartbeat each interval, with a true digest."""
 
     name: ClassVar[str] = "heartbeats-are-paced"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (Heartbeat,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._due: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._due[journal.place] = 0
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
-        revisions = sum(1 for e in effects if isinstance(e, RecordChanged))
-        beats = [e.message for e in effects if isinstance(e, Send)] if not revisions else []
-        for beat in beats:
-            if isinstance(beat, Heartbeat) and beat.digest != inside.membership.digest:
-                self.violate(journal, "a heartbeat with another digest than its own")
+        if effects and not any(isinstance(effect, RecordChanged) for effect in effects):
+            digest = inside.membership.digest
+            for effect in effects:
+                beat = effect.message if isinstance(effect, Send) else None
+                if isinstance(beat, Heartbeat) and beat.digest != digest:
+                    self.violate(journal, "a heartbeat with another digest than its own")
         if not is_deadline(event) or inside.membership.id_space > _PACE or journal.lag_ns:
             return
-        pause_ns = 3 * inside.settings.heartbeat_ns
+        if journal.now_ns > self._due[journal.place]:
+            self._check_pauses(journal, 3 * inside.settings.heartbeat_ns)
+
+    def _check_pauses(self, journal: Journal, pause_ns: int) -> None:
+        # No pause is too long before the present one of some link is.
+        earliest_ns = journal.now_ns
         for link in journal.links.values():
-            if journal.now_ns - max(link.beat_ns, journal.late_ns) > pause_ns:
+            since_ns = max(link.beat_ns, journal.late_ns)
+            if journal.now_ns - since_ns > pause_ns:
                 self.violate(journal, f"no heartbeat to {link.peer} for {pause_ns // 10**6} ms")
                 link.beat_ns = journal.now_ns
+            else:
+                earliest_ns = min(earliest_ns, since_ns)
+        self._due[journal.place] = earliest_ns + pause_ns
 
 
 class QuestionsAreAnswered(Checker):
     """A ping is answered with its nonce at once; buckets with the records of those that differ."""
 
     name: ClassVar[str] = "questions-are-answered"
+    events: ClassVar[Kinds] = (Ping, Buckets)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not isinstance(event, Received) or event.link not in journal.links:
@@ -181,6 +205,8 @@ class NoticesAreWellFormed(Checker):
     """A notice holds 1..256 records, one of each id, by id; a node that leaves tells it at last."""
 
     name: ClassVar[str] = "notices-are-well-formed"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Notice, Exit)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:
