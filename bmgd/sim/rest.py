@@ -51,6 +51,16 @@ def is_whole(network: Network) -> bool:
     return _all_heal(hosts) or len(components(hosts)) <= 1
 
 
+def holds_majority(part: Sequence[Host]) -> bool:
+    """Whether a part of the cluster has more than half of all who have not left, or half with the lowest."""
+    alive = {host.id for host in part}
+    first = membership_of(part[0].node)
+    members = [NodeId(number) for number in range(first.id_space)]
+    counted = [m for m in members if first.status_of(m) not in (None, Status.LEFT)]
+    living = sum(member in alive for member in counted)
+    return 2 * living > len(counted) or (2 * living == len(counted) and counted[0] in alive)
+
+
 def unrest(network: Network) -> str:
     """Why the cluster is not at rest; "" when it is.
 

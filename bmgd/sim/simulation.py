@@ -25,7 +25,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
-from bmgd.sim.rest import components, is_whole, running, unrest
+from bmgd.sim.rest import components, holds_majority, is_whole, running, unrest
 from bmgd.sim.trace import Trace
 from bmgd.sim.watching import Watcher
 from bmgd.sim.workload import Programs
@@ -217,6 +217,9 @@ class Simulation:
     def _send_last_messages(self) -> None:
         network, chance = self.network, Random(f"last {self.plan.seed}")
         parts = components(running(network))
+        if self.plan.settings.get("quorum") == "majority":
+            # Who stands aside refuses what programs send.
+            parts = [part for part in parts if holds_majority(part)]
         if not parts or not self.plan.workload.messages_per_second:
             return
         sent: dict[int | None, None] = {}

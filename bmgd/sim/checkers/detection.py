@@ -305,24 +305,24 @@ class LateNodesReset(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._due: dict[NodeId, int] = {}
+        self._late_ns: dict[NodeId, int] = {}
         self._expect = False
 
     def on_boot(self, journal: Journal) -> None:
-        self._due.pop(journal.place, None)
+        self._late_ns.pop(journal.place, None)
 
     def before(self, journal: Journal, event: Event) -> None:
+        self._expect = False
         if journal.lag_ns <= LATE_NS:
-            self._expect = False
             return
-        state = journal.inside.context.state
         due_ns = journal.host.node.deadline_ns
-        late = journal.lag_ns > LATE_NS and state is not NodeState.STARTING
-        if late and due_ns is not None and self._due.get(journal.place) != due_ns:
-            self._due[journal.place] = due_ns
+        if due_ns is None or journal.inside.context.state is NodeState.STARTING:
+            return
+        # What a pause made overdue stays so for the events that follow: one reset is for all of them.
+        overdue_ns = journal.now_ns - max(due_ns, self._late_ns.get(journal.place, due_ns))
+        if overdue_ns > LATE_NS:
+            self._late_ns[journal.place] = journal.now_ns
             self._expect = True
-        else:
-            self._expect = False
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if self._expect and journal.late_ns != journal.now_ns:
