@@ -7,7 +7,8 @@ differs from the newcomer's:
 
     hello --nothing to check--------------------------------> Welcome
     hello --old link, or another address--> held --answered--> Refuse(duplicate)
-                                            held --link down, dial failed, or silence--> Welcome
+                                            held --link down, dial failed, or silence--> Welcome,
+                                                   if nothing was learnt meanwhile that refuses it
 """
 
 from __future__ import annotations
@@ -132,10 +133,18 @@ class Greeting:
             self._refuse(held.greeted, Refusal.DUPLICATE)
 
     def on_gone(self, peer: NodeId) -> None:
-        """The old link closed, or the recorded address did not answer: the newcomer is welcome."""
+        """The old link closed, or the recorded address did not answer: the newcomer is welcome.
+
+        Unless what became known while it waited speaks against it: a later life, its eviction.
+        """
         greeted = self._release(peer)
-        if greeted is not None:
+        if greeted is None:
+            return
+        refusal = self._refusal(greeted)
+        if refusal is None:
             self._welcome(greeted)
+        else:
+            self._refuse(greeted, refusal)
 
     def on_dial_failed(self, failed: DialFailed) -> None:
         """The recorded address did not answer, or somebody of that id refused there."""
