@@ -128,6 +128,11 @@ class Network:
         """Virtual time."""
         return self.timeline.now_ns
 
+    @property
+    def settings(self) -> Settings:
+        """What all founders have in common; id and address are one's own."""
+        return self._settings
+
     # --- what tests and plans do --------------------------------------------------------------
 
     def boot(self, number: int, counter: int = 1) -> Host:

@@ -7,11 +7,15 @@ believed: that all agree is checked first, so the layout of one node is that of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from bmgd.sim.host import Host
 from bmgd.sim.inside import linked_peers, membership_of, wanted_peers
 from bmgd.sim.network import Network
 from bmgd.types import NodeId, NodeState, Status
+
+QUIET_NS: Final = 3_000_000_000
+"""For so long nothing but heartbeats may have been sent when a cluster at rest is looked at."""
 
 
 def running(network: Network) -> list[Host]:

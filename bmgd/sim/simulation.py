@@ -25,7 +25,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
-from bmgd.sim.rest import components, holds_majority, is_whole, running, unrest
+from bmgd.sim.rest import QUIET_NS, components, holds_majority, is_whole, running, unrest
 from bmgd.sim.trace import Trace
 from bmgd.sim.watching import Watcher
 from bmgd.sim.workload import Programs
@@ -206,9 +206,15 @@ class Simulation:
         return rest_s
 
     def _quiet_ns(self) -> int:
-        """Long enough for a search that began before the rest to have visited everybody."""
-        way_ns = self.network.conditions.delay_max_us * 1_000
-        return int(QUIET_S * 1e9) + 2 * len(self.network.hosts) * way_ns
+        """Long enough for what began before the rest to have shown, and for some quiet after it.
+
+        A link that a fault broke can look well until its timeout, and a search visits everybody.
+        """
+        network = self.network
+        settings = network.settings
+        late_ns = settings.timeout_ns + settings.heartbeat_ns + settings.ask_ns + settings.dial_ns
+        way_ns = network.conditions.delay_max_us * 1_000
+        return max(int(QUIET_S * 1e9), late_ns + QUIET_NS) + 2 * len(network.hosts) * way_ns
 
     def _unanswered(self) -> str:
         count = self._programs.underway
@@ -226,7 +232,9 @@ class Simulation:
         for _ in range(LAST_MESSAGES):
             part = chance.choice(parts)
             sent[self._programs.send(chance.choice(part), chance.choice(part).id)] = None
-        self._run_until(network.now_ns + int(LAST_MESSAGES_S * 1e9))
+        limit_ns = network.now_ns + int(LAST_MESSAGES_S * 1e9)
+        while self._programs.underway and network.now_ns < limit_ns and not self._has_failed():
+            self._run_until(network.now_ns + int(SLICE_S * 1e9))
         taken = {fact.payload_id for fact in self._recorder.history.of(Acknowledged)}
         lost = [number for number in sent if number not in taken]
         if lost and self.plan.settings.get("queue_messages", 1024) == 1024:

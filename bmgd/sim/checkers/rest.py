@@ -12,10 +12,10 @@ from bmgd.sim.checkers.bounds import STANDING
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.memberships import binomial_neighbors
 from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene
+from bmgd.sim.rest import QUIET_NS
 from bmgd.types import NodeId, NodeState, Status
 from bmgd.wire.messages import Heartbeat, Message
 
-QUIET_NS = 3_000_000_000
 BEATS_MAX = 4096
 
 
