@@ -40,6 +40,8 @@ PACES_S: Final = (0.002, 0.05, 0.3, 1.0, 3.0)
 """Mean pauses between two faults."""
 STEPS_MAX = 400
 SWIZZLED_MAX = 12
+GROWTH: Final = 8
+"""So many may join a cluster of any size; at most as many as founded it join a larger one."""
 
 
 def random_plan(
@@ -78,6 +80,7 @@ class _Author:
         self.now_s = 0.0
         self.ended_max = random.choice((1, 2, max(1, nodes // 4), max(1, nodes - 1)))
         self.together = random.choice((1, 1, 2, max(1, nodes // 3)))
+        self.ids_max = nodes + random.choice((1, GROWTH, max(GROWTH, nodes)))
 
     def write(self, kinds: list[str]) -> None:
         """Choose from the kinds, a pace, and the steps."""
@@ -155,7 +158,7 @@ class _Author:
 
     def join(self) -> None:
         running = self.course.nodes_that(Condition.RUNNING)
-        if running and self.course.count < 4096:
+        if running and self.course.count < self.ids_max:
             through = self.random.choice((None, self.random.choice(running)))
             self.add(Join(self.random.choice((1, 1, 2, 5)), through))
 

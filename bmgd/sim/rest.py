@@ -56,7 +56,7 @@ def is_whole(network: Network) -> bool:
 
 
 def holds_majority(part: Sequence[Host]) -> bool:
-    """Whether a part of the cluster has more than half of all who have not left, or half with the lowest."""
+    """Whether a part has more than half of all who have not left, or half of them and the lowest."""
     alive = {host.id for host in part}
     first = membership_of(part[0].node)
     members = [NodeId(number) for number in range(first.id_space)]

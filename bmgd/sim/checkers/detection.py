@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from bmgd.core.effects import Effect, Observed, RecordChanged, Send
 from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
+from bmgd.core.watching import watched_peers
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, SeenLink, Suspected, is_deadline
@@ -209,6 +210,9 @@ class SuspicionsHaveAReason(Checker):
             # The deadline was set while the stretch was longer.
             patience_ns += most_ns
         suspected = inside.suspected()
+        watched = watched_peers(inside.membership, journal.host.id)
+        # In a large cluster the others are tried in turn, one in each interval.
+        turn_ns = inside.settings.heartbeat_ns * (1 + len(journal.links))
         latest: dict[NodeId, SeenLink] = {}
         for link in journal.links.values():
             if link.peer not in latest or link.heard_ns > latest[link.peer].heard_ns:
@@ -217,6 +221,8 @@ class SuspicionsHaveAReason(Checker):
             since_ns = max(link.heard_ns, journal.late_ns, link.opened_ns)
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
+            if watched is not None and link.peer not in watched:
+                grace_ns += turn_ns
             silent = journal.now_ns - since_ns > patience_ns + grace_ns
             if silent and link.peer not in suspected:
                 text = f"{link.peer} is silent for {(journal.now_ns - since_ns) // 10**6} ms"
