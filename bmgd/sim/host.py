@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from bmgd.core.effects import AskContact, Deliver, Dial, Exit, Observed, RecordChanged, Reply
 from bmgd.core.events import Event
@@ -54,6 +54,10 @@ class End:
     life: Incarnation = UNKNOWN_INCARNATION
 
 
+Waiting: TypeAlias = "tuple[Host, Dial | AskContact, int]"
+"""Who dials, how, and until when it waits for an answer."""
+
+
 @dataclass(slots=True, eq=False)
 class Host:
     """One simulated machine with one process.
@@ -67,6 +71,7 @@ class Host:
         ends: its open connections by link id.
         closing: the connections that it closes gracefully.
         held_back: what happened to it while it was stopped.
+        backlog: who dialled it while it was a joiner.
         heard: links with relayed bytes that the core has not heard of.
         known_notices: bodies of notices that need not be decoded again, oldest first.
         crash_after: dies after so many more effects; None for not.
@@ -93,6 +98,7 @@ class Host:
     held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
     stepping: bool = False
+    backlog: list[Waiting] = field(default_factory=list)
     heard: dict[LinkId, None] = field(default_factory=dict)
     known_notices: dict[bytes, None] = field(default_factory=dict)
     offset_ns: int = 0

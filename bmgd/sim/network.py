@@ -219,6 +219,7 @@ class Network:
         self.hosts[host.where] = host
         for watcher in self.watchers:
             watcher.boot(host)
+        self.wires.answer_backlog(host)
         host.wake_planned_ns = None
         self._plan_wake(host)
 

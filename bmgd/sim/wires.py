@@ -15,6 +15,7 @@ the user timeout, tells its own side only, and answers later bytes with a reset.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from bmgd.core.settings import Settings
 from bmgd.errors import InvariantError
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
-from bmgd.sim.host import End, Host
+from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import event_of_failure, event_of_hello
 from bmgd.sim.timeline import Timeline
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
@@ -199,12 +200,26 @@ class Wires:
         elif target is host:
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.OWN_ADDRESS)
         elif target.joiner is not None:
-            # It listens, and answers nobody before it is a member.
-            self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
+            # It listens, and answers nobody before it is a member: its backlog keeps the dial.
+            waiting = host, dial, self._timeline.now_ns + dial.timeout_ns
+            target.backlog.append(waiting)
+            self._timeline.plan(waiting[2], self._leave_backlog, target, waiting)
         elif expected not in (_ANYBODY, target.id):
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
         else:
             self._connect(host, target, dial)
+
+    def _leave_backlog(self, target: Host, waiting: Waiting) -> None:
+        if waiting in target.backlog:
+            target.backlog.remove(waiting)
+            self._fail(waiting[0], waiting[1], 0, Evidence.NO_ANSWER)
+
+    def answer_backlog(self, target: Host) -> None:
+        """A joiner has become a member: those who dialled it meanwhile meet it now."""
+        backlog, target.backlog = target.backlog, []
+        for host, dial, until_ns in backlog:
+            if host.alive:
+                self.dial(host, replace(dial, timeout_ns=until_ns - self._timeline.now_ns))
 
     def _answer_of_dead(self, target: Host) -> Evidence:
         if target.proxied or self._timeline.now_ns < target.accepts_until_ns:
