@@ -28,7 +28,7 @@ from bmgd.chaos.history import (
 from bmgd.chaos.truth import AFTERMATH_NS, Life, Truth
 from bmgd.chaos.verdict import Violation
 from bmgd.routing import neighbor_ids
-from bmgd.types import Incarnation, NodeId, Status
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 
 SEEN_NS: Final = 1_000_000_000
 """That a process ended by itself is seen, on real clusters, so much later at most."""
@@ -144,6 +144,8 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
         return "it was dead"
     if life.ended_by_itself and life.span.to_ns < fact.at_ns + SEEN_NS:
         return "it was ending"
+    if fact.incarnation == UNKNOWN_INCARNATION and life.span.from_ns > from_ns:
+        return "it had only just begun, and nobody knew it yet"
     if truth.ended_within(about, from_ns, fact.at_ns):
         return "a former life had just ended"
     if truth.stopped_within(about, from_ns, fact.at_ns):

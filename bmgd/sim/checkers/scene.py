@@ -182,12 +182,16 @@ class Scene(Inspector):
     Args:
         network: where time and hosts are; no host has made a step yet.
         checkers: the invariants.
+
+    Attributes:
+        given_twice: ids that two processes had at a time, on two sides of a partition.
     """
 
     def __init__(self, network: Network, checkers: Iterable[type[Checker]]) -> None:
         super().__init__()
         self.network = network
         self.journals: dict[NodeId, Journal] = {}
+        self.given_twice: set[NodeId] = set()
         self.disturbed: dict[NodeId, int] = {}
         self.disturbances: dict[NodeId, int] = {}
         self.checkers = [checker(self) for checker in checkers]
@@ -208,10 +212,18 @@ class Scene(Inspector):
         """A process begins at a host; what was there before is over."""
         self.disturb(host.id)
         self.disturb(host.id, over=True)
+        if host.id >= self.network.size and self._runs_elsewhere(host):
+            self.given_twice.add(host.id)
         journal = Journal(host, Inside(host.node), host.node.incarnation)
         self.journals[host.where] = journal
         for checker in self.checkers:
             checker.on_boot(journal)
+
+    def _runs_elsewhere(self, host: Host) -> bool:
+        return any(
+            journal.host.id == host.id and journal.host is not host and journal.host.alive
+            for journal in self.journals.values()
+        )
 
     def ended(self, host: Host) -> None:
         """A process is over, or is no member any more."""
