@@ -124,7 +124,7 @@ def _records_only_grow(evidence: Evidence) -> Found:
         if isinstance(fact, Began):
             for key in [key for key in last if key[0] == fact.node]:
                 del last[key]
-        elif isinstance(fact, Believed):
+        elif isinstance(fact, Believed) and fact.node not in evidence.truth.given_twice:
             record = (fact.incarnation, fact.version, fact.status, fact.address)
             before = last.get((fact.node, fact.about))
             if before is not None and record < before:

@@ -54,6 +54,11 @@ class Life:
     span: Span
     ended_by_itself: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has been told of its end."""
+        return self.span.to_ns == FOREVER_NS
+
 
 @dataclass(slots=True)
 class Truth:
@@ -66,6 +71,7 @@ class Truth:
         slow_nodes: when all links of a node were slow.
         hogged: when processor time was taken away.
         steps: the moment and JSON object of every fault.
+        given_twice: ids that two processes had at a time, whose facts nobody can tell apart.
         ends_ns: the last fact's time.
     """
 
@@ -75,6 +81,7 @@ class Truth:
     slow_nodes: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
     hogged: list[Span] = field(default_factory=list)
     steps: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    given_twice: set[NodeId] = field(default_factory=set)
     ends_ns: int = 0
 
     @classmethod
@@ -89,6 +96,8 @@ class Truth:
     def _take(self, fact: object) -> None:
         match fact:
             case Began(at_ns, node, incarnation) | Renewed(at_ns, node, incarnation):
+                if isinstance(fact, Began) and self.lives[node] and self.lives[node][-1].is_open:
+                    self.given_twice.add(node)
                 self._end_life(node, at_ns)
                 self.lives[node].append(Life(incarnation, Span(at_ns)))
             case Died(at_ns, node):
