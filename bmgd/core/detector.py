@@ -351,8 +351,9 @@ class Detector:
         links = self.links.by_peer.get(ask.suspect)
         if links is None:
             return
+        # A later life may have come meanwhile: it is that life whose bytes count.
         alive = any(link.heard_ns > ask.pinged_ns for link in links)
-        self._answer(ask.asker, ask.suspect, ask.incarnation, alive=alive)
+        self._answer(ask.asker, ask.suspect, links[-1].incarnation, alive=alive)
 
     def _answer(
         self, asker: NodeId, suspect: NodeId, incarnation: Incarnation, *, alive: bool

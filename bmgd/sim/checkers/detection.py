@@ -279,9 +279,9 @@ class AnswersAreTrue(Checker):
             if not answer.alive or answer.incarnation != journal.incarnation:
                 self.violate(journal, f"says of itself {answer}")
             return
-        # An answer may go out in the step that closes the link afterwards.
-        former = journal.former_links.values()
-        links = [link for link in former if link.peer == answer.suspect]
+        # An answer may go out in the step that closes the link afterwards, or that opened it.
+        seen = journal.former_links | journal.links
+        links = [link for link in seen.values() if link.peer == answer.suspect]
         asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
         if asked_ns is None or not links:
             self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")
@@ -294,7 +294,7 @@ class AnswersAreTrue(Checker):
             self.violate(journal, f"vetoes for {answer.suspect}, and has not heard from it")
         if not answer.alive and heard_ns > asked_ns:
             self.violate(journal, f"concurs on {answer.suspect}, and has heard from it")
-        if max(link.incarnation for link in links) < answer.incarnation:
+        if answer.incarnation not in {link.incarnation for link in links}:
             self.violate(journal, f"answers for a life of {answer.suspect} that it does not hear")
 
     def _check_own(self, journal: Journal, effects: Sequence[Effect], ask: Ask) -> None:
