@@ -218,7 +218,7 @@ class SuspicionsHaveAReason(Checker):
             if link.peer not in latest or link.heard_ns > latest[link.peer].heard_ns:
                 latest[link.peer] = link
         for link in latest.values():
-            since_ns = max(link.heard_ns, journal.late_ns, link.opened_ns)
+            since_ns = max(link.heard_ns, journal.late_ns, journal.starting_ns, link.opened_ns)
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
             if watched is not None and link.peer not in watched:

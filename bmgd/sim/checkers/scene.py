@@ -37,7 +37,7 @@ from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.simulation import Inspector
-from bmgd.types import Evidence, Incarnation, LinkId, NodeId
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
 from bmgd.wire.messages import Answer, Ask, Heartbeat, Notice, Unwanted
 
 Kinds = tuple[type, ...]
@@ -100,6 +100,7 @@ class Journal:
         ended: how the last link to each peer ended, and to which life it was.
         links_before: the links before the step under way, if it opened or ended any; else None.
         lag_ns: how late the step under way is against the core's own deadline.
+        starting_ns: when it last took an event before it began to watch anybody.
         late_ns: when the core was last late enough to reset its stamps.
         asks: when another node's `Ask` came, by (asker, suspect).
     """
@@ -123,6 +124,7 @@ class Journal:
     exited: bool = False
     lag_ns: int = 0
     late_ns: int = 0
+    starting_ns: int = 0
 
     @property
     def place(self) -> NodeId:
@@ -256,6 +258,8 @@ class Scene(Inspector):
         due_ns = host.node.deadline_ns
         journal.now_ns = now_ns
         journal.links_before = None
+        if host.node.state is NodeState.STARTING:
+            journal.starting_ns = now_ns
         journal.lag_ns = 0 if due_ns is None else max(0, now_ns - due_ns)
         for checker in self._before:
             checker.before(journal, event)
