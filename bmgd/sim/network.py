@@ -323,13 +323,14 @@ class Network:
                     self._end(host, abruptly=True)
                     return
                 host.crash_after -= 1
-            self._carry_out(host, effect)
+            if isinstance(effect, Send):
+                self.wires.send(host, effect.link, effect.message)
+            else:
+                self._carry_out(host, effect)
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
         wires = self.wires
         match effect:
-            case Send(link, message):
-                wires.send(host, link, message)
             case Observed():
                 if self._keeps_all:
                     host.observed.append((self.now_ns, effect))
@@ -361,7 +362,7 @@ class Network:
             case Exit():
                 host.exit = effect
                 self._end(host, abruptly=False)
-            case Renewed():
+            case Renewed() | Send():
                 pass
 
     def _change_snapshot(self, host: Host, snapshot: Snapshot) -> None:
@@ -390,8 +391,10 @@ class Network:
     # --- deadlines ----------------------------------------------------------------------------
 
     def _plan_wake(self, host: Host) -> None:
+        if not host.alive or host.stopped:
+            return
         deadline_ns = host.core.deadline_ns
-        if deadline_ns is None or not host.alive or host.stopped:
+        if deadline_ns is None:
             return
         at_ns = max(host.virtual_ns(deadline_ns), self.timeline.now_ns)
         if host.wake_planned_ns is not None and host.wake_planned_ns <= at_ns:

@@ -68,6 +68,7 @@ class Wires:
         self._timeline = timeline
         self._random = random
         self._conditions = conditions
+        self._delay_ns, self._span_ns = conditions.delay_min_ns, conditions.delay_span_ns
         self._blockade = blockade
         self._emit = emit
         self._link_count = 0
@@ -78,9 +79,8 @@ class Wires:
 
     def delay_ns(self) -> int:
         """How long one chunk travels."""
-        conditions = self._conditions
-        span_ns = conditions.delay_span_ns
-        return conditions.delay_min_ns + (int(self._random.random() * span_ns) if span_ns else 0)
+        span_ns = self._span_ns
+        return self._delay_ns + (int(self._random.random() * span_ns) if span_ns else 0)
 
     def _carry(self, end: End, size: int, action: Callable[..., None], *args: Any) -> None:
         """Let something happen at the other end, after all that was sent before."""
@@ -89,7 +89,9 @@ class Wires:
         at_ns = self._timeline.now_ns + self.delay_ns()
         if self._blockade.any_slow:
             at_ns += self._blockade.delay_of(end.host.where, other.host.where, size)
-        end.last_ns = at_ns = max(at_ns, end.last_ns)
+        if at_ns < end.last_ns:
+            at_ns = end.last_ns
+        end.last_ns = at_ns
         end.sent += 1
         self._timeline.plan(at_ns, self._arrive, end, end.sent, action, args)
 
@@ -100,8 +102,8 @@ class Wires:
             return
         other = end.other
         assert other is not None
-        here, there = end.host, other.host
-        if end.dead or self._blockade.blocks(here.where, there.where):
+        here, there, blockade = end.host, other.host, self._blockade
+        if end.dead or (blockade.any_blocked and blockade.blocks(here.where, there.where)):
             self._hold(end, number, action, args)
             return
         if end.held:
@@ -109,7 +111,7 @@ class Wires:
             end.held.append((number, action, args))
             return
         end.arrived = number
-        if self._blockade.any_blocked and self._blockade.blocks(there.where, here.where):
+        if blockade.any_blocked and blockade.blocks(there.where, here.where):
             self._doubt(end)
         if not there.alive:
             return

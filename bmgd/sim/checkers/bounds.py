@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import ClassVar, Final
+from typing import ClassVar, Final, get_args
 
-from bmgd.core.effects import Close, Dial, Effect, Exit, Renewed, Welcome
-from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp
+from bmgd.core.effects import (
+    Close,
+    Dial,
+    Effect,
+    Exit,
+    Observed,
+    RecordChanged,
+    Refuse,
+    Renewed,
+    Reply,
+    Welcome,
+)
+from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
-from bmgd.types import LinkId, NodeId, NodeState
-from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
+from bmgd.types import NodeId, NodeState
+from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
 
 GUESTS_MAX = 8
 _NONE: Final[Set[tuple[int, int]]] = frozenset()
@@ -43,7 +55,7 @@ class BoundsHold(Checker):
     """Every queue and table of the core is within its bound, and counts what is in it."""
 
     name: ClassVar[str] = "bounds-hold"
-    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, Look)
     effects: ClassVar[Kinds] = (Welcome, Close)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
@@ -114,8 +126,16 @@ class DeadlinesHaveSubjects(Checker):
     """
 
     name: ClassVar[str] = "deadlines-have-subjects"
-    events: ClassVar[Kinds] = ()
-    looks: ClassVar[bool] = True
+    events: ClassVar[Kinds] = (
+        *get_args(RoutedMessage),
+        LinkUp,
+        LinkDown,
+        DialFailed,
+        Greeted,
+        CommandIssued,
+        Look,
+    )
+    effects: ClassVar[Kinds] = (RecordChanged, Observed, Reply, Welcome, Refuse, Close)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -210,7 +230,7 @@ class MemoriesAreOfUse(Checker):
     """Nothing is remembered of a link that is gone, and no peer is held to be dialled that is not."""
 
     name: ClassVar[str] = "memories-are-of-use"
-    events: ClassVar[Kinds] = (LinkUp, DialFailed, DeadlineReached)
+    events: ClassVar[Kinds] = (LinkUp, DialFailed, Look)
     effects: ClassVar[Kinds] = (Dial, Renewed)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
@@ -225,10 +245,9 @@ class MemoriesAreOfUse(Checker):
         if not is_deadline(event):
             return
         for link_id, link in inside.links.table.items():
-            seen = journal.links.get(LinkId(link_id))
+            seen = journal.links.get(link_id)
             if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
                 self.violate(journal, f"has heard {link.peer} and does not know it")
         for peer, peering in inside.dialling.peerings.items():
-            known = inside.membership.incarnation(NodeId(peer))
-            if peering.linked > known:
+            if peering.linked and peering.linked > inside.membership.incarnation(peer):
                 self.violate(journal, f"was linked to a life of {peer} that it does not know")

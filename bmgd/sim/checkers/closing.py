@@ -22,7 +22,8 @@ from bmgd.core.effects import (
 from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
 from bmgd.core.links import GUESTS_MAX
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, SeenLink, is_deadline
+from bmgd.sim.checkers.journal import Journal, SeenLink
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status
 from bmgd.wire.messages import Answer, Notice, Ping
 

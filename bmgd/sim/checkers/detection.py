@@ -10,7 +10,8 @@ from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkU
 from bmgd.core.watching import watched_peers
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, SeenLink, Suspected, is_deadline
+from bmgd.sim.checkers.journal import Journal, SeenLink, Suspected
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -129,6 +130,10 @@ class SuspicionsHaveAReason(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._dialled: Incarnation | None = None
+        self._due: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._due[journal.place] = 0
 
     def before(self, journal: Journal, event: Event) -> None:
         self._dialled = None
@@ -209,12 +214,17 @@ class SuspicionsHaveAReason(Checker):
         if journal.now_ns - journal.late_ns < 2 * most_ns:
             # The deadline was set while the stretch was longer.
             patience_ns += most_ns
-        suspected = inside.suspected()
+        if journal.now_ns > self._due[journal.place]:
+            self._check_links(journal, inside, patience_ns)
+
+    def _check_links(self, journal: Journal, inside: Inside, patience_ns: int) -> None:
         watched = watched_peers(inside.membership, journal.host.id)
         # In a large cluster the others are tried in turn, one in each interval.
         turn_ns = inside.settings.heartbeat_ns * (1 + len(journal.links))
+        earliest_ns = journal.now_ns
         latest: dict[NodeId, SeenLink] = {}
         for link in journal.links.values():
+            earliest_ns = min(earliest_ns, max(link.heard_ns, journal.late_ns))
             if link.peer not in latest or link.heard_ns > latest[link.peer].heard_ns:
                 latest[link.peer] = link
         for link in latest.values():
@@ -224,10 +234,12 @@ class SuspicionsHaveAReason(Checker):
             if watched is not None and link.peer not in watched:
                 grace_ns += turn_ns
             silent = journal.now_ns - since_ns > patience_ns + grace_ns
-            if silent and link.peer not in suspected:
+            if silent and not inside.suspects(link.peer):
                 text = f"{link.peer} is silent for {(journal.now_ns - since_ns) // 10**6} ms"
                 self.violate(journal, f"{text}, linked and not suspected")
                 return
+        # Nobody is silent for too long before the one that is silent for longest now can be.
+        self._due[journal.place] = earliest_ns + 2 * inside.settings.timeout_ns
 
 
 class VetoesWin(Checker):

@@ -138,11 +138,9 @@ class Inside:
         return sum(len(message.payload) for s in subscriptions for message in s.unconsumed)
 
     def changes(self) -> tuple[int, ...]:
-        """Another one when a deadline was set or ended, or what waits for one became more or less."""
-        timers = self.context.timers
+        """Others when the deadlines, or anything that waits for one, became more or less."""
         return (
-            timers._count,
-            len(timers),
+            len(self.context.timers),
             len(self.detector._suspicions),
             len(self.detector._asks),
             len(self.greeting._held),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
 from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
-from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.core.events import Event, Received
 from bmgd.core.membership import Membership
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
 from bmgd.wire.messages import BUCKETS, Notice
 
@@ -108,7 +110,7 @@ class LivesGrow(Checker):
     """Incarnations only grow: a node's own, with its version, and those that it knows of others."""
 
     name: ClassVar[str] = "lives-grow"
-    events: ClassVar[Kinds] = (DeadlineReached,)
+    events: ClassVar[Kinds] = (Look,)
     effects: ClassVar[Kinds] = (RecordChanged, Renewed)
 
     def __init__(self, scene: Scene) -> None:
@@ -172,7 +174,7 @@ class AccusationIsAnswered(Checker):
     """
 
     name: ClassVar[str] = "accusation-is-answered"
-    events: ClassVar[Kinds] = (Notice, DeadlineReached)
+    events: ClassVar[Kinds] = (Notice, Look)
     effects: ClassVar[Kinds] = (RecordChanged, Renewed)
 
     def __init__(self, scene: Scene) -> None:
@@ -244,7 +246,7 @@ class DigestsMeanMemberships(Checker):
     """A digest is the sum of its records' hashes; equal digests mean equal memberships and layouts."""
 
     name: ClassVar[str] = "digests-mean-memberships"
-    events: ClassVar[Kinds] = (DeadlineReached,)
+    events: ClassVar[Kinds] = (Look,)
     effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
@@ -331,17 +333,18 @@ class RanksAreABijection(Checker):
     """Rank is an order-preserving bijection of the layout's ids, and the graph is built over ranks."""
 
     name: ClassVar[str] = "ranks-are-a-bijection"
-    events: ClassVar[Kinds] = (DeadlineReached,)
+    events: ClassVar[Kinds] = (Look,)
     effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._revisions: dict[NodeId, int] = {}
-        self._layouts: dict[NodeId, tuple[int, list[int]]] = {}
+        self._gone: dict[NodeId, tuple[int, list[int]]] = {}
+        self._right: set[tuple[NodeId, int, tuple[int, ...]]] = set()
 
     def on_boot(self, journal: Journal) -> None:
         self._revisions[journal.place] = -1
-        self._layouts.pop(journal.place, None)
+        self._gone.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         membership, place = journal.inside.membership, journal.place
@@ -349,14 +352,15 @@ class RanksAreABijection(Checker):
         if not steps:
             return
         self._revisions[place] = membership.revision
-        layout = membership.id_space, membership.outside
         changed = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
+        id_space, gone = self._gone.get(place, (0, []))
         whole = steps != len(changed) or membership.revision % WHOLE_LOOK == 0
-        if whole or layout != self._layouts.get(place):
-            self._layouts[place] = membership.id_space, list(membership.outside)
+        if whole or id_space != membership.id_space:
             self._check_all(journal)
-        elif any(self._is_outside(membership.status_of(i)) != (i in layout[1]) for i in changed):
-            self.violate(journal, f"outside the layout: {membership.outside}, changed {changed}")
+            return
+        for node_id in changed:
+            self._move(gone, node_id, self._is_outside(membership.status_of(node_id)))
+        self._check_layout(journal, gone)
 
     def at_rest(self, journals: Sequence[Journal]) -> None:
         for journal in journals:
@@ -366,21 +370,36 @@ class RanksAreABijection(Checker):
         membership = journal.inside.membership
         ids = range(membership.id_space)
         gone = [i for i in ids if self._is_outside(membership.status_of(NodeId(i)))]
-        if list(membership.outside) != gone:
+        self._gone[journal.place] = membership.id_space, gone
+        self._right.discard((journal.host.id, membership.id_space, tuple(gone)))
+        self._check_layout(journal, gone)
+
+    def _move(self, gone: list[int], node_id: int, is_outside: bool) -> None:
+        at = bisect_left(gone, node_id)
+        if is_outside != (gone[at : at + 1] == [node_id]):
+            gone[at : at + (not is_outside)] = [node_id] if is_outside else []
+
+    def _check_layout(self, journal: Journal, gone: list[int]) -> None:
+        membership = journal.inside.membership
+        if membership.outside != gone:
             self.violate(journal, f"outside the layout: {membership.outside}, by status {gone}")
             return
         if not 0 <= journal.inside.unknown_ids() < _GAP_MAX:
             self.violate(journal, "the bound of unknown ids does not hold")
-        if len(ids) > RANKS_CHECKED_MAX:
-            return
-        outside = set(gone)
-        layout = [i for i in ids if i not in outside]
+        key = journal.host.id, membership.id_space, tuple(gone)
+        if membership.id_space <= RANKS_CHECKED_MAX and key not in self._right:
+            self._right.add(key)
+            self._check_ranks(journal, set(gone))
+
+    def _check_ranks(self, journal: Journal, outside: set[int]) -> None:
+        membership = journal.inside.membership
+        layout = [i for i in range(membership.id_space) if i not in outside]
         if membership.layout_size != len(layout):
             self.violate(journal, f"{membership.layout_size} ids in the layout, not {len(layout)}")
         ranks = [membership.rank(NodeId(i)) for i in layout]
         if ranks != list(range(len(layout))):
             self.violate(journal, f"ranks {ranks} of the ids {layout}")
-        if any(membership.rank(NodeId(i)) is not None for i in gone):
+        if any(membership.rank(NodeId(i)) is not None for i in outside):
             self.violate(journal, "an id outside the layout has a rank")
         self._check_neighbors(journal, layout)
 

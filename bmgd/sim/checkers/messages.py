@@ -11,7 +11,8 @@ from bmgd.core.commands import SendTo
 from bmgd.core.effects import Deliver, Effect, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.messages import Ack, Data, RoutedMessage, Search
 

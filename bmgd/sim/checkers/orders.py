@@ -26,7 +26,8 @@ from bmgd.core.events import (
     LinkDown,
     LinkUp,
 )
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Heartbeat, Message
@@ -38,7 +39,7 @@ class OrdersCanBeDone(Checker):
     """Messages go to links that are up; a link is closed once; the node's table is the journal's."""
 
     name: ClassVar[str] = "orders-can-be-done"
-    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, Look)
     effects: ClassVar[Kinds] = (Welcome, Close, *get_args(Message))
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
@@ -235,7 +236,7 @@ class SnapshotsAreCurrent(Checker):
     """
 
     name: ClassVar[str] = "snapshots-are-current"
-    events: ClassVar[Kinds] = (LinkUp, LinkDown, DeadlineReached)
+    events: ClassVar[Kinds] = (LinkUp, LinkDown, Look)
     effects: ClassVar[Kinds] = (Welcome, Close, ForwardingChanged)
 
     def __init__(self, scene: Scene) -> None:

@@ -10,8 +10,9 @@ from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event
 from bmgd.sim.checkers.bounds import STANDING
 from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import binomial_neighbors
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.rest import QUIET_NS
 from bmgd.types import NodeId, NodeState, Status
 from bmgd.wire.messages import Heartbeat, Message

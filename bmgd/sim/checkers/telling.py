@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from bmgd.core.effects import Effect, Exit, RecordChanged, Send, Welcome
 from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
-from bmgd.sim.checkers.scene import Checker, Journal, Kinds, Scene, is_deadline
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Record
 from bmgd.wire.messages import (
     BUCKETS,

@@ -31,7 +31,8 @@ from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.scene import Journal
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.host import Host
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.messages import (
@@ -84,7 +85,10 @@ class Forger:
         self.scene.after(self.host, event, effects)
 
     def deadline(self, *effects: Effect) -> None:
+        """A deadline, and so many quiet ones that every checker has looked."""
         self.step(DeadlineReached(), effects)
+        for _ in range(LOOK_EVERY):
+            self.step(DeadlineReached())
 
     def route(self, **changes: object) -> Route:
         route = Route(PEER, ME, self.inside.context.incarnation, hop_budget=9)

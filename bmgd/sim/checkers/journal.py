@@ -1,0 +1,272 @@
+"""What one process did and suffered, written down from events and effects alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bmgd.core.commands import SendTo
+from bmgd.core.effects import (
+    Close,
+    Dial,
+    Effect,
+    Exit,
+    ForwardingChanged,
+    Observed,
+    RecordChanged,
+    Refuse,
+    Renewed,
+    Reply,
+    Send,
+    Welcome,
+)
+from bmgd.core.events import (
+    CommandIssued,
+    DialFailed,
+    Event,
+    Greeted,
+    Heard,
+    LinkDown,
+    LinkUp,
+    Received,
+)
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.host import Host
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
+from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
+
+BEATS_KEPT = 64
+NO_KINDS: Final[frozenset[type]] = frozenset()
+_UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged})
+
+
+@dataclass(slots=True)
+class SeenLink:
+    """A link as events and effects told of it.
+
+    Args:
+        heard_ns: when bytes last came, by the network and not by the core's stamp.
+        unechoed: (sequence, time) of own heartbeats that the peer has not echoed, oldest first.
+        unwanted: the digest of the peer's last `Unwanted`, or None.
+        beat_ns: when a heartbeat was last sent on it.
+        came: the highest heartbeat that came on it.
+    """
+
+    id: LinkId
+    peer: NodeId
+    incarnation: Incarnation
+    dialled_by: NodeId
+    dial_number: int
+    opened_ns: int
+    heard_ns: int
+    beat_ns: int
+    came: int = 0
+    unwanted: int | None = None
+    unechoed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
+
+    def take_in(self, heartbeat: Heartbeat) -> None:
+        """A heartbeat came on it."""
+        self.came = max(self.came, heartbeat.sequence)
+        while self.unechoed and self.unechoed[0][0] <= heartbeat.echo:
+            self.unechoed.popleft()
+
+
+@dataclass(slots=True)
+class Suspected:
+    """A suspicion as a node told of it."""
+
+    incarnation: Incarnation
+    since_ns: int
+    why: str
+    asked: set[NodeId] = field(default_factory=set)
+    concurred: set[NodeId] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one process (one boot of one host) did and suffered.
+
+    Args:
+        inside: the core's parts.
+        place: the process's number among all: ids can be given twice, until the two meet.
+        now_ns: the time of the step under way, by the host's own clock, as all times of a journal.
+        failed: whose last dial came to nothing, with no link since.
+        ended: how the last link to each peer ended, and to which life it was.
+        links_before: the links before the step under way, if it opened or ended any; else None.
+        lag_ns: how late the step under way is against the core's own deadline.
+        starting_ns: when it last took an event before it began to watch anybody.
+        late_ns: when the core was last late enough to reset its stamps.
+        quiet_deadlines: how many there were.
+        asks: when another node's `Ask` came, by (asker, suspect).
+    """
+
+    host: Host
+    inside: Inside
+    incarnation: Incarnation
+    place: NodeId
+    now_ns: int = 0
+    links: dict[LinkId, SeenLink] = field(default_factory=dict)
+    links_before: dict[LinkId, SeenLink] | None = None
+    hellos: dict[LinkId, tuple[Greeted, int]] = field(default_factory=dict)
+    dials: dict[NodeId, tuple[Dial, int]] = field(default_factory=dict)
+    ended: dict[NodeId, tuple[Incarnation, Evidence]] = field(default_factory=dict)
+    ever_linked: set[NodeId] = field(default_factory=set)
+    failed: set[NodeId] = field(default_factory=set)
+    requests: dict[int, tuple[SendTo, int]] = field(default_factory=dict)
+    suspected: dict[NodeId, Suspected] = field(default_factory=dict)
+    convicted: dict[NodeId, Incarnation] = field(default_factory=dict)
+    asks: dict[tuple[NodeId, NodeId], int] = field(default_factory=dict)
+    ready: bool = False
+    exited: bool = False
+    lag_ns: int = 0
+    late_ns: int = 0
+    starting_ns: int = 0
+    quiet_deadlines: int = 0
+
+    @property
+    def former_links(self) -> dict[LinkId, SeenLink]:
+        """The links as they were before the step under way."""
+        return self.links if self.links_before is None else self.links_before
+
+    def to(self, peer: NodeId) -> list[SeenLink]:
+        """The links to one peer, oldest first."""
+        return [link for link in self.links.values() if link.peer == peer]
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def begin(self, now_ns: int) -> None:
+        """A step begins."""
+        self.now_ns, self.links_before = now_ns, None
+        due_ns = self.host.node.deadline_ns
+        if self.host.node.state is NodeState.STARTING:
+            self.starting_ns = now_ns
+        self.lag_ns = 0 if due_ns is None or due_ns > now_ns else now_ns - due_ns
+
+    def write(self, event: Event, effects: Sequence[Effect]) -> frozenset[type]:
+        """What a step took and gave; returns the kinds of its effects."""
+        self._write_event(event)
+        if not effects:
+            return NO_KINDS
+        kinds = set()
+        for effect in effects:
+            kind: type = type(effect)
+            if isinstance(effect, Send):
+                kind = type(effect.message)
+                self._write_sent(effect.link, effect.message)
+            elif kind not in _UNWRITTEN:
+                self._write_effect(effect)
+            kinds.add(kind)
+        return frozenset(kinds)
+
+    def _write_event(self, event: Event) -> None:
+        match event:
+            case Received(link_id, message):
+                link = self.links.get(link_id)
+                if link is not None:
+                    link.heard_ns = self.now_ns
+                    if isinstance(message, Heartbeat):
+                        link.take_in(message)
+                    elif isinstance(message, Unwanted):
+                        link.unwanted = message.digest
+                if isinstance(message, Ask | Answer):
+                    self._write_question(message)
+            case Heard(link_ids):
+                for link_id in link_ids:
+                    link = self.links.get(link_id)
+                    if link is not None:
+                        link.heard_ns = self.now_ns
+            case LinkUp():
+                self.dials.pop(event.peer, None)
+                self._open(event, self.host.id)
+            case LinkDown(link_id, evidence):
+                self.hellos.pop(link_id, None)
+                link = self._end(link_id)
+                if link is not None:
+                    self.ended[link.peer] = link.incarnation, evidence
+            case DialFailed(peer):
+                self.dials.pop(peer, None)
+                self.failed.add(peer)
+            case Greeted():
+                self.hellos[event.link] = event, self.now_ns
+            case CommandIssued(request, SendTo() as command):
+                self.requests[request] = command, self.now_ns
+            case _:
+                pass
+
+    def _open(self, up: LinkUp | Greeted, dialled_by: NodeId) -> None:
+        now_ns = self.now_ns
+        if self.links_before is None:
+            self.links_before = dict(self.links)
+        self.links[up.link] = SeenLink(
+            up.link, up.peer, up.incarnation, dialled_by, up.dial_number, now_ns, now_ns, now_ns
+        )
+        self.ever_linked.add(up.peer)
+        self.failed.discard(up.peer)
+        self.ended.pop(up.peer, None)
+        self.suspected.pop(up.peer, None)
+
+    def _end(self, link_id: LinkId) -> SeenLink | None:
+        if self.links_before is None:
+            self.links_before = dict(self.links)
+        return self.links.pop(link_id, None)
+
+    def _write_question(self, message: Ask | Answer) -> None:
+        route = message.route
+        if route.destination != self.host.id:
+            return
+        if isinstance(message, Ask):
+            self.asks[route.source, message.suspect] = self.now_ns
+            return
+        suspected = self.suspected.get(message.suspect)
+        if suspected is not None and not message.alive:
+            suspected.concurred.add(route.source)
+
+    def _write_sent(self, link_id: LinkId, message: Message) -> None:
+        if isinstance(message, Heartbeat):
+            link = self.links.get(link_id)
+            if link is not None:
+                link.beat_ns = self.now_ns
+                link.unechoed.append((message.sequence, self.now_ns))
+        elif isinstance(message, Ask) and message.route.source == self.host.id:
+            suspected = self.suspected.get(message.suspect)
+            if suspected is not None:
+                suspected.asked.add(message.route.destination)
+
+    def _write_effect(self, effect: Effect) -> None:
+        match effect:
+            case Observed():
+                self._write_observed(effect)
+            case Dial(peer):
+                self.dials[peer] = effect, self.now_ns
+            case Welcome(link_id):
+                hello = self.hellos.pop(link_id, None)
+                if hello is not None:
+                    self._open(hello[0], hello[0].peer)
+            case Refuse(link_id):
+                self.hellos.pop(link_id, None)
+            case Close(link_id):
+                self._end(link_id)
+            case Reply(request):
+                self.requests.pop(request, None)
+            case Renewed(incarnation):
+                self.incarnation = incarnation
+            case Exit():
+                self.exited = True
+            case _:
+                pass
+
+    def _write_observed(self, observed: Observed) -> None:
+        peer = observed.peer
+        if observed.event == "ready":
+            self.ready = True
+        elif observed.event == "late":
+            self.late_ns = self.now_ns
+            self.suspected.clear()
+        elif observed.event == "suspected" and peer is not None:
+            life = observed.incarnation
+            assert life is not None
+            self.suspected[peer] = Suspected(life, self.now_ns, observed.detail)
+        elif observed.event == "verdict" and peer is not None and observed.incarnation is not None:
+            self.convicted[peer] = observed.incarnation
