@@ -311,12 +311,16 @@ class Network:
         self._plan_wake(host)
 
     def _step_once(self, host: Host, event: Event) -> None:
-        watchers = self.watchers if host.joiner is None else []
-        for watcher in watchers:
-            watcher.before(host, event)
-        effects = host.core.step(host.local_ns(self.timeline.now_ns), event)
-        for watcher in watchers:
-            watcher.after(host, event, effects)
+        now_ns = host.local_ns(self.timeline.now_ns)
+        if host.joiner is None:
+            for watcher in self.watchers:
+                if watcher.looks_before:
+                    watcher.before(host, event)
+            effects = host.node.step(now_ns, event)
+            for watcher in self.watchers:
+                watcher.after(host, event, effects)
+        else:
+            effects = host.joiner.step(now_ns, event)
         for effect in effects:
             if host.crash_after is not None:
                 if host.crash_after <= 0:

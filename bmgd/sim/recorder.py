@@ -21,7 +21,7 @@ from bmgd.chaos.history import (
     Suspected,
 )
 from bmgd.core import effects as of_core
-from bmgd.core.effects import Effect, Observed, RecordChanged
+from bmgd.core.effects import Effect, Observed, RecordChanged, Send
 from bmgd.core.events import Event
 from bmgd.sim.host import Host
 from bmgd.sim.timeline import Timeline
@@ -56,7 +56,7 @@ class Recorder(Watcher):
         if not self._keeps_testimony:
             return
         for effect in effects:
-            fact = self._fact_of(host, effect)
+            fact = None if isinstance(effect, Send) else self._fact_of(host, effect)
             if fact is not None:
                 self.history.add(fact)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event
@@ -11,7 +12,13 @@ from bmgd.types import NodeId
 
 
 class Watcher:
-    """Told of each step of every core and of every fault; does nothing by itself."""
+    """Told of each step of every core and of every fault; does nothing by itself.
+
+    Attributes:
+        looks_before: whether it wants to be told `before` each step too.
+    """
+
+    looks_before: ClassVar[bool] = False
 
     def boot(self, host: Host) -> None:
         """A process began at a host; what was there before is over."""

@@ -18,6 +18,7 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
+from bmgd.core.timers import TimerKey
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
@@ -25,9 +26,10 @@ from bmgd.types import NodeId, NodeState
 from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
 
 GUESTS_MAX = 8
-_NONE: Final[Set[tuple[int, int]]] = frozenset()
 STANDING = frozenset({"beat", "silence", "redial"})
 """Deadlines that every node always has, once it has started."""
+SUBJECTS: Final = frozenset({"ask", "answer", "held", "probe", "resend", "accused"})
+"""Deadlines that are there exactly while something waits for them."""
 RESEND_MAX_NS = 2_500_000_000
 
 BOUNDS = {
@@ -154,28 +156,27 @@ class DeadlinesHaveSubjects(Checker):
         if not is_deadline(event) and changes == self._seen[journal.place]:
             return
         self._seen[journal.place] = changes
-        by_purpose: dict[str, set[tuple[int, int]]] = {}
-        for purpose, first, second in inside.deadlines():
-            by_purpose.setdefault(purpose, set()).add((first, second))
-        for purpose, subjects in _subjects(inside).items():
-            deadlines = by_purpose.get(purpose, _NONE)
-            if deadlines != subjects:
-                text = f"{purpose}: deadlines of {sorted(deadlines)}, subjects {sorted(subjects)}"
-                self.violate(journal, text)
+        deadlines = inside.deadlines()
+        waiting = {key for key in deadlines if key[0] in SUBJECTS}
+        subjects = _subjects(inside)
+        if waiting != subjects:
+            extra, missing = sorted(waiting - subjects), sorted(subjects - waiting)
+            self.violate(
+                journal, f"deadlines without a subject {extra}, subjects {missing} without"
+            )
         if is_deadline(event):
-            self._check_standing(journal, inside, by_purpose)
+            self._check_standing(journal, inside, {key[0] for key in deadlines})
 
-    def _check_standing(
-        self, journal: Journal, inside: Inside, by_purpose: dict[str, set[tuple[int, int]]]
-    ) -> None:
+    def _check_standing(self, journal: Journal, inside: Inside, purposes: Set[str]) -> None:
         state = inside.context.state
-        if state is not NodeState.STARTING and not by_purpose.keys() >= STANDING:
-            self.violate(journal, f"has no deadline for {sorted(STANDING - by_purpose.keys())}")
+        if state is not NodeState.STARTING and not purposes >= STANDING:
+            self.violate(journal, f"has no deadline for {sorted(STANDING - purposes)}")
         joining = state is NodeState.JOINING
-        if (joining or state is NodeState.READY) and ("start deadline" in by_purpose) != joining:
+        if (joining or state is NodeState.READY) and ("start deadline" in purposes) != joining:
             self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
         self._check_resends(journal, inside)
-        self._check_wanted(journal, inside, by_purpose)
+        if "relayout" not in purposes:
+            self._check_wanted(journal, inside)
 
     def _check_resends(self, journal: Journal, inside: Inside) -> None:
         if not inside.delivery.underway:
@@ -186,20 +187,17 @@ class DeadlinesHaveSubjects(Checker):
             if at_ns > min(deadline_ns, journal.now_ns + RESEND_MAX_NS):
                 self.violate(journal, f"waits longer for {peer}'s answer than it may")
 
-    def _check_wanted(
-        self, journal: Journal, inside: Inside, by_purpose: dict[str, set[tuple[int, int]]]
-    ) -> None:
+    def _check_wanted(self, journal: Journal, inside: Inside) -> None:
         if inside.context.state not in (NodeState.JOINING, NodeState.READY):
-            return
-        if "relayout" in by_purpose:
             return
         if inside.dialling.wanted != self._neighbors_of(journal, inside):
             self.violate(journal, f"wants {inside.dialling.wanted}, not its layout's neighbors")
-        coming = by_purpose.get("dial", set()) | by_purpose.get("join", set())
+        deadlines = inside.deadlines()
         for peer in inside.dialling.wanted:
             if inside.links.to(peer) is not None or inside.membership.is_gone(peer):
                 continue
-            if peer not in journal.dials and (peer, 0) not in coming:
+            coming = ("dial", peer, 0) in deadlines or ("join", peer, 0) in deadlines
+            if peer not in journal.dials and not coming:
                 self.violate(journal, f"wants {peer}, and neither dials it nor will")
 
     def _neighbors_of(self, journal: Journal, inside: Inside) -> tuple[NodeId, ...]:
@@ -213,17 +211,20 @@ class DeadlinesHaveSubjects(Checker):
         return known[2]
 
 
-def _subjects(inside: Inside) -> dict[str, Set[tuple[int, int]]]:
-    """By the purpose of a deadline, what waits for one."""
-    accused = {(i, 0) for i, link in inside.links.table.items() if link.accused_ns}
-    return {
-        "ask": {(peer, 0) for peer in inside.suspected()},
-        "answer": {(number, 0) for number in inside.asks()},
-        "held": {(peer, 0) for peer in inside.held()},
-        "probe": {(number, 0) for number in inside.probes()},
-        "resend": inside.underway().keys(),
-        "accused": accused,
+def _subjects(inside: Inside) -> set[TimerKey]:
+    """What waits, each as the deadline that it must have."""
+    found: set[TimerKey] = {
+        ("accused", i, 0) for i, link in inside.links.table.items() if link.accused_ns
     }
+    for purpose, numbers in (
+        ("ask", inside.suspected()),
+        ("answer", inside.asks()),
+        ("held", inside.held()),
+        ("probe", inside.probes()),
+    ):
+        found.update((purpose, number, 0) for number in numbers)
+    found.update(("resend", peer, sequence) for peer, sequence in inside.underway())
+    return found
 
 
 class MemoriesAreOfUse(Checker):

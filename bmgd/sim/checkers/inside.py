@@ -95,6 +95,8 @@ class Inside:
 
     def underway(self) -> dict[tuple[NodeId, int], int]:
         """(destination, sequence) of each message underway, with its deadline."""
+        if not self.delivery.underway and not self.underway_count():
+            return {}
         return {
             (peer, sequence): message.deadline_ns
             for peer, stream in self.delivery._outbound.items()

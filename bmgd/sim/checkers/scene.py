@@ -90,6 +90,8 @@ class Scene(Inspector):
         given_twice: ids that two processes had at a time, on two sides of a partition.
     """
 
+    looks_before: ClassVar[bool] = True
+
     def __init__(self, network: Network, checkers: Iterable[type[Checker]]) -> None:
         super().__init__()
         self.network = network

@@ -46,15 +46,27 @@ class ChangesAreFlooded(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         owed = self._owed[journal.place]
-        told: set[tuple[NodeId, Record]] = set()
+        records: Sequence[tuple[NodeId, Record]] = ()
         came_on: LinkId | None = None
         if isinstance(event, Received) and isinstance(event.message, Notice):
-            came_on = event.link
-            told = set(event.message.records)
-            for node_id, record in told:
+            came_on, records = event.link, event.message.records
+            for node_id, record in records if owed else ():
                 due = owed.get((came_on, node_id))
                 if due is not None and record >= due[0]:
                     del owed[came_on, node_id]
+        if effects:
+            self._note_changes(journal, effects, came_on, records)
+        if owed and is_deadline(event):
+            self._dun(journal)
+
+    def _note_changes(
+        self,
+        journal: Journal,
+        effects: Sequence[Effect],
+        came_on: LinkId | None,
+        records: Sequence[tuple[NodeId, Record]],
+    ) -> None:
+        owed, told = self._owed[journal.place], set(records)
         changed = [e for e in effects if isinstance(e, RecordChanged)]
         for effect in changed:
             for link_id in journal.links:
@@ -63,8 +75,6 @@ class ChangesAreFlooded(Checker):
         told &= {(e.id, e.record) for e in changed}
         if owed or changed:
             self._strike_off(journal, effects, came_on, told)
-        if is_deadline(event):
-            self._dun(journal)
 
     def _strike_off(
         self,
