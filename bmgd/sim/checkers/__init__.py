@@ -24,7 +24,12 @@ from bmgd.sim.checkers.memberships import (
     RanksAreABijection,
     RecordsAreJoined,
 )
-from bmgd.sim.checkers.messages import AcksAreHonest, MessagesAreTakenOnce, SearchesVisitOnce
+from bmgd.sim.checkers.messages import (
+    AcksAreHonest,
+    MessagesAreTakenOnce,
+    NothingUnansweredIsForgotten,
+    SearchesVisitOnce,
+)
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
     HellosAreAnsweredByRule,
@@ -76,6 +81,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,
     AcksAreHonest,
+    NothingUnansweredIsForgotten,
     SearchesVisitOnce,
     BoundsHold,
     DeadlinesHaveSubjects,

@@ -153,6 +153,36 @@ class AcksAreHonest(Checker):
                 self.violate(journal, "acknowledges with a tag that is not its own")
 
 
+class NothingUnansweredIsForgotten(Checker):
+    """Whoever sends a message tells its destination to forget nothing that is still waited for.
+
+    The floor in it, below which outcomes are forgotten and nothing is taken, is at most the lowest
+    sequence that has no answer yet.
+    """
+
+    name: ClassVar[str] = "nothing-unanswered-is-forgotten"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Data,)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        floors = [
+            (effect.message.route.destination, effect.message.floor)
+            for effect in effects
+            if isinstance(effect, Send)
+            and isinstance(effect.message, Data)
+            and effect.message.route.source == journal.host.id
+            and effect.message.route.source_incarnation == journal.incarnation
+        ]
+        if not floors:
+            return
+        lowest: dict[NodeId, int] = {}
+        for peer, sequence in journal.inside.underway():
+            lowest[peer] = min(lowest.get(peer, sequence), sequence)
+        for peer, floor in dict.fromkeys(floors):
+            if floor > lowest.get(peer, floor):
+                self.violate(journal, f"waits for {peer}'s {lowest[peer]}, its floor is {floor}")
+
+
 class SearchesVisitOnce(Checker):
     """A search never hands a message to a node that had it, but the way back, and counts its restarts.
 

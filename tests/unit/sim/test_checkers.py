@@ -209,6 +209,13 @@ def confirmed_and_never_taken(f: Forger) -> None:
     f.deadline(Reply(f.network.issue(ME, SendTo(PEER, "t", b"never", 10 * S))))
 
 
+def floor_above_what_waits(f: Forger) -> None:
+    f.network.kill(4)
+    f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
+    (sequence,) = [s for peer, s in f.inside.underway() if peer == PEER]
+    f.deadline(Send(f.link, Data(f.route(), "t", b"next", sequence + 1)))
+
+
 def search_that_forgets(f: Forger) -> None:
     route = f.route(destination=NodeId(1), search=Search(b"\x00", (ME,)))
     f.deadline(Send(f.link, Data(route, "t", b"", 1)))
@@ -300,6 +307,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
         "acks-are-honest",
         lambda f: f.step(Received(f.link, Ping(1)), [Send(f.link, Ack(f.route(), 0, 1))]),
     ),
+    ("nothing-unanswered-is-forgotten", floor_above_what_waits),
     ("searches-visit-once", search_that_forgets),
     ("searches-visit-once", search_that_returns),
     ("bounds-hold", forgotten_ask),
