@@ -31,6 +31,7 @@ class Conditions:
         drift_ppm: by how much at most clocks run fast or slow.
         skewed: whether the clocks of hosts show different times.
         start_us_max: founders start within this time.
+        reading_us_max: how long a program has a message before it says that it has consumed it.
     """
 
     delay_min_us: int = 100
@@ -47,6 +48,7 @@ class Conditions:
     drift_ppm: int = 0
     skewed: bool = False
     start_us_max: int = 0
+    reading_us_max: int = 2_000
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

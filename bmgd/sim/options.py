@@ -15,6 +15,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.profiles import PROFILES
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
+_READINGS_US: Final = (2_000, 300_000, 5_000_000)
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -28,12 +29,12 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     """
     random = Random(f"scenario {seed}")
     plan = random_plan(seed, nodes, seconds)
-    return replace(
-        plan,
-        settings=_settings(random),
-        workload=_workload(random),
-        simulated=_simulated(random),
-    )
+    settings, workload = _settings(random), _workload(random)
+    simulated = _simulated(random)
+    if "queue_messages" in settings:
+        # A short queue fills only where programs read more slowly than others send.
+        simulated["reading_us_max"] = Random(f"reading {seed}").choice(_READINGS_US)
+    return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 
 def _simulated(random: Random) -> dict[str, Scalar]:

@@ -24,7 +24,6 @@ from bmgd.types import NodeId
 
 TOPIC: Final = "work"
 CREDIT: Final = 16
-READING_NS_MAX: Final = 2_000_000
 NUMBER_BYTES: Final = 8
 _MICROSECOND: Final = 1_000
 
@@ -142,7 +141,8 @@ class Programs(Watcher):
         known = known_life(host.node, deliver.source)
         life = host.node.incarnation
         self._note(Delivered(now_ns, host.id, life, deliver.source, known, number))
-        at_ns = now_ns + self._random.randrange(READING_NS_MAX)
+        reading_ns = self._network.conditions.reading_us_max * 1_000
+        at_ns = now_ns + self._random.randrange(max(1, reading_ns))
         self._network.timeline.plan(at_ns, self._consume, host, deliver.request)
 
     def _consume(self, host: Host, request: int) -> None:
