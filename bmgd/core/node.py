@@ -61,7 +61,7 @@ from bmgd.core.meeting import Meeting
 from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
-from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
+from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
 from bmgd.core.timers import TimerKey
@@ -365,6 +365,7 @@ class Node:
             QUORUM_TIMER: self._quorum.on_timer,
             REDIAL_TIMER: self._dialling.on_redial_timer,
             SEARCH_TIMER: self._dialling.on_search_timer,
+            LINGER_TIMER: self._relayout.on_linger_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,
@@ -404,8 +405,9 @@ class Node:
         self._quorum.on_record_moved(moved)
         self._relayout.unsettled = True
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
-        if was_in != (status < Status.EXCLUDED):
-            self._relayout.plan()
+        is_in = status < Status.EXCLUDED
+        if was_in != is_in:
+            self._relayout.plan(grew=is_in)
         if peer == context.id:
             return
         if status >= Status.DEAD:

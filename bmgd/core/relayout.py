@@ -6,6 +6,11 @@ the dials do not delay the news of the first. The difference between the neighbo
 after is Algorithm 1 of Healing; links follow it by being reconciled with what is wanted, whatever was
 before, and the new ones are up before the old ones go.
 
+Old links are let go of when the layout has come to rest: while a link is up to somebody who is held
+gone, one of the two errs, and who returns seldom comes alone. When two halves of a cluster meet, each is
+told that it is dead, and refutes node by node; the layouts in between are nobody's for long, and links
+that both the first and the last want are not worth closing for them.
+
 For comparison there is the *naive* method of Healing §3.1: all links that were up when the layout
 changed are closed, and all that are wanted dialled anew.
 """
@@ -22,6 +27,9 @@ from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId, NodeState, Status
 
 RELAYOUT_TIMER = "relayout"
+LINGER_TIMER = "linger"
+LINGER_NS = 250_000_000
+"""For so long after somebody came into the layout unwanted links stay."""
 RELAYOUT_PER_MEMBER_NS = 300_000
 RELAYOUT_SPREAD_MAX_NS = 50_000_000
 STREAK_PAUSE_MAX_NS = 400_000_000
@@ -53,10 +61,12 @@ class Relayout:
     _former: tuple[NodeId, ...] = ()
     _exact: bool = False
 
-    def plan(self) -> None:
-        """The layout changed: follow it soon."""
+    def plan(self, *, grew: bool) -> None:
+        """The layout changed, and `grew` if somebody came into it: follow it soon."""
         context, key = self.context, (RELAYOUT_TIMER, 0, 0)
         self.unsettled = True
+        if grew:
+            context.timers.set((LINGER_TIMER, 0, 0), context.now_ns + LINGER_NS)
         if key not in context.timers:
             members = context.membership.layout_size
             spread_ns = min(members * RELAYOUT_PER_MEMBER_NS, RELAYOUT_SPREAD_MAX_NS)
@@ -76,6 +86,10 @@ class Relayout:
         self.follow()
         self._followed_ns = self.context.now_ns
         self._tally(set(before), set(self.dialling.wanted), naive=naive)
+
+    def on_linger_timer(self, key: TimerKey) -> None:
+        """Nobody has come into the layout for a while."""
+        self.unsettled = True
 
     def _close_all(self) -> None:
         """Close every link that belongs to the former layout."""
@@ -124,8 +138,11 @@ class Relayout:
         self._note_exactness()
 
     def _is_settled(self) -> bool:
-        """Whether each wanted link is up, or its id is gone, broken, or never came."""
-        if (RELAYOUT_TIMER, 0, 0) in self.context.timers:
+        """Whether the layout rests, and each wanted link is up, or its id gone, broken, or never came."""
+        timers, is_gone = self.context.timers, self.context.membership.is_gone
+        if (RELAYOUT_TIMER, 0, 0) in timers or (LINGER_TIMER, 0, 0) in timers:
+            return False
+        if any(link.accused_ns and is_gone(link.peer) for link in self.links.table.values()):
             return False
         return all(self._is_settled_with(peer) for peer in self.dialling.wanted)
 

@@ -327,14 +327,13 @@ class Network:
                     self._end(host, abruptly=True)
                     return
                 host.crash_after -= 1
-            if isinstance(effect, Send):
-                self.wires.send(host, effect.link, effect.message)
-            else:
-                self._carry_out(host, effect)
+            self._carry_out(host, effect)
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
         wires = self.wires
         match effect:
+            case Send(link, message):
+                wires.send(host, link, message)
             case Observed():
                 if self._keeps_all:
                     host.observed.append((self.now_ns, effect))
@@ -366,7 +365,7 @@ class Network:
             case Exit():
                 host.exit = effect
                 self._end(host, abruptly=False)
-            case Renewed() | Send():
+            case Renewed():
                 pass
 
     def _change_snapshot(self, host: Host, snapshot: Snapshot) -> None:

@@ -27,6 +27,7 @@ GROUPS = [
     (Group("second deaths", 8, second_deaths, 15.0), 37),
     (Group("half-told notices", 9, half_told, 15.0), 2),
     (Group("parted halves", 9, parted, 10.0), 1),
+    (Group("parted halves", 20, parted, 10.0), 1),
     (Group("silent nodes", 9, silent, 2.5), 7),
     (Group("one-way cuts", 3, one_way, 10.0), 3),
 ]
