@@ -24,7 +24,7 @@ from bmgd.core.timers import TimerKey
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Status
 from bmgd.wire.messages import Notice, Ping, Pong, Unwanted
 
-GUESTS_MAX = 8
+GUESTS_MAX = 32
 ACCUSED_TIMER = "accused"
 
 

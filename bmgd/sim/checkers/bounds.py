@@ -25,7 +25,7 @@ from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import NodeId, NodeState
 from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
 
-GUESTS_MAX = 8
+GUESTS_MAX = 32
 STANDING = frozenset({"beat", "silence", "redial"})
 """Deadlines that every node always has, once it has started."""
 SUBJECTS: Final = frozenset({"ask", "answer", "held", "probe", "resend", "accused"})
