@@ -25,6 +25,8 @@ from bmgd.types import NodeId
 TOPIC: Final = "work"
 CREDIT: Final = 16
 NUMBER_BYTES: Final = 8
+JOINING_NS: Final = 1_000_000
+"""A program whose daemon has no id for the moment tries again so soon."""
 _MICROSECOND: Final = 1_000
 
 
@@ -59,11 +61,13 @@ class Programs(Watcher):
         return len(self._asked)
 
     def boot(self, host: Host) -> None:
-        if self._workload.messages_per_second > 0:
+        # Who takes a new id after another life took its own keeps its readers.
+        is_read = any(reader is host for reader in self._readers.values())
+        if self._workload.messages_per_second > 0 and not is_read:
             self._network.timeline.plan(self._network.now_ns, self._subscribe, host)
 
     def _subscribe(self, host: Host) -> None:
-        if not self._is_current(host):
+        if not self._is_current(host) or host.joiner is not None:
             return
         if host.stopped:
             host.held_back.append((self._subscribe, (host,)))
@@ -150,6 +154,9 @@ class Programs(Watcher):
             return
         if host.stopped:
             host.held_back.append((self._consume, (host, request)))
+        elif host.joiner is not None:
+            at_ns = self._network.now_ns + JOINING_NS
+            self._network.timeline.plan(at_ns, self._consume, host, request)
         else:
             self._network.issue_as(host, request, Consumed(1))
 
@@ -157,5 +164,7 @@ class Programs(Watcher):
         # Who asked a daemon that ended never gets its answer.
         for request in [r for r, (_, asker) in self._asked.items() if asker is host]:
             del self._asked[request]
+        if host.alive:
+            return
         for request in [r for r, reader in self._readers.items() if reader is host]:
             del self._readers[request]
