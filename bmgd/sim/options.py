@@ -15,7 +15,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.profiles import PROFILES
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
-_READINGS_US: Final = (2_000, 300_000, 5_000_000)
+_READINGS_US: Final = (2_000, 300_000, 1_000_000)
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
