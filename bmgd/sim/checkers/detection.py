@@ -114,6 +114,7 @@ class VerdictsAreProven(Checker):
                 if record.status not in (status, Status.DEAD):
                     self.violate(journal, f"the verdict on {peer} is {record}, not {status.name}")
                 return
+        self.violate(journal, f"the verdict on {peer} changes nothing")
 
 
 class SuspicionsHaveAReason(Checker):

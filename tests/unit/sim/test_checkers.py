@@ -31,7 +31,7 @@ from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
 from bmgd.sim.checkers.inside import Inside
-from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.journal import Journal, Suspected
 from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.host import Host
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
@@ -355,6 +355,18 @@ def test_checkers_find_nothing_in_a_life_without_surprises() -> None:
     network.run(4)
     scene.at_rest()
     assert [str(violation) for violation in scene.violations] == []
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_verdict_that_changes_nothing_is_found(is_told: bool) -> None:
+    forger = cluster()
+    verdict = Observed("verdict", PEER, forger.life)
+    changed = RecordChanged(PEER, forger.record(), forger.inside.membership.revision + 1)
+    suspected = Suspected(forger.life, forger.network.now_ns - 10 * S, "silence")
+    forger.journal.suspected[PEER] = suspected
+    forger.deadline(*([verdict, changed] if is_told else [verdict]))
+    fired = [v.text for v in forger.scene.violations if v.checker == "verdicts-are-proven"]
+    assert fired == ([] if is_told else [f"the verdict on {PEER} changes nothing"])
 
 
 def test_violation_says_where_and_when() -> None:
