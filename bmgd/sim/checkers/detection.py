@@ -132,9 +132,11 @@ class SuspicionsHaveAReason(Checker):
         super().__init__(scene)
         self._dialled: Incarnation | None = None
         self._due: dict[NodeId, int] = {}
+        self._stretches: dict[NodeId, tuple[int, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._due[journal.place] = 0
+        self._stretches[journal.place] = 0, 0
 
     def before(self, journal: Journal, event: Event) -> None:
         self._dialled = None
@@ -211,12 +213,19 @@ class SuspicionsHaveAReason(Checker):
         most_ns = 3 * inside.settings.timeout_ns
         if not 0 <= detector.stretch_ns <= most_ns:
             self.violate(journal, f"a timeout stretched by {detector.stretch_ns // 10**6} ms")
-        patience_ns = 2 * inside.settings.timeout_ns + detector.stretch_ns
-        if journal.now_ns - journal.late_ns < 2 * most_ns:
-            # The deadline was set while the stretch was longer.
-            patience_ns += most_ns
+        stretch_ns = self._longest_stretch(journal, min(journal.lag_ns, most_ns), 2 * most_ns)
+        patience_ns = 2 * inside.settings.timeout_ns + stretch_ns
         if journal.now_ns > self._due[journal.place]:
             self._check_links(journal, inside, patience_ns)
+
+    def _longest_stretch(self, journal: Journal, lag_ns: int, kept_ns: int) -> int:
+        """The longest of late: deadlines that were set with it may still stand, whatever it is now."""
+        longest_ns, since_ns = self._stretches[journal.place]
+        stretch_ns = max(lag_ns, journal.inside.detector.stretch_ns)
+        if stretch_ns >= longest_ns or journal.now_ns - since_ns > kept_ns:
+            longest_ns = stretch_ns
+            self._stretches[journal.place] = stretch_ns, journal.now_ns
+        return longest_ns
 
     def _check_links(self, journal: Journal, inside: Inside, patience_ns: int) -> None:
         watched = watched_peers(inside.membership, journal.host.id)
