@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bmgd.core.detector import SILENCE_TIMER
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
 from bmgd.types import Incarnation, NodeId
@@ -17,6 +18,13 @@ def known_life(node: Node, peer: NodeId) -> Incarnation:
     if peer == node._context.id:
         return node.incarnation
     return node._context.membership.incarnation(peer)
+
+
+def silence_due_ns(node: Node) -> int:
+    """By when a node that now ceases to hear somebody suspects it: its own lag makes that later."""
+    context, detector = node._context, node._detector
+    due_ns, _ = context.timers._due.get((SILENCE_TIMER, 0, 0), (0, 0))
+    return max(due_ns, context.now_ns + detector.timeout_ns)
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:
