@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.effects import Effect, Observed, RecordChanged, Send
+from bmgd.core.effects import Close, Effect, Observed, RecordChanged, Send
 from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
 from bmgd.core.watching import watched_peers
 from bmgd.policy import HealingTrigger
@@ -125,18 +125,20 @@ class SuspicionsHaveAReason(Checker):
     """
 
     name: ClassVar[str] = "suspicions-have-a-reason"
-    events: ClassVar[Kinds] = (DeadlineReached,)
-    effects: ClassVar[Kinds] = (Observed,)
+    events: ClassVar[Kinds] = (DeadlineReached, LinkDown)
+    effects: ClassVar[Kinds] = (Observed, Close)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._dialled: Incarnation | None = None
         self._due: dict[NodeId, int] = {}
         self._stretches: dict[NodeId, tuple[int, int]] = {}
+        self._parted: dict[NodeId, dict[NodeId, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._due[journal.place] = 0
         self._stretches[journal.place] = 0, 0
+        self._parted[journal.place] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
         self._dialled = None
@@ -151,6 +153,9 @@ class SuspicionsHaveAReason(Checker):
                 assert effect.peer is not None
                 self._check(journal, inside, event, effect.peer)
                 self._check_asked(journal, inside, effects, effect.peer)
+        for link_id, link in (journal.links_before or {}).items():
+            if link_id not in journal.links:
+                self._parted[journal.place][link.peer] = journal.now_ns
         if is_deadline(event):
             self._check_silent(journal, inside)
 
@@ -238,7 +243,10 @@ class SuspicionsHaveAReason(Checker):
             if link.peer not in latest or link.heard_ns > latest[link.peer].heard_ns:
                 latest[link.peer] = link
         for link in latest.values():
-            since_ns = max(link.heard_ns, journal.late_ns, journal.starting_ns, link.opened_ns)
+            # What came on another link of the pair, until that ended, was heard from the same peer.
+            parted_ns = self._parted[journal.place].get(link.peer, 0)
+            since_ns = max(link.heard_ns, journal.late_ns, journal.starting_ns, parted_ns)
+            since_ns = max(since_ns, link.opened_ns)
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
             if watched is not None and link.peer not in watched:
