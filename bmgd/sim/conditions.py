@@ -31,6 +31,7 @@ class Conditions:
         drift_ppm: by how much at most clocks run fast or slow.
         skewed: whether the clocks of hosts show different times.
         start_us_max: founders start within this time.
+        reading_messages: so many a program has in its hands at most.
         reading_us_max: how long a program has a message before it says that it has consumed it.
     """
 
@@ -48,6 +49,7 @@ class Conditions:
     drift_ppm: int = 0
     skewed: bool = False
     start_us_max: int = 0
+    reading_messages: int = 16
     reading_us_max: int = 2_000
 
     @classmethod

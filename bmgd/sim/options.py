@@ -15,7 +15,8 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.profiles import PROFILES
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
-_READINGS_US: Final = (2_000, 300_000, 1_000_000)
+_READINGS: Final = ((16, 2_000), (4, 300_000), (4, 900_000))
+"""How many messages a program has in its hands, and for how long: eight that wait are read in 2 s."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -33,7 +34,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     simulated = _simulated(random)
     if "queue_messages" in settings:
         # A short queue fills only where programs read more slowly than others send.
-        simulated["reading_us_max"] = Random(f"reading {seed}").choice(_READINGS_US)
+        messages, us_max = Random(f"reading {seed}").choice(_READINGS)
+        simulated |= {"reading_messages": messages, "reading_us_max": us_max}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 

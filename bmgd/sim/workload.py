@@ -23,7 +23,6 @@ from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId
 
 TOPIC: Final = "work"
-CREDIT: Final = 16
 NUMBER_BYTES: Final = 8
 JOINING_NS: Final = 1_000_000
 """A program whose daemon has no id for the moment tries again so soon."""
@@ -72,9 +71,10 @@ class Programs(Watcher):
         if host.stopped:
             host.held_back.append((self._subscribe, (host,)))
             return
-        request = self._network.next_request()
+        network = self._network
+        request = network.next_request()
         self._readers[request] = host
-        self._network.issue_as(host, request, Subscribe(TOPIC, CREDIT))
+        network.issue_as(host, request, Subscribe(TOPIC, network.conditions.reading_messages))
 
     def _is_current(self, host: Host) -> bool:
         return host.alive and self._network.hosts.get(host.where) is host
