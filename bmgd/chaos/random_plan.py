@@ -45,7 +45,11 @@ GROWTH: Final = 8
 
 
 def random_plan(
-    seed: int, nodes: int, seconds: float, kinds: Collection[str] | None = None
+    seed: int,
+    nodes: int,
+    seconds: float,
+    kinds: Collection[str] | None = None,
+    start_s: float = 0.0,
 ) -> Plan:
     """A plan by chance.
 
@@ -55,6 +59,8 @@ def random_plan(
         seconds: how long faults go on.
         kinds: the faults that may occur, by name, and "swizzle" (cuts one by one, mended in another
             order); None for all that there are.
+        start_s: after each process that begins there is a pause of so long, since to begin takes a
+            real one much time of a processor.
 
     Raises:
         PlanError: an unknown kind.
@@ -62,7 +68,7 @@ def random_plan(
     unknown = sorted(set(kinds or ()) - WRITERS.keys())
     if unknown:
         raise PlanError(f"no such fault: {unknown[0]!r}")
-    author = _Author(Random(f"plan {seed}"), nodes, seconds)
+    author = _Author(Random(f"plan {seed}"), nodes, seconds, start_s)
     author.write([kind for kind in WRITERS if kinds is None or kind in kinds])
     plan = Plan(nodes, seconds, tuple(sorted(author.steps, key=lambda step: step.at_s)), seed=seed)
     plan.check()
@@ -72,9 +78,10 @@ def random_plan(
 class _Author:
     """Writes one plan, step by step, following what the steps do."""
 
-    def __init__(self, random: Random, nodes: int, seconds: float) -> None:
+    def __init__(self, random: Random, nodes: int, seconds: float, start_s: float) -> None:
         self.random = random
         self.seconds = seconds
+        self.start_s = start_s
         self.course = Course(nodes)
         self.steps: list[Step] = []
         self.now_s = 0.0
@@ -141,6 +148,7 @@ class _Author:
         if nodes := self.some(Condition.ENDED):
             clock_s = self.random.choice((0.0, 0.0, -3600.0))
             self.add(Restart(nodes, clock_s, keeps_state=self.random.random() < 0.5))
+            self.now_s += len(nodes) * self.start_s
 
     def stop(self) -> None:
         nodes = self.some(Condition.RUNNING)
@@ -160,7 +168,9 @@ class _Author:
         running = self.course.nodes_that(Condition.RUNNING)
         if running and self.course.count < self.ids_max:
             through = self.random.choice((None, self.random.choice(running)))
-            self.add(Join(self.random.choice((1, 1, 2, 5)), through))
+            count = self.random.choice((1, 1, 2, 5))
+            self.add(Join(count, through))
+            self.now_s += count * self.start_s
 
     def evict(self) -> None:
         running = self.course.nodes_that(Condition.RUNNING)

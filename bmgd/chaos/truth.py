@@ -25,7 +25,7 @@ from bmgd.chaos.history import (
     Resumed,
     Stopped,
 )
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId
 
 FOREVER_NS: Final = 1 << 62
 AFTERMATH_NS: Final = 8_000_000_000
@@ -96,11 +96,14 @@ class Truth:
     def _take(self, fact: object) -> None:
         match fact:
             case Began(at_ns, node, incarnation) | Renewed(at_ns, node, incarnation):
-                if isinstance(fact, Began) and self.lives[node] and self.lives[node][-1].is_open:
+                if isinstance(fact, Began) and self._runs(node):
                     self.given_twice.add(node)
                 self._end_life(node, at_ns)
                 self.lives[node].append(Life(incarnation, Span(at_ns)))
-            case Died(at_ns, node):
+            case Died(at_ns, node, incarnation):
+                if incarnation == UNKNOWN_INCARNATION and not self._runs(node):
+                    # It ended before anybody could read its beginning.
+                    self.lives[node].append(Life(incarnation, Span(at_ns)))
                 self._end_life(node, at_ns)
             case Exited(at_ns, node):
                 self._end_life(node, at_ns)
@@ -119,6 +122,9 @@ class Truth:
                 for spans in self.stops.values():
                     _close(spans, at_ns)
                 _close(self.hogged, at_ns)
+
+    def _runs(self, node: NodeId) -> bool:
+        return bool(self.lives[node]) and self.lives[node][-1].is_open
 
     def _end_life(self, node: NodeId, at_ns: int) -> None:
         if self.lives[node]:

@@ -35,6 +35,9 @@ ALWAYS: Final = (
 PROXIED: Final = ("cut", "partition", "mend", "slow", "half-open", "reset", "swizzle")
 """Faults of links: these need a launch with --fault-proxy."""
 
+START_S: Final = 0.25
+"""What a daemon's start takes of a processor: random plans leave so much time for each."""
+
 _OF_LINKS = (Cut, Partition, Slow, HalfOpen, Reset)
 
 
@@ -96,7 +99,8 @@ def possible_random_plan(
         raise PlanError(
             f"this cluster cannot suffer {impossible[0]!r}: {', '.join(possible)} it can"
         )
-    plan = random_plan(seed, cluster.size, seconds, possible if kinds is None else kinds)
+    chosen = possible if kinds is None else kinds
+    plan = random_plan(seed, cluster.size, seconds, chosen, START_S)
     steps = tuple(Step(step.at_s, _as_real(step.fault)) for step in plan.steps)
     return replace(plan, steps=steps)
 

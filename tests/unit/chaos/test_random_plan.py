@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.chaos.faults import KINDS, NAME_OF
+from bmgd.chaos.faults import KINDS, NAME_OF, Join, Restart
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.random_plan import WRITERS, random_plan
 from bmgd.errors import PlanError
@@ -51,3 +51,14 @@ def test_random_plan_of_an_unknown_kind_is_refused() -> None:
     assert "swizzle" in WRITERS
     with pytest.raises(PlanError, match="no such fault: 'explode'"):
         random_plan(1, 4, 1.0, kinds={"explode"})
+
+
+def test_random_plan_leaves_time_for_every_start() -> None:
+    for seed in range(30):
+        plan = random_plan(seed, 16, 60.0, {"kill", "restart", "join"}, start_s=0.5)
+        free_s = 0.0
+        for step in plan.steps:
+            assert step.at_s >= min(free_s, plan.seconds) - 1e-5
+            if isinstance(step.fault, Restart | Join):
+                count = step.fault.count if isinstance(step.fault, Join) else len(step.fault.nodes)
+                free_s = step.at_s + count * 0.5

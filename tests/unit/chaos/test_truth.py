@@ -5,7 +5,7 @@ from __future__ import annotations
 from bmgd.chaos.faults import Cut, Hog, Mend, Partition, Slow
 from bmgd.chaos.history import Began, Died, Mended, Resumed, Stopped
 from bmgd.chaos.truth import Truth
-from bmgd.types import NodeId
+from bmgd.types import UNKNOWN_INCARNATION, NodeId
 from tests.unit.chaos.histories import S, disturbed, history, life
 
 N1 = NodeId(1)
@@ -22,6 +22,20 @@ def test_truth_follows_lives() -> None:
     assert not truth.is_over(N1, life(1, 2))
     assert truth.ended_within(N1, 4 * S, 6 * S)
     assert not truth.ended_within(N1, 6 * S, 8 * S)
+
+
+def test_truth_of_a_life_that_ended_unseen() -> None:
+    """A joiner was killed before anybody could read which life it was."""
+    n9 = NodeId(9)
+    truth = Truth.of(history(Died(5 * S, n9, UNKNOWN_INCARNATION), Began(7 * S, n9, life(9, 2))))
+    assert truth.ended_within(n9, 4 * S, 6 * S)
+    assert n9 not in truth.given_twice
+
+
+def test_truth_knows_an_id_that_was_given_twice() -> None:
+    n9 = NodeId(9)
+    truth = Truth.of(history(Began(5 * S, n9, life(9)), Began(7 * S, n9, life(9, 2))))
+    assert truth.given_twice == {n9}
 
 
 def test_truth_a_stopped_node_does_not_run_through() -> None:
