@@ -60,6 +60,9 @@ BEGUN_S: Final = 3.0
 TAKEOVER_S: Final = 0.5
 """So long steps wait for a process to begin, and for a dead one's port."""
 
+MISSED_NS: Final = 2_000_000_000
+"""A process that no fault has ended is missed for so long: joiners change their ids while they begin."""
+
 Note = Callable[[str], None]
 
 
@@ -98,6 +101,7 @@ class Harm:
         self._pending: Counter[NodeId] = Counter()
         self._one_start: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._expected: dict[NodeId, tuple[int, str]] = {}
+        self._missed: dict[NodeId, int] = {}
         self.ended: set[NodeId] = set()
 
     async def carry_out(self, fault: Fault) -> None:
@@ -279,11 +283,16 @@ class Harm:
 
     def see_ends(self) -> None:
         """Write down which daemons have ended, by a fault that asked for it or by themselves."""
+        at_ns = self._recorder.now_ns()
         for node in map(NodeId, range(self._cluster.size)):
             if node in self.ended or node in self._starting or not self._cluster.has_ended(node):
+                self._missed.pop(node, None)
+                continue
+            missed_ns = self._missed.setdefault(node, at_ns)
+            if node not in self._expected and at_ns - missed_ns < MISSED_NS:
                 continue
             self.ended.add(node)
-            at_ns, life = self._recorder.now_ns(), self._life(node)
+            life = self._life(node)
             unexpected = (1, self._cluster.last_words(node) or "not by any fault")
             code, why = self._expected.get(node, unexpected)
             self._recorder.add(Exited(at_ns, node, life, code, why))
