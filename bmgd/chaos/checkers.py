@@ -142,7 +142,8 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
     life = truth.life_at(about, fact.at_ns)
     if life is None or _is_over(truth, fact, life):
         return "it was dead"
-    if life.ended_by_itself and life.span.to_ns < fact.at_ns + SEEN_NS:
+    is_seen_late = life.ended_by_itself and life.span.to_ns < fact.at_ns + SEEN_NS
+    if is_seen_late or truth.is_ending(about, life, fact.at_ns):
         return "it was ending"
     if fact.incarnation == UNKNOWN_INCARNATION and life.span.from_ns > from_ns:
         return "it had only just begun, and nobody knew it yet"

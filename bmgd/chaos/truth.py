@@ -18,8 +18,10 @@ from bmgd.chaos.history import (
     Began,
     Died,
     Disturbed,
+    EvictAsked,
     Exited,
     History,
+    LeaveAsked,
     Mended,
     Renewed,
     Resumed,
@@ -66,6 +68,7 @@ class Truth:
 
     Attributes:
         lives: of each node, oldest first.
+        sent_away: when each node was asked to leave, or another to evict it.
         stops: when each node was stopped.
         impairments: when something was wrong with the link of a pair, lower id first.
         slow_nodes: when all links of a node were slow.
@@ -76,6 +79,7 @@ class Truth:
     """
 
     lives: dict[NodeId, list[Life]] = field(default_factory=lambda: defaultdict(list))
+    sent_away: dict[NodeId, list[int]] = field(default_factory=lambda: defaultdict(list))
     stops: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
     impairments: dict[Pair, list[Span]] = field(default_factory=lambda: defaultdict(list))
     slow_nodes: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
@@ -109,6 +113,8 @@ class Truth:
                 self._end_life(node, at_ns)
                 if self.lives[node]:
                     self.lives[node][-1].ended_by_itself = True
+            case LeaveAsked(at_ns, node) | EvictAsked(at_ns, node):
+                self.sent_away[node].append(at_ns)
             case Stopped(at_ns, node):
                 self.stops[node].append(Span(at_ns))
             case Resumed(at_ns, node):
@@ -184,6 +190,11 @@ class Truth:
             life.incarnation == incarnation and life.span.to_ns <= self.ends_ns
             for life in self.lives.get(node, ())
         )
+
+    def is_ending(self, node: NodeId, life: Life, at_ns: int) -> bool:
+        """Whether a life that ended by itself had been asked for that by then."""
+        asked = (asked_ns for asked_ns in self.sent_away[node] if asked_ns <= at_ns)
+        return life.ended_by_itself and any(life.span.from_ns <= asked_ns for asked_ns in asked)
 
     def ended_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether a life of a node ended in a span."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bmgd.chaos.faults import Cut, Hog, Mend, Partition, Slow
-from bmgd.chaos.history import Began, Died, Mended, Resumed, Stopped
+from bmgd.chaos.history import Began, Died, EvictAsked, Exited, Mended, Resumed, Stopped
 from bmgd.chaos.truth import Truth
 from bmgd.types import UNKNOWN_INCARNATION, NodeId
 from tests.unit.chaos.histories import S, disturbed, history, life
@@ -69,3 +69,13 @@ def test_truth_knows_slow_nodes_and_hogs() -> None:
     assert not truth.is_slow_within(N1, 4 * S, 9 * S)
     assert truth.hogged_within(3 * S, 3 * S)
     assert not truth.hogged_within(4 * S, 9 * S)
+
+
+def test_truth_knows_who_was_sent_away() -> None:
+    """The end is seen late on a busy machine: what asked for it was seen before."""
+    facts = (EvictAsked(5 * S, N1, NodeId(2)), Exited(9 * S, N1, life(1), 1, "evicted"))
+    truth = Truth.of(history(*facts))
+    present = truth.life_at(N1, 6 * S)
+    assert present is not None
+    assert truth.is_ending(N1, present, 6 * S)
+    assert not truth.is_ending(N1, present, 4 * S)
