@@ -188,7 +188,7 @@ def report(bugs: list[Bug]) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted")
-    parser.add_argument("--seeds", type=int, default=100, help="tried at most for each bug")
+    parser.add_argument("--seeds", type=int, default=120, help="tried at most for each bug")
     parser.add_argument("--only", default="", help="the name of one bug, to be run again")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--in-process", default="", help=argparse.SUPPRESS)
