@@ -39,7 +39,9 @@ class SurvivorsAgree(Checker):
                     continue
                 if node_id in running and membership.is_gone(node_id):
                     self.violate(journal, f"{node_id} runs, and is {status.name.lower()} here")
-                if node_id not in running and not membership.is_gone(node_id):
+                # Where healing is off, one whose neighbors have all died dies unseen.
+                is_seen = not running.keys().isdisjoint(membership.neighbors(node_id))
+                if node_id not in running and not membership.is_gone(node_id) and is_seen:
                     self.violate(journal, f"{node_id} has ended, and is {status.name.lower()} here")
                 self._check_life(journal, inside, running.get(node_id), node_id)
         digests = {journal.inside.membership.digest for journal in journals}
