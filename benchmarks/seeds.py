@@ -1,0 +1,165 @@
+"""The campaign of random seeds: thousands of scenarios, many simulated hours, the same trace twice.
+
+    python -m benchmarks.seeds many      10,000 seeds of 2 to 33 nodes, 5 s of faults each
+    python -m benchmarks.seeds hours     1,000 simulated hours: 2 to 4 nodes, for an hour each
+    python -m benchmarks.seeds twice     200 of the first once more, under another PYTHONHASHSEED
+    python -m benchmarks.seeds report    docs/seeds.md, of what there is
+
+Each goes on where it ended (`build/seeds/*.jsonl`, a line for each seed). What is kept in the repository
+has a line for each hundred of seeds, with a hash of their digests: a run of the same code gives the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bmgd.sim.campaign import read_rows
+
+ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build" / "seeds"
+RESULTS = ROOT / "docs" / "results" / "seeds.jsonl"
+REPORT = ROOT / "docs" / "seeds.md"
+GROUP = 100
+
+COLUMNS = (
+    *("campaign", "aim", "seeds", "nodes", "faults for, s", "violated"),
+    *("simulated hours", "steps of cores", "hours of processor"),
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One campaign.
+
+    Args:
+        count: the seeds 1..count.
+        nodes: how many nodes, at least and at most.
+        seconds: how long faults go on in each.
+        hash_seed: Python's, for all processes; "" for whatever there is.
+        aim: what the seeds, or the hours, are to be.
+    """
+
+    count: int
+    nodes: tuple[int, int]
+    seconds: float
+    hash_seed: str
+    aim: str
+
+
+PARTS = {
+    "many": Part(10_000, (2, 33), 5.0, "", "10,000 seeds"),
+    "hours": Part(1_000, (2, 4), 3600.0, "", "1,000 hours"),
+    "twice": Part(200, (2, 33), 5.0, "4242", "200 seeds"),
+}
+
+
+def run(name: str, jobs: int) -> int:
+    """Run what is missing of a campaign; returns the command's exit code."""
+    part = PARTS[name]
+    BUILD.mkdir(parents=True, exist_ok=True)
+    words = [sys.executable, "-m", "bmgd", "sim", "--campaign", f"1..{part.count}"]
+    words += ["--nodes", f"{part.nodes[0]}..{part.nodes[1]}", "--time", f"{part.seconds:g}"]
+    words += ["--jobs", str(jobs), "--out", str(BUILD / f"{name}.jsonl")]
+    environment = os.environ | ({"PYTHONHASHSEED": part.hash_seed} if part.hash_seed else {})
+    return subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+
+
+def summaries(name: str) -> Iterator[Row]:
+    """One row for each hundred of seeds of a campaign, by seed."""
+    rows = sorted(read_rows(BUILD / f"{name}.jsonl"), key=lambda row: int(row["seed"]))
+    for _, group in groupby(rows, key=lambda row: (int(row["seed"]) - 1) // GROUP):
+        yield _summary(name, list(group))
+
+
+def _summary(name: str, rows: list[Row]) -> Row:
+    digests = " ".join(row["digest"] for row in rows)
+    return {
+        "campaign": name,
+        "first": rows[0]["seed"],
+        "last": rows[-1]["seed"],
+        "seeds": len(rows),
+        "failed": [row["seed"] for row in rows if row["verdict"] != "pass"],
+        "virtual_s": round(sum(row["virtual_s"] for row in rows), 1),
+        "real_s": round(sum(row["real_s"] for row in rows), 1),
+        "events": sum(row["events"] for row in rows),
+        "nodes_max": max(row["nodes"] for row in rows),
+        "digest": hashlib.sha256(digests.encode()).hexdigest()[:32],
+    }
+
+
+def other_digests() -> tuple[int, list[int]]:
+    """How many seeds were run twice, and those whose traces differ."""
+    first = {row["seed"]: row["digest"] for row in read_rows(BUILD / "many.jsonl")}
+    again = {row["seed"]: row["digest"] for row in read_rows(BUILD / "twice.jsonl")}
+    both = sorted(first.keys() & again.keys())
+    return len(both), [seed for seed in both if first[seed] != again[seed]]
+
+
+def keep() -> None:
+    """Write the summaries of what was run into the repository's results."""
+    rows: list[Row] = [row for name in PARTS for row in summaries(name)]
+    count, other = other_digests()
+    rows.append({"campaign": "compared", "seeds": count, "failed": other})
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def report(rows: Iterable[Row]) -> Iterator[str]:
+    """The page, line by line."""
+    kept = list(rows)
+    yield "# The campaign of random seeds"
+    yield ""
+    yield "Written by `python -m benchmarks.seeds report`, of [results/seeds.jsonl](results/seeds.jsonl)."
+    yield "Each seed decides size, settings, network, faults and traffic ([simulator.md](simulator.md)); all"
+    yield "checkers watch each step."
+    yield ""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|---" * len(COLUMNS) + "|"
+    for name, part in PARTS.items():
+        of_it = [row for row in kept if row["campaign"] == name]
+        seeds, events = sum(r["seeds"] for r in of_it), sum(r["events"] for r in of_it)
+        failed = sum(len(r["failed"]) for r in of_it)
+        hours = sum(r["virtual_s"] for r in of_it) / 3600
+        real = sum(r["real_s"] for r in of_it) / 3600
+        size = f"{part.nodes[0]} to {part.nodes[1]}"
+        yield (
+            f"| {name} | {part.aim} | {seeds:,} | {size} | {part.seconds:g} | {failed} | {hours:,.1f}"
+            f" | {events:,} | {real:.1f} |"
+        )
+    compared = [row for row in kept if row["campaign"] == "compared"]
+    for row in compared:
+        yield ""
+        yield (
+            f"{row['seeds']} seeds were run twice, in other processes with another PYTHONHASHSEED:"
+            f" {len(row['failed'])} gave another trace."
+        )
+
+
+def main() -> int:
+    """The command line."""
+    text = __doc__ or ""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("campaign", choices=[*PARTS, "report"])
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    options = parser.parse_args()
+    code = run(options.campaign, options.jobs) if options.campaign in PARTS else 0
+    if any(BUILD.glob("*.jsonl")):
+        keep()
+    rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    REPORT.write_text("\n".join(report(rows)) + "\n", encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
