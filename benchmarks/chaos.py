@@ -7,7 +7,7 @@
     python -m benchmarks.chaos soak      --size 64 --seconds 600 --hogs 2     nothing but hogs
     python -m benchmarks.chaos whole     --size 256                 lose ten, heal, ten leave
     python -m benchmarks.chaos grow      --size 16 --joiners 64     all joiners at once
-    python -m benchmarks.chaos report                               the tables of chaos-results.md
+    python -m benchmarks.chaos report                               writes docs/chaos-results.md
 
 Each round is one `bmgd chaos`, on the cluster of the rounds before, and one line in `--progress`
 (build/chaos/CAMPAIGN-SIZE-PROFILE.jsonl). A round that fails leaves its history and the daemons'
@@ -36,6 +36,16 @@ from bmgd.profiles import DEFAULT_PROFILE
 
 CHAOS_MARGIN_S = 1200.0
 GROWN_MAX = 8
+REPORT = Path(__file__).parent.parent / "docs" / "chaos-results.md"
+HEAD = (
+    "# Faults on real processes",
+    "",
+    "Written by `python -m benchmarks.chaos report`, of the rounds that campaigns have kept. A round is",
+    "one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each other",
+    "messages, then all must agree and have exactly the links of the graph; its verdict is that of the",
+    "checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine.",
+    "",
+)
 Document = dict[str, Any]
 
 
@@ -200,12 +210,14 @@ def main() -> int:
     # Also where a shell has put it into the background, and told it to be deaf to interrupts.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("interrupted; begun again, it goes on"))
-    commands: dict[str, Callable[[], int]] = {"report": lambda: _print(report(Path("build/chaos")))}
+    commands: dict[str, Callable[[], int]] = {"report": lambda: _write(report(Path("build/chaos")))}
     return commands.get(options.campaign, lambda: run_campaign(options))()
 
 
-def _print(lines: Iterator[str]) -> int:
-    print("\n".join(lines))
+def _write(lines: Iterator[str]) -> int:
+    text = "\n".join([*HEAD, *lines]) + "\n"
+    REPORT.write_text(text, encoding="utf-8")
+    print(text, end="")
     return 0
 
 
