@@ -145,14 +145,16 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
     is_seen_late = life.ended_by_itself and life.span.to_ns < fact.at_ns + SEEN_NS
     if is_seen_late or truth.is_ending(about, life, fact.at_ns):
         return "it was ending"
-    if fact.incarnation == UNKNOWN_INCARNATION and life.span.from_ns > from_ns:
-        return "it had only just begun, and nobody knew it yet"
+    unseen_ns = AFTERMATH_NS if fact.incarnation == UNKNOWN_INCARNATION else SEEN_NS
+    if life.span.from_ns > fact.at_ns - unseen_ns:
+        # It was given its id, or was a founder, and was dialled before it was there.
+        return "it had only just begun"
     if truth.ended_within(about, from_ns, fact.at_ns):
         return "a former life had just ended"
     if truth.stopped_within(about, from_ns, fact.at_ns):
         return "it was stopped"
     impaired = truth.impaired_within(from_ns, fact.at_ns)
-    if any(about in pair for pair in impaired):
+    if truth.is_impaired(about, impaired):
         if len(impaired) > 1:
             return "its links were impaired"
         if not _has_observer(truth, fact, max(0, from_ns)):

@@ -21,6 +21,7 @@ from bmgd.chaos.history import (
     EvictAsked,
     Exited,
     History,
+    JoinAsked,
     LeaveAsked,
     Mended,
     Renewed,
@@ -75,6 +76,8 @@ class Truth:
         hogged: when processor time was taken away.
         steps: the moment and JSON object of every fault.
         given_twice: ids that two processes had at a time, whose facts nobody can tell apart.
+        joiners_from: the number by which plans call the first joiner, which may be given another id;
+            None where they are called by their ids.
         ends_ns: the last fact's time.
     """
 
@@ -86,6 +89,7 @@ class Truth:
     hogged: list[Span] = field(default_factory=list)
     steps: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     given_twice: set[NodeId] = field(default_factory=set)
+    joiners_from: NodeId | None = None
     ends_ns: int = 0
 
     @classmethod
@@ -113,6 +117,8 @@ class Truth:
                 self._end_life(node, at_ns)
                 if self.lives[node]:
                     self.lives[node][-1].ended_by_itself = True
+            case JoinAsked(_, place, _):
+                self.joiners_from = min(place, self.joiners_from or place)
             case LeaveAsked(at_ns, node) | EvictAsked(at_ns, node):
                 self.sent_away[node].append(at_ns)
             case Stopped(at_ns, node):
@@ -217,6 +223,11 @@ class Truth:
             for pair, spans in self.impairments.items()
             if any(span.meets(from_ns, to_ns) for span in spans)
         ]
+
+    def is_impaired(self, node: NodeId, pairs: Sequence[Pair]) -> bool:
+        """Whether a node is in one of the pairs, or a joiner that a plan may have called otherwise."""
+        is_joiner = self.joiners_from is not None and node >= self.joiners_from
+        return any(is_joiner or node in pair for pair in pairs)
 
     def is_slow_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether all links of a node were slow at some moment of a span."""
