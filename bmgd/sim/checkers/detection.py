@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -132,12 +133,12 @@ class SuspicionsHaveAReason(Checker):
         super().__init__(scene)
         self._dialled: Incarnation | None = None
         self._due: dict[NodeId, int] = {}
-        self._stretches: dict[NodeId, tuple[int, int]] = {}
+        self._stretches: dict[NodeId, deque[tuple[int, int]]] = {}
         self._parted: dict[NodeId, dict[NodeId, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._due[journal.place] = 0
-        self._stretches[journal.place] = 0, 0
+        self._stretches[journal.place] = deque()
         self._parted[journal.place] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
@@ -225,12 +226,14 @@ class SuspicionsHaveAReason(Checker):
 
     def _longest_stretch(self, journal: Journal, lag_ns: int, kept_ns: int) -> int:
         """The longest of late: deadlines that were set with it may still stand, whatever it is now."""
-        longest_ns, since_ns = self._stretches[journal.place]
+        falling = self._stretches[journal.place]
         stretch_ns = max(lag_ns, journal.inside.detector.stretch_ns)
-        if stretch_ns >= longest_ns or journal.now_ns - since_ns > kept_ns:
-            longest_ns = stretch_ns
-            self._stretches[journal.place] = stretch_ns, journal.now_ns
-        return longest_ns
+        while falling and falling[-1][0] <= stretch_ns:
+            falling.pop()
+        falling.append((stretch_ns, journal.now_ns))
+        while journal.now_ns - falling[0][1] > kept_ns:
+            falling.popleft()
+        return falling[0][0]
 
     def _check_links(self, journal: Journal, inside: Inside, patience_ns: int) -> None:
         watched = watched_peers(inside.membership, journal.host.id)
