@@ -13,6 +13,7 @@ node gives `Displaced`, and its process becomes a new node under a new id (`join
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from bmgd.core.context import AccusedSelf, Context
 from bmgd.core.delivery import Delivery
@@ -27,6 +28,7 @@ from bmgd.core.topics import Topics
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Incarnation,
+    NodeId,
     NodeState,
     Record,
     Status,
@@ -162,15 +164,20 @@ class Lifecycle:
         context = self.context
         context.observe("displaced", context.id, context.incarnation, why)
         context.state = NodeState.LEAVING
-        contacts = [link.address for link in self.links.table.values()][:CONTACTS_MAX]
-        for peer in self.dialling.wanted:
-            record = context.membership.get(peer)
-            if len(contacts) < CONTACTS_MAX and record is not None:
-                contacts.append(record.address)
+        contacts = self._contacts()
         for link in list(self.links.table.values()):
             self.links.close(link, "another life has this id")
         self.delivery.on_own_new_life()
-        context.emit(Displaced(tuple(dict.fromkeys(contacts))))
+        context.emit(Displaced(contacts))
+
+    def _contacts(self) -> tuple[str, ...]:
+        """Addresses of those who could give an id: linked, wanted, held to live, then the others."""
+        membership, me = self.context.membership, self.context.id
+        others = sorted(map(NodeId, range(membership.id_space)), key=membership.is_gone)
+        peers = chain(self.links.by_peer, self.dialling.wanted, others)
+        records = (membership.get(peer) for peer in peers if peer != me)
+        addresses = (record.address for record in records if record is not None)
+        return tuple(islice(dict.fromkeys(addresses), CONTACTS_MAX))
 
     # --- leaving ------------------------------------------------------------------------------
 

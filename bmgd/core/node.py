@@ -196,7 +196,7 @@ class Node:
         try:
             self._on_event(event)
             self._settle()
-        except (AssertionError, KeyError, IndexError, ValueError, TypeError) as error:
+        except (AssertionError, ArithmeticError, LookupError, ValueError, TypeError) as error:
             raise InvariantError(f"{type(event).__name__}: {error!r}") from error
         effects, context.effects = context.effects, []
         return effects

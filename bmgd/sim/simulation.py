@@ -159,6 +159,8 @@ class Simulation:
                 rest_s = self._liveness_phase()
         except InvariantError as error:
             self._violate("no-bug-is-met", str(error))
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            self._violate("no-bug-is-met", repr(error))
         return self._outcome(time.perf_counter() - began, rest_s)
 
     # --- phases -------------------------------------------------------------------------------

@@ -296,6 +296,23 @@ def test_displaced_joiner_keeps_its_readers_and_what_waits_for_them() -> None:
     assert [d.payload for d in joiner.delivered] == [b"unread", b"again"]
 
 
+def test_displaced_joiner_that_holds_all_others_dead_still_knows_whom_to_ask() -> None:
+    network = Network(3)
+    settle(network)
+    joiner = network.join(1)
+    settle(network)
+    for number in range(3):
+        network.kill(number)
+    settle(network)
+    assert network.status(3)["alive"] == [3]
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    network._step(host(network, 3), Received(LinkId(10**6), Notice(((NodeId(3), rival),))))
+    for number in range(3):
+        network.boot(number, counter=2)
+    network.run(10)
+    assert network.status(joiner.id)["state"] == "ready"
+
+
 @pytest.mark.parametrize("status", [Status.ALIVE, Status.EXCLUDED])
 def test_claim_to_the_highest_incarnation_costs_a_joiner_its_id_and_a_founder_its_life(
     status: Status,
