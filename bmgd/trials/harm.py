@@ -228,7 +228,7 @@ class Harm:
     async def _leave(self, node: NodeId) -> None:
         daemon = self._recorder.daemons.get(node)
         if daemon is None:
-            self._expected.pop(node)
+            self._expected.pop(node, None)
             self._note(f"left out: node {node} does not answer and cannot be told to leave")
             return
         self._recorder.add(LeaveAsked(self._recorder.now_ns(), node))
@@ -242,7 +242,7 @@ class Harm:
     async def _evict(self, node: NodeId, by: NodeId) -> None:
         daemon = self._recorder.daemons.get(by)
         if daemon is None:
-            self._expected.pop(node)
+            self._expected.pop(node, None)
             self._note(f"left out: node {by} does not answer and cannot evict")
             return
         self._recorder.add(EvictAsked(self._recorder.now_ns(), node, by))
