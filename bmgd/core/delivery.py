@@ -11,7 +11,8 @@ below. A message ends in exactly one of these:
 
 A frame names its destination's life by a tag. A life that followed another refuses tag 0 ("not known
 yet") and tells its own; the source takes that tag over only when it had sent the message once, since
-then no former life can have taken it.
+then no former life can have taken it. Whether it followed another a life hears from its neighbors: one
+that has only begun, and has not met them all, leaves tag 0 unanswered for `join_ms`, and is asked again.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class Delivery:
         self._context = context
         self._forwarding = forwarding
         self._topics = topics
+        self._began_ns = context.now_ns
         self._outbound: dict[NodeId, _Outbound] = {}
         self._inbound: dict[NodeId, _Inbound] = {}
         self._count = 0
@@ -291,6 +293,8 @@ class Delivery:
             context.observe("stale source", route.source, route.source_incarnation)
             return
         context.membership.learn_life(route.source, route.source_incarnation)
+        if not route.destination_tag and self._may_have_followed():
+            return
         if route.destination_tag != context.own_tag and (route.destination_tag or context.followed):
             self._acknowledge(data, Outcome.FOREIGN_TAG)
             return
@@ -312,6 +316,12 @@ class Delivery:
             outcome = self._take(data)
             stream.outcomes[route.sequence] = outcome
         self._acknowledge(data, outcome)
+
+    def _may_have_followed(self) -> bool:
+        """Whether this life is too young to have heard of a former one."""
+        context = self._context
+        age_ns = context.now_ns - self._began_ns
+        return context.state is NodeState.JOINING and age_ns < context.settings.join_ns
 
     def _stream_from(self, source: NodeId, incarnation: Incarnation) -> _Inbound | None:
         """What is remembered of a source's life; None for a new source where there is no room."""

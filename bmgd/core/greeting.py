@@ -9,6 +9,7 @@ differs from the newcomer's:
     hello --old link, or another address--> held --answered--> Refuse(duplicate)
                                             held --link down, dial failed, or silence--> Welcome,
                                                    if nothing was learnt meanwhile that refuses it
+                                            held --other bytes on it, no answer--> Refuse(busy)
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class _Held:
 
     greeted: Greeted
     nonce: int
+    since_ns: int
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class Greeting:
     # --- held hellos --------------------------------------------------------------------------
 
     def _hold(self, greeted: Greeted, nonce: int) -> None:
-        self._held[greeted.peer] = _Held(greeted, nonce)
+        self._held[greeted.peer] = _Held(greeted, nonce, self.context.now_ns)
         patience_ns = self.context.settings.ask_ns if nonce else self.context.settings.dial_ns
         at_ns = self.context.now_ns + patience_ns
         self.context.timers.set((HELD_TIMER, greeted.peer, 0), at_ns)
@@ -159,8 +161,14 @@ class Greeting:
             self.on_gone(failed.peer)
 
     def on_held_timer(self, key: TimerKey) -> None:
-        """Silence admits the newcomer as well."""
-        self.on_gone(NodeId(key[1]))
+        """Silence admits the newcomer as well; one whose bytes came meanwhile may yet answer."""
+        peer = NodeId(key[1])
+        held, old = self._held.get(peer), self.links.to(peer)
+        if held is not None and held.nonce and old is not None and old.heard_ns > held.since_ns:
+            self._release(peer)
+            self._refuse(held.greeted, Refusal.BUSY)
+        else:
+            self.on_gone(peer)
 
     def on_hello_lost(self, link_id: LinkId) -> None:
         """The newcomer itself went away before it was answered."""
