@@ -204,7 +204,10 @@ class Journal:
         )
         self.ever_linked.add(up.peer)
         self.failed.discard(up.peer)
-        self.ended.pop(up.peer, None)
+        ended = self.ended.get(up.peer)
+        if ended is not None and ended[0] <= up.incarnation:
+            # A link to a life before it says nothing of the one that ended.
+            del self.ended[up.peer]
         self.suspected.pop(up.peer, None)
 
     def _end(self, link_id: LinkId) -> SeenLink | None:

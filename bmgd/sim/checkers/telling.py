@@ -226,7 +226,9 @@ class NoticesAreWellFormed(Checker):
                 if not 0 < len(ids) <= RECORDS_PER_NOTICE_MAX or ids != sorted(set(ids)):
                     self.violate(journal, f"a notice of the ids {ids}")
         inside = journal.inside
-        leaves = inside.context.state is NodeState.LEAVING and journal.exited
+        # One that was evicted while it drained has nothing to tell.
+        ended = any(isinstance(effect, Exit) and effect.code == 0 for effect in effects)
+        leaves = inside.context.state is NodeState.LEAVING and ended
         believed = inside.own_belief()
         if leaves and (believed is None or believed.status.name != "LEFT"):
             self.violate(journal, "it left and told nobody")
