@@ -282,7 +282,10 @@ class Dialling:
     def _on_dead_unanswered(self, peer: NodeId, failed: DialFailed) -> None:
         """One of the dead was dialled in vain; perhaps it lives and knows more of this id."""
         if failed.refusal is Refusal.STALE_INCARNATION:
-            self._renew_above(failed.known_of_me)
+            if self._is_greater_twin(failed.known_of_me):
+                self._give_way_in_time()
+            else:
+                self._renew_above(failed.known_of_me)
         elif failed.refusal is Refusal.LEFT:
             self._on_evicted()
         self._forget_if_useless(peer)
@@ -321,6 +324,8 @@ class Dialling:
             self._suspect(peer, peering, refusal.text)
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
+        elif refusal is Refusal.STALE_INCARNATION and self._is_greater_twin(known_of_me):
+            self._on_duplicate(peer)
         elif refusal is Refusal.STALE_INCARNATION:
             self._renew_above(known_of_me)
             self._again(peer, AGAIN_NS)
@@ -339,25 +344,42 @@ class Dialling:
         context = self.context
         if not outranks(known_of_me, context.incarnation):
             return
-        if not (context.settings.takes_new_id and counter_of(context.incarnation) == 1):
-            context.renew_above = max(context.renew_above, known_of_me)
-        elif known_of_me > context.incarnation:
-            # A joiner's first life follows no other: somebody else was given the id too, and the
-            # greater life keeps it (once everybody has heard of it).
+        if self._is_first_of_joiner():
+            # Such a life follows no other: somebody else was given the id too, and is the greater one.
             context.lose_id(f"the id {context.id} was given twice")
+        else:
+            context.renew_above = max(context.renew_above, known_of_me)
+
+    def _is_first_of_joiner(self) -> bool:
+        context = self.context
+        return context.settings.takes_new_id and counter_of(context.incarnation) == 1
+
+    def _is_greater_twin(self, known_of_me: Incarnation) -> bool:
+        """Whether this id was given twice, and this life is the greater of the two.
+
+        The greater one keeps the id if the other hears of it. Where all refuse it for the lesser one's
+        sake, nobody does: then it gives way.
+        """
+        own = self.context.incarnation
+        return self._is_first_of_joiner() and outranks(known_of_me, own) and known_of_me < own
 
     def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
         if not self._ever_linked and all(self.peering(p).rejected for p in self.wanted):
             self.context.emit(Exit(1, f"every neighbor refuses this node: {refusal.text}"))
 
     def _on_duplicate(self, peer: NodeId) -> None:
+        if not self._give_way_in_time():
+            self._again(peer, self.context.settings.ask_ns // 2)
+
+    def _give_way_in_time(self) -> bool:
+        """Lose the id if another daemon has had it for long; returns whether that is so."""
         context = self.context
         self._duplicate_since_ns = self._duplicate_since_ns or context.now_ns
         patience_ns = context.settings.timeout_ns + context.settings.ask_ns
-        if context.now_ns - self._duplicate_since_ns > patience_ns:
+        is_old = context.now_ns - self._duplicate_since_ns > patience_ns
+        if is_old:
             context.lose_id(f"another living daemon has the id {context.id}")
-        else:
-            self._again(peer, context.settings.ask_ns // 2)
+        return is_old
 
     # --- the dead -----------------------------------------------------------------------------
 
