@@ -22,6 +22,7 @@ from bmgd.chaos.history import (
     Exited,
     Failed,
     History,
+    Renewed,
     Sent,
     Showed,
 )
@@ -73,6 +74,17 @@ def _delivered_once(evidence: Evidence) -> Found:
         seen.add(fact.payload_id)
 
 
+def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
+    """Whether nobody's life was meant, or the one that was took it, and its process began a new life."""
+    if not message.addressed:
+        return True
+    history, life = evidence.history, fact.incarnation
+    renewed = any(r.node == fact.node and r.incarnation == life for r in history.of(Renewed))
+    return renewed and any(
+        taken.payload_id == fact.payload_id for taken in history.of(Acknowledged)
+    )
+
+
 def _delivered_to_the_addressed(evidence: Evidence) -> Found:
     sent = {fact.payload_id: fact for fact in evidence.history.of(Sent)}
     for fact in evidence.history.of(Delivered):
@@ -82,7 +94,7 @@ def _delivered_to_the_addressed(evidence: Evidence) -> Found:
         elif (message.node, message.destination) != (fact.source, fact.node):
             way = f"from {message.node} to {message.destination}"
             yield fact.at_ns, fact.node, f"message {fact.payload_id} {way} came from {fact.source}"
-        elif message.addressed and fact.incarnation > message.addressed:
+        elif message.addressed < fact.incarnation and not _was_taken(evidence, fact, message):
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was for a former life"
 
 

@@ -25,7 +25,7 @@ from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, SeenLink
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status
-from bmgd.wire.messages import Answer, Notice, Ping
+from bmgd.wire.messages import Answer, Notice, Ping, Pong
 
 
 class LinksCloseByRule(Checker):
@@ -76,7 +76,7 @@ class LinksCloseByRule(Checker):
         return (
             self._is_silent(journal, inside, link)
             or self._is_vetoed(event, effects, link)
-            or self._is_duplicate(journal, link)
+            or self._is_duplicate(journal, event, link)
             or self._is_agreed(journal, inside, link)
             or self._is_one_too_many(journal, inside, link)
             or self._is_remade(inside, effects)
@@ -98,13 +98,18 @@ class LinksCloseByRule(Checker):
             and any(isinstance(e, Observed) and e.event == "vetoed" for e in effects)
         )
 
-    def _is_duplicate(self, journal: Journal, link: SeenLink) -> bool:
+    def _is_duplicate(self, journal: Journal, event: Event, link: SeenLink) -> bool:
         """The higher id chooses: its own dial, if it has one that answered, else the newest."""
         others = [o for o in journal.to(link.peer) if o.incarnation == link.incarnation]
         if not others or journal.host.id < link.peer:
             return False
         kept = others[-1] if len(others) == 1 else max(others, key=lambda o: o.dial_number)
         mine = journal.host.id
+        if kept.dialled_by == mine:
+            # Of several own dials the one whose pong comes first has answered.
+            match event:
+                case Received(link_id, Pong()) if link_id == kept.id:
+                    return True
         if kept.dialled_by == mine and link.dialled_by != mine:
             return kept.heard_ns > max(kept.opened_ns, link.opened_ns)
         if kept.dialled_by == link.dialled_by:
