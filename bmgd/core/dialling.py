@@ -18,8 +18,7 @@ Where daemons are dialled through a proxy, which may refuse in their place, a re
 nothing: it counts as one without an answer.
 
 In every case but proof the peer is dialled again, with jittered backoff, until it is linked, gone or
-no longer wanted. The dead are dialled again too: slowly, one at a time, for ever, by a few of those
-who would be their neighbors if all were well and hardly ever by others, so that parted sides meet.
+no longer wanted. The dead are dialled again too, see `redialling.py`.
 """
 
 from __future__ import annotations
@@ -32,14 +31,12 @@ from bmgd.core.effects import Dial, Exit
 from bmgd.core.events import DialFailed
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
-from bmgd.routing import neighbor_ids
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
     Incarnation,
     NodeId,
     NodeState,
-    Status,
     counter_of,
     outranks,
 )
@@ -47,17 +44,6 @@ from bmgd.wire.hello import MISCONFIGURED, Refusal
 
 DIAL_TIMER = "dial"
 JOIN_TIMER = "join"
-REDIAL_TIMER = "redial"
-SEARCH_TIMER = "search"
-SEARCHES_PER_JOIN = 8
-NEAR_DIALS = 6
-"""How many of its would-be neighbors dial a dead node in one pause."""
-STRANGER_DIALS = 1
-"""How many of all others do."""
-ALONE_PACE = 4
-"""A node without a link dials the dead so many times as often."""
-STRANGER_ODDS_MAX = 0.25
-"""At most this share of the slow dials goes to any of the dead, not to would-be neighbors."""
 AGAIN_NS = 2_000_000
 _DIAL_NUMBER_MAX = 2**32 - 1
 
@@ -95,6 +81,7 @@ class Dialling:
         peerings: by peer; of those wanted, linked, being dialled, or to be dialled again.
         wanted: the neighbors in the layout, sorted.
         may_accuse_strangers: whether an id that was never linked may be suspected.
+        ever_linked: whether any link has been up.
     """
 
     context: Context
@@ -103,11 +90,10 @@ class Dialling:
     peerings: dict[NodeId, Peering] = field(default_factory=dict)
     wanted: tuple[NodeId, ...] = ()
     may_accuse_strangers: bool = False
+    ever_linked: bool = False
     _dial_number: int = 0
     _renewed_at_dial: int = 0
     _duplicate_since_ns: int = 0
-    _ever_linked: bool = False
-    _searches: int = 0
 
     def peering(self, peer: NodeId) -> Peering:
         """What is remembered of a peer; a blank page for a new one."""
@@ -213,7 +199,7 @@ class Dialling:
         peering.proving = peering.broken = peering.rejected = False
         peering.dialling = peering.dialling and link.dialled_by != self.context.id
         peering.attempts = peering.trying_since_ns = 0
-        self._ever_linked = True
+        self.ever_linked = True
         self._duplicate_since_ns = 0
         self._cancel_timers(link.peer)
         self.detector.acquit(link.peer)
@@ -364,7 +350,7 @@ class Dialling:
         return self._is_first_of_joiner() and outranks(known_of_me, own) and known_of_me < own
 
     def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
-        if not self._ever_linked and all(self.peering(p).rejected for p in self.wanted):
+        if not self.ever_linked and all(self.peering(p).rejected for p in self.wanted):
             self.context.emit(Exit(1, f"every neighbor refuses this node: {refusal.text}"))
 
     def _on_duplicate(self, peer: NodeId) -> None:
@@ -380,76 +366,3 @@ class Dialling:
         if is_old:
             context.lose_id(f"another living daemon has the id {context.id}")
         return is_old
-
-    # --- the dead -----------------------------------------------------------------------------
-
-    def start_redialling(self) -> None:
-        """Begin to dial the dead, slowly; less slowly without any link."""
-        pause_ns = self.context.settings.redial_ns
-        if not self.links.table:
-            pause_ns //= ALONE_PACE
-        at_ns = self.context.now_ns + self.context.jitter(pause_ns)
-        self.context.timers.set((REDIAL_TIMER, 0, 0), at_ns)
-
-    def start_searching(self) -> None:
-        """A moment after the start without a link, begin to dial whoever could be there."""
-        pause_ns = self.context.settings.join_ns // (2 * SEARCHES_PER_JOIN)
-        at_ns = self.context.now_ns + self.context.jitter(pause_ns)
-        self.context.timers.set((SEARCH_TIMER, 0, 0), at_ns)
-
-    def on_search_timer(self, key: TimerKey) -> None:
-        """Nobody has come: one link is enough to be told of, and to learn of a newer layout.
-
-        A node that starts again may have higher neighbors only, which hold it dead and wait for it.
-        They are asked first; after the join timeout anybody is, the neighbors have been dialled by then.
-        """
-        context = self.context
-        if context.state is not NodeState.JOINING or self._ever_linked:
-            return
-        self._searches += 1
-        if self._searches < SEARCHES_PER_JOIN:
-            waiting = [peer for peer in self.wanted if (JOIN_TIMER, peer, 0) in context.timers]
-            if waiting:
-                self.dial(context.random.choice(waiting))
-        else:
-            peer = NodeId(context.random.randrange(context.membership.id_space))
-            if peer != context.id and peer not in self.wanted:
-                self.dial(peer)
-        pause_ns = context.jitter(context.settings.join_ns // SEARCHES_PER_JOIN)
-        context.timers.set((SEARCH_TIMER, 0, 0), context.now_ns + pause_ns)
-
-    def on_redial_timer(self, key: TimerKey) -> None:
-        """Dial one of the dead, or none: so that each of them is dialled by a few, whatever N is."""
-        peer = self._one_of_the_dead()
-        if peer is not None:
-            self.dial(peer)
-        self.start_redialling()
-
-    def _one_of_the_dead(self) -> NodeId | None:
-        """A dead would-be neighbor, any dead id, or None, by lot; who has left may have come back.
-
-        With L living and D dead, any dead one is dialled once in a pause by `STRANGER_DIALS` of all
-        and by `NEAR_DIALS` of those that would be its neighbors if all were well; but nobody dials
-        more than one, and who has no link always dials one, be it a neighbor or any.
-        """
-        context, membership = self.context, self.context.membership
-        dead = [
-            peer
-            for peer, record in sorted(membership.exceptions().items())
-            if record.status >= Status.DEAD
-            and peer not in self.links.by_peer
-            and peer != context.id
-        ]
-        if not dead:
-            return None
-        near = set(neighbor_ids(context.id, membership.id_space, ()))
-        would_be = [peer for peer in dead if peer in near]
-        living = max(1, membership.id_space - len(dead))
-        if not self.links.table:
-            return context.random.choice(context.random.choice((would_be, dead)) or dead)
-        odds = min(STRANGER_ODDS_MAX, STRANGER_DIALS * len(dead) / living)
-        if context.random.random() < odds:
-            return context.random.choice(dead)
-        if context.random.random() * len(near) < NEAR_DIALS * len(would_be):
-            return context.random.choice(would_be)
-        return None

@@ -22,6 +22,7 @@ from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Displaced, Exit, Renewed
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
+from bmgd.core.redialling import Redialling
 from bmgd.core.relayout import Relayout
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
@@ -54,6 +55,7 @@ class Lifecycle:
     notices: Notices
     detector: Detector
     dialling: Dialling
+    redialling: Redialling
     relayout: Relayout
     delivery: Delivery
     topics: Topics
@@ -75,8 +77,8 @@ class Lifecycle:
         deadline_ns = context.now_ns + context.settings.start_ns
         context.timers.set((START_DEADLINE_TIMER, 0, 0), deadline_ns)
         self.detector.start()
-        self.dialling.start_redialling()
-        self.dialling.start_searching()
+        self.redialling.start()
+        self.redialling.start_searching()
         self.relayout.follow()
 
     def check_ready(self) -> None:

@@ -33,7 +33,7 @@ from bmgd.core.detector import (
     SILENCE_TIMER,
     Detector,
 )
-from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, REDIAL_TIMER, SEARCH_TIMER, Dialling
+from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, Dialling
 from bmgd.core.effects import Effect
 from bmgd.core.events import (
     AskFailed,
@@ -61,6 +61,7 @@ from bmgd.core.meeting import Meeting
 from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
+from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
 from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
@@ -131,13 +132,14 @@ class Node:
         healing = self._healing = Healing(context, notices)
         detector = self._detector = Detector(context, links, notices, forwarding, healing)
         dialling = self._dialling = Dialling(context, links, detector)
+        redialling = self._redialling = Redialling(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context)
         delivery = self._delivery = Delivery(context, forwarding, topics)
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
-            context, links, notices, detector, dialling, relayout, delivery, topics
+            context, links, notices, detector, dialling, redialling, relayout, delivery, topics
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
@@ -363,8 +365,8 @@ class Node:
             NOTICES_TIMER: self._notices.on_timer,
             PROBE_TIMER: self._probing.on_timer,
             QUORUM_TIMER: self._quorum.on_timer,
-            REDIAL_TIMER: self._dialling.on_redial_timer,
-            SEARCH_TIMER: self._dialling.on_search_timer,
+            REDIAL_TIMER: self._redialling.on_redial_timer,
+            SEARCH_TIMER: self._redialling.on_search_timer,
             LINGER_TIMER: self._relayout.on_linger_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
