@@ -318,10 +318,10 @@ class Delivery:
         self._acknowledge(data, outcome)
 
     def _may_have_followed(self) -> bool:
-        """Whether this life is too young to have heard of a former one."""
+        """Whether this life knows of no former one, and is too young to have been told of one."""
         context = self._context
-        age_ns = context.now_ns - self._began_ns
-        return context.state is NodeState.JOINING and age_ns < context.settings.join_ns
+        is_young = context.now_ns - self._began_ns < context.settings.join_ns
+        return context.state is NodeState.JOINING and is_young and not context.followed
 
     def _stream_from(self, source: NodeId, incarnation: Incarnation) -> _Inbound | None:
         """What is remembered of a source's life; None for a new source where there is no room."""
