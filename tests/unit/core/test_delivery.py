@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bmgd.core.commands import ProbeTo, SendTo
+from bmgd.core.delivery import Outcome
+from bmgd.core.effects import Send
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.sim.wires import ends_between
-from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.messages import Ack, ProbeReply, Route
+from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
+from bmgd.wire.messages import Ack, Data, ProbeReply, Route
 from tests.unit.core.clusters import S, settle
 
 FORMER = Incarnation(7)
@@ -52,3 +54,38 @@ def test_reply_to_a_former_lifes_probe_is_none_to_this_ones() -> None:
     former = incarnation_tag(FORMER)
     assert not answered(network, request, ProbeReply(route(network, former), ()))
     assert answered(network, request, ProbeReply(route(network, own), ()))
+
+
+def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_former_one() -> None:
+    network = Network(3, start=False)
+    host = network.boot(0)
+    network.run(0.1)
+    assert host.node.state is NodeState.JOINING
+    sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), sequence=1, hop_budget=9)
+    data = Received(LinkId(10**6), Data(sent, "t", b"x", 1))
+    network._step(host, data)
+    assert host.node._topics.waiting() == 0
+    network.run(host.node._context.settings.join_ns / S)
+    network._step(host, data)
+    assert host.node._topics.waiting() == 1
+
+
+def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
+    network = Network(8)
+    settle(network)
+    network.kill(1)
+    for silent in range(2, 8):
+        network.stop(silent)
+    host = network.boot(1, counter=2)
+    network.run_until(lambda: NodeId(0) in host.node._links.by_peer, 1)
+    assert host.node.state is NodeState.JOINING
+    one = network.hosts[NodeId(0)].node.incarnation
+    sent = Route(NodeId(1), NodeId(0), one, sequence=1, hop_budget=9)
+    host.node._delivery.on_data(Data(sent, "t", b"x", 1))
+    outcomes = [
+        effect.message.outcome
+        for effect in host.node._context.effects
+        if isinstance(effect, Send) and isinstance(effect.message, Ack)
+    ]
+    assert host.node._topics.waiting() == 0
+    assert outcomes == [Outcome.FOREIGN_TAG]
