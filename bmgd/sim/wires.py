@@ -1,15 +1,7 @@
-"""Connections between simulated hosts: in order, and able to lose any suffix when they break.
+"""Connections between simulated hosts: how they begin, what they say, how they end.
 
-Theory of operation. What one end sends is planned to arrive at the other after a delay, never before
-what was sent earlier. On arrival it is looked at:
-
-    sent after the cut-off of a broken connection --> lost
-    the way is cut, or the connection is dead     --> held, until the cut is mended
-    the other process is stopped                  --> held back, until it goes on
-    otherwise                                     --> read: bytes by the real splitter and codec
-
-So whether bytes pass is decided when they arrive. A kernel that gets no acknowledgement gives up after
-the user timeout, tells its own side only, and answers later bytes with a reset.
+What one end does reaches the other by `ways.py`, which keeps the order, and loses what a broken
+connection loses. Bytes are read by the real splitter and codec.
 """
 
 from __future__ import annotations
@@ -17,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from bmgd.core.effects import AskContact, Dial, Grant, Refuse
 from bmgd.core.events import Event, Granted, LinkDown, LinkUp, Received
@@ -28,6 +20,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import event_of_failure, event_of_hello
 from bmgd.sim.timeline import Timeline
+from bmgd.sim.ways import Ways
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.hello import Refusal
@@ -68,117 +61,13 @@ class Wires:
         self._timeline = timeline
         self._random = random
         self._conditions = conditions
-        self._delay_ns, self._span_ns = conditions.delay_min_ns, conditions.delay_span_ns
         self._blockade = blockade
         self._emit = emit
+        self._ways = Ways(timeline, random, conditions, blockade, self._on_given_up)
+        self._carry = self._ways.carry
         self._link_count = 0
         self._encoded: tuple[Message | None, bytes] = (None, b"")
         self._decoded: dict[bytes, Message] = {}
-
-    # --- the way of bytes ---------------------------------------------------------------------
-
-    def delay_ns(self) -> int:
-        """How long one chunk travels."""
-        span_ns = self._span_ns
-        return self._delay_ns + (int(self._random.random() * span_ns) if span_ns else 0)
-
-    def _carry(self, end: End, size: int, action: Callable[..., None], *args: Any) -> None:
-        """Let something happen at the other end, after all that was sent before."""
-        other = end.other
-        assert other is not None
-        at_ns = self._timeline.now_ns + self.delay_ns()
-        if self._blockade.any_slow:
-            at_ns += self._blockade.delay_of(end.host.where, other.host.where, size)
-        if at_ns < end.last_ns:
-            at_ns = end.last_ns
-        end.last_ns = at_ns
-        end.sent += 1
-        self._timeline.plan(at_ns, self._arrive, end, end.sent, action, args)
-
-    def _arrive(
-        self, end: End, number: int, action: Callable[..., None], args: tuple[Any, ...]
-    ) -> None:
-        if number > end.cut_off:
-            return
-        other = end.other
-        assert other is not None
-        here, there, blockade = end.host, other.host, self._blockade
-        if end.dead or (blockade.any_blocked and blockade.blocks(here.where, there.where)):
-            self._hold(end, number, action, args)
-            return
-        if end.held:
-            # What was held goes first: this waits behind it.
-            end.held.append((number, action, args))
-            return
-        end.arrived = number
-        if blockade.any_blocked and blockade.blocks(there.where, here.where):
-            self._doubt(end)
-        if not there.alive:
-            return
-        if there.stopped:
-            there.held_back.append((action, args))
-        else:
-            action(*args)
-
-    def _hold(
-        self, end: End, number: int, action: Callable[..., None], args: tuple[Any, ...]
-    ) -> None:
-        if end.held is None:
-            end.held = []
-        end.held.append((number, action, args))
-        self._doubt(end)
-
-    def _doubt(self, end: End) -> None:
-        """Its kernel waits for an acknowledgement."""
-        timeout_ns = self._conditions.user_timeout_ms * _MILLION
-        if timeout_ns and not end.doubted_ns:
-            end.doubted_ns = self._timeline.now_ns or 1
-            at_ns = self._timeline.now_ns + timeout_ns
-            self._timeline.plan(at_ns, self._give_up, end, end.doubted_ns)
-
-    def _give_up(self, end: End, since_ns: int) -> None:
-        if not end.open or end.doubted_ns != since_ns:
-            return
-        end.cut_off = end.arrived
-        end.held = None
-        self._forget(end)
-        if end.host.alive:
-            self._tell(end.host, self._say_broken, end, Evidence.TIMED_OUT)
-
-    def release(self, ends: list[End]) -> None:
-        """What was held for these ends is sent again, where nothing holds it any more.
-
-        Args:
-            ends: in a fixed order.
-        """
-        for end in ends:
-            other = end.other
-            if other is None or end.dead:
-                continue
-            here, there = end.host.where, other.host.where
-            if self._blockade.blocks(here, there):
-                continue
-            if not self._blockade.blocks(there, here):
-                end.doubted_ns = 0
-            if end.held:
-                retry_ns = self._conditions.retry_us_max * 1_000
-                at_ns = self._timeline.now_ns + self.delay_ns()
-                at_ns += int(self._random.random() * retry_ns) if retry_ns else 0
-                self._timeline.plan(at_ns, self._arrive_held, end)
-
-    def _arrive_held(self, end: End) -> None:
-        held, end.held = end.held, None
-        for number, action, args in held or ():
-            self._arrive(end, number, action, args)
-
-    def _tell(self, host: Host, action: Callable[..., None], *args: Any) -> None:
-        """Let something happen at a host now, or when it is no longer stopped."""
-        if not host.alive:
-            return
-        if host.stopped:
-            host.held_back.append((action, args))
-        else:
-            action(*args)
 
     # --- dialling -----------------------------------------------------------------------------
 
@@ -188,7 +77,7 @@ class Wires:
         expected = dial.peer if isinstance(dial, Dial) else _ANYBODY
         peer = expected if target is None else target.where
         blockade = self._blockade
-        delay_ns = self.delay_ns() + blockade.delay_of(host.where, peer, 0)
+        delay_ns = self._ways.delay_ns() + blockade.delay_of(host.where, peer, 0)
         if blockade.blocks(host.where, peer) or blockade.blocks(peer, host.where):
             self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
         elif target is None:
@@ -237,10 +126,10 @@ class Wires:
         hello = event_of_hello(host, dial, theirs.link)
         now_ns = self._timeline.now_ns
         mine.last_ns = now_ns + sum(
-            self.delay_ns() for _ in range(self._conditions.hello_trips - 1)
+            self._ways.delay_ns() for _ in range(self._conditions.hello_trips - 1)
         )
         self._carry(mine, 0, self._greet, theirs, hello)
-        self._timeline.plan(now_ns + dial.timeout_ns, self._tell, host, self._time_out, mine)
+        self._timeline.plan(now_ns + dial.timeout_ns, self._ways.tell, host, self._time_out, mine)
 
     def _new_link(self) -> LinkId:
         self._link_count += 1
@@ -256,7 +145,7 @@ class Wires:
     ) -> None:
         failed = event_of_failure(dial, evidence, refusal)
         at_ns = self._timeline.now_ns + delay_ns
-        self._timeline.plan(at_ns, self._tell, host, self._emit, host, failed)
+        self._timeline.plan(at_ns, self._ways.tell, host, self._emit, host, failed)
 
     def _greet(self, end: End, hello: Event) -> None:
         if end.open:
@@ -363,20 +252,9 @@ class Wires:
         evidence = Evidence.EOF
         if abruptly and self._conditions.loses_suffix and self._random.random() < 0.5:
             evidence = Evidence.RESET
-            self._lose_suffix(end)
+            self._ways.lose_suffix(end)
         if end.other is not None:
-            self._carry_past_loss(end, self._close_other, end, evidence)
-
-    def _lose_suffix(self, end: End) -> None:
-        kept = self._random.randint(end.arrived, max(end.arrived, end.sent))
-        end.cut_off = min(end.cut_off, kept)
-
-    def _carry_past_loss(self, end: End, action: Callable[..., None], *args: Any) -> None:
-        """What the kernel itself says at the end is not lost: it is numbered as the last kept."""
-        at_ns = max(self._timeline.now_ns + self.delay_ns(), end.last_ns)
-        end.last_ns = at_ns
-        number = min(end.sent, end.cut_off)
-        self._timeline.plan(at_ns, self._arrive, end, number, action, args)
+            self._ways.carry_past_loss(end, self._close_other, end, evidence)
 
     def break_link(self, end: End) -> None:
         """Reset a connection at both ends; each may miss a suffix of what was sent to it."""
@@ -384,9 +262,9 @@ class Wires:
         if other is None:
             return
         for one in (end, other):
-            self._lose_suffix(one)
+            self._ways.lose_suffix(one)
         for one in (end, other):
-            self._carry_past_loss(one, self._close_other, one, Evidence.RESET)
+            self._ways.carry_past_loss(one, self._close_other, one, Evidence.RESET)
 
     def _close_other(self, sender: End, evidence: Evidence) -> None:
         """The other end learns that the connection is over."""
@@ -398,6 +276,15 @@ class Wires:
         elif end.open:
             self._forget(end)
             self._say_broken(end, evidence)
+
+    def _on_given_up(self, end: End) -> None:
+        self._forget(end)
+        if end.host.alive:
+            self._ways.tell(end.host, self._say_broken, end, Evidence.TIMED_OUT)
+
+    def release(self, ends: list[End]) -> None:
+        """What was held for these ends, in a fixed order, is sent again where nothing holds it."""
+        self._ways.release(ends)
 
     def _say_broken(self, end: End, evidence: Evidence) -> None:
         if end.dial is not None and not end.up:
@@ -490,7 +377,7 @@ class Wires:
     def _reset(self, sender: End, end: End) -> None:
         """Bytes came to an end that is closed: its kernel says so."""
         if sender.open:
-            self._carry_past_loss(end, self._close_other, end, Evidence.RESET)
+            self._ways.carry_past_loss(end, self._close_other, end, Evidence.RESET)
 
 
 def ends_between(a: Host, b_id: NodeId) -> list[End]:
