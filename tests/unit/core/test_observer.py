@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bmgd.core.effects import Effect, Observed, Send
 from bmgd.core.events import DeadlineReached, Greeted, Received
+from bmgd.core.node import Node
 from bmgd.sim import Network
 from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId
 from bmgd.wire.messages import Answer, Ask, Heartbeat, Route
@@ -15,11 +16,16 @@ def answers(effects: list[Effect]) -> list[bool]:
     return [message.alive for message in messages if isinstance(message, Answer)]
 
 
-def test_observer_that_hears_a_second_link_vetoes_though_the_first_is_silent() -> None:
+def settled_four() -> tuple[Network, Node]:
+    """Eight nodes at rest for a while, and the core of node 4, which is linked to 5 and 6."""
     network = Network(8)
     settle(network)
     network.run(4)
-    node = network.hosts[NodeId(4)].node
+    return network, network.hosts[NodeId(4)].node
+
+
+def test_observer_that_hears_a_second_link_vetoes_though_the_first_is_silent() -> None:
+    network, node = settled_four()
     silent = node._links.by_peer[NodeId(5)][0]
     silent.heard_ns -= S
     life = silent.incarnation
@@ -31,10 +37,7 @@ def test_observer_that_hears_a_second_link_vetoes_though_the_first_is_silent() -
 
 
 def test_heartbeat_that_brings_the_missing_echo_ends_the_suspicion_at_once() -> None:
-    network = Network(8)
-    settle(network)
-    network.run(4)
-    node = network.hosts[NodeId(4)].node
+    network, node = settled_four()
     link = node._links.by_peer[NodeId(5)][0]
     link.unechoed.appendleft((link.sequence, network.now_ns - 3 * S))
     node._detector.suspect(NodeId(5), "silence")
