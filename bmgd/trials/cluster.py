@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 from contextlib import suppress
 from typing import Final, Protocol
@@ -12,11 +11,10 @@ from typing import Final, Protocol
 from bmgd.errors import ControlError, NoDaemonError
 from bmgd.launcher.requests import ask_grow, ask_restart
 from bmgd.launcher.rundir import Member, RunDir, read_members
+from bmgd.trials.adopting import AdoptingCluster, last_words_in
 from bmgd.trials.processes import Adopted, is_there
 
 _TAIL_BYTES: Final = 4096
-_ENDING: Final = re.compile(r" ERROR (.*)")
-"""Why a daemon cannot go on is the one line that it writes at this level, in text logs."""
 
 
 class TrialCluster(Protocol):
@@ -82,7 +80,7 @@ class TrialCluster(Protocol):
         """Why a daemon ended, as it wrote into its log; "" when it wrote nothing of it."""
 
 
-class LaunchedTrial:
+class LaunchedTrial(AdoptingCluster):
     """A cluster of `bmgd launch`.
 
     Args:
@@ -130,17 +128,8 @@ class LaunchedTrial:
         except KeyError:
             raise NoDaemonError(f"the cluster has no node {node}") from None
 
-    def _process(self, node: int) -> Adopted | None:
-        """The process that a node has now; None when it has none."""
-        process = self._adopted.get(node)
-        if process is None or not process.is_running():
-            # The launcher may have started it again, and has written so.
-            self.refresh()
-            process = self._adopted.get(node)
-        return process if process is not None and process.is_running() else None
-
-    def is_running(self, node: int) -> bool:
-        return self._process(node) is not None
+    def _known(self, node: int) -> Adopted | None:
+        return self._adopted.get(node)
 
     def has_ended(self, node: int) -> bool:
         if self.is_running(node):
@@ -148,16 +137,6 @@ class LaunchedTrial:
         # A joiner that was just given an id, or another one, is not adopted under it yet.
         member = self._members.get(node)
         return member is None or member.pid is None or not is_there(member.pid)
-
-    def is_stopped(self, node: int) -> bool:
-        process = self._adopted.get(node)
-        return process is not None and process.is_stopped()
-
-    def send(self, node: int, number: signal.Signals) -> None:
-        process = self._process(node)
-        if process is None:
-            raise NoDaemonError(f"node {node} does not run")
-        process.send(number)
 
     async def restart(self, node: int) -> None:
         await asyncio.to_thread(ask_restart, self._place.path, node)
@@ -174,8 +153,7 @@ class LaunchedTrial:
                 lines = log.read().decode(errors="replace").splitlines()
         except OSError:
             return ""
-        ends = [match[1] for line in lines if (match := _ENDING.search(line))]
-        return ends[-1] if ends else ""
+        return last_words_in(lines)
 
     def place(self, node: int) -> str | None:
         member = self._member(node)

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import re
-import signal
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 
 from bmgd.client import connect
 from bmgd.errors import BmgdError, ControlError, NoDaemonError, RequestError
+from bmgd.trials.adopting import AdoptingCluster, last_words_in
 from bmgd.trials.processes import Adopted
 
 COMMAND_S: Final = 30.0
@@ -29,7 +29,6 @@ SOCKET: Final = "/run/bmgd/bmgd.sock"
 
 _SERVICE: Final = re.compile(r"node(\d+)")
 _LOG_LINES: Final = "40"
-_ENDING: Final = re.compile(r" ERROR (.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class _Container:
     process: Adopted | None
 
 
-class ComposedTrial:
+class ComposedTrial(AdoptingCluster):
     """The containers of one Compose project, whose services are node0, node1 and so on.
 
     Args:
@@ -76,12 +75,8 @@ class ComposedTrial:
         except KeyError:
             raise NoDaemonError(f"the cluster has no node {node}") from None
 
-    def _process(self, node: int) -> Adopted | None:
-        process = self._container(node).process
-        if process is None or not process.is_running():
-            self.refresh()
-            process = self._container(node).process
-        return process
+    def _known(self, node: int) -> Adopted | None:
+        return self._container(node).process
 
     def control(self, node: int) -> str:
         process = self._container(node).process
@@ -89,21 +84,8 @@ class ComposedTrial:
             raise NoDaemonError(f"node {node} does not run")
         return f"unix:/proc/{process.pid}/root{SOCKET}"
 
-    def is_running(self, node: int) -> bool:
-        return self._process(node) is not None
-
     def has_ended(self, node: int) -> bool:
         return not self.is_running(node)
-
-    def is_stopped(self, node: int) -> bool:
-        process = self._container(node).process
-        return process is not None and process.is_stopped()
-
-    def send(self, node: int, number: signal.Signals) -> None:
-        process = self._process(node)
-        if process is None:
-            raise NoDaemonError(f"node {node} does not run")
-        process.send(number)
 
     async def restart(self, node: int) -> None:
         await asyncio.to_thread(_docker, "start", self._container(node).id)
@@ -135,8 +117,7 @@ class ComposedTrial:
             lines = _docker("logs", "--tail", _LOG_LINES, self._container(node).id).splitlines()
         except ControlError:
             return ""
-        ends = [match[1] for line in lines if (match := _ENDING.search(line))]
-        return ends[-1] if ends else ""
+        return last_words_in(lines)
 
 
 def _adopted(pid: int, container: str) -> Adopted | None:
