@@ -18,10 +18,11 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any, Self
 
 import pytest
@@ -432,20 +433,28 @@ class Cluster(ABC):
     async def running(self) -> AsyncIterator[Self]:
         """End the daemons when the block ends; put the logs' tails into its failure."""
         try:
-            yield self
-            for node_id in list(self.stopped):
-                self.go_on(node_id)
-            for node_id in list(self._clients):
-                await self.hang_up(node_id)
-            await self._end_cleanly()
-            self._check_logs()
-        except BaseException as error:
-            error.add_note(self.tails())
-            raise
+            with ExitStack() as stack:
+                stack.push(self._note_tails)
+                yield self
+                for node_id in list(self.stopped):
+                    self.go_on(node_id)
+                for node_id in list(self._clients):
+                    await self.hang_up(node_id)
+                await self._end_cleanly()
+                self._check_logs()
         finally:
             for node_id in list(self._clients):
                 await self.hang_up(node_id)
             self._end_by_force()
+
+    def _note_tails(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(self.tails())
 
 
 # --- clusters of the launcher ---------------------------------------------------------------------

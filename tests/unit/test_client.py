@@ -12,6 +12,7 @@ import pytest
 
 import bmgd
 from bmgd import client, connection
+from bmgd.core.commands import SendTo
 from bmgd.core.effects import Observed
 from bmgd.types import Status
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
@@ -80,8 +81,11 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
     assert core.told == []
 
 
-async def test_the_largest_payload_fits(daemon: bmgd.Daemon) -> None:
+async def test_the_largest_payload_fits(core: FakeCore, daemon: bmgd.Daemon) -> None:
     await daemon.send(1, bytes(65_536), topic="x" * 255)
+    (_, told) = core.told[-1]
+    assert isinstance(told, SendTo)
+    assert (told.destination, len(told.payload), told.topic) == (1, 65_536, "x" * 255)
 
 
 async def test_a_subscription_takes_one_at_a_time(core: FakeCore, daemon: bmgd.Daemon) -> None:
