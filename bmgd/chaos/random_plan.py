@@ -42,6 +42,10 @@ STEPS_MAX = 400
 SWIZZLED_MAX = 12
 GROWTH: Final = 8
 """So many may join a cluster of any size; at most as many as founded it join a larger one."""
+LONG_S: Final = STEPS_MAX * max(PACES_S)
+"""What lasts longer has its faults in bursts until its end, and grows to twice its size at most."""
+BURST: Final = 20
+"""The faults of a burst, about."""
 
 
 def random_plan(
@@ -87,7 +91,8 @@ class _Author:
         self.now_s = 0.0
         self.ended_max = random.choice((1, 2, max(1, nodes // 4), max(1, nodes - 1)))
         self.together = random.choice((1, 1, 2, max(1, nodes // 3)))
-        self.ids_max = nodes + random.choice((1, GROWTH, max(GROWTH, nodes)))
+        growth = nodes if seconds > LONG_S else GROWTH
+        self.ids_max = nodes + random.choice((1, growth, max(growth, nodes)))
 
     def write(self, kinds: list[str]) -> None:
         """Choose from the kinds, a pace, and the steps."""
@@ -104,6 +109,8 @@ class _Author:
             WRITERS[random.choices(chosen, weights)[0]](self)
             if random.random() < 0.7:
                 self.now_s += random.expovariate(1 / pace_s)
+            if self.seconds > LONG_S and random.random() < 1 / BURST:
+                self.now_s += random.expovariate(STEPS_MAX / (BURST * self.seconds))
 
     def add(self, fault: Fault, after_s: float = 0.0) -> None:
         """Append a step, now or (for faults that depend on no node's condition) later."""

@@ -17,6 +17,8 @@ from bmgd.profiles import PROFILES
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
 _READINGS: Final = ((16, 2_000), (4, 300_000), (4, 900_000))
 """How many messages a program has in its hands, and for how long: eight that wait are read in 2 s."""
+MESSAGES_MAX: Final = 10_000
+"""So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -30,7 +32,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     """
     random = Random(f"scenario {seed}")
     plan = random_plan(seed, nodes, seconds)
-    settings, workload = _settings(random), _workload(random)
+    settings, workload = _settings(random), _workload(random, seconds)
     simulated = _simulated(random)
     if "queue_messages" in settings:
         # A short queue fills only where programs read more slowly than others send.
@@ -80,9 +82,10 @@ def _settings(random: Random) -> dict[str, Scalar]:
     return settings
 
 
-def _workload(random: Random) -> Workload:
+def _workload(random: Random, seconds: float) -> Workload:
+    per_second = random.choice((0.0, 5.0, 40.0, 200.0))
     return Workload(
-        messages_per_second=random.choice((0.0, 5.0, 40.0, 200.0)),
+        messages_per_second=min(per_second, MESSAGES_MAX / max(1.0, seconds)),
         payload_bytes=random.choice((8, 64, 1_000, 20_000)),
         timeout_s=random.choice((0.5, 10.0)),
     )
