@@ -7,6 +7,7 @@
 
 Each goes on where it ended (`build/seeds/*.jsonl`, a line for each seed). What is kept in the repository
 has a line for each hundred of seeds, with a hash of their digests: a run of the same code gives the same.
+The first two run compiled (`compiled.py`), the third the plain sources.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks import compiled
 from bmgd.sim.campaign import read_rows
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +50,7 @@ class Part:
         nodes: how many nodes, at least and at most.
         seconds: how long faults go on in each.
         hash_seed: Python's, for all processes; "" for whatever there is.
+        compiled: whether the core and the simulator run compiled.
         aim: what the seeds, or the hours, are to be.
     """
 
@@ -55,13 +58,14 @@ class Part:
     nodes: tuple[int, int]
     seconds: float
     hash_seed: str
+    compiled: bool
     aim: str
 
 
 PARTS = {
-    "many": Part(10_000, (2, 33), 5.0, "", "10,000 seeds"),
-    "hours": Part(1_000, (2, 4), 3600.0, "", "1,000 hours"),
-    "twice": Part(200, (2, 33), 5.0, "4242", "200 seeds"),
+    "many": Part(10_000, (2, 33), 5.0, "", True, "10,000 seeds"),
+    "hours": Part(1_000, (2, 4), 3600.0, "", True, "1,000 hours"),
+    "twice": Part(200, (2, 33), 5.0, "4242", False, "200 seeds"),
 }
 
 
@@ -72,8 +76,10 @@ def run(name: str, jobs: int) -> int:
     words = [sys.executable, "-m", "bmgd", "sim", "--campaign", f"1..{part.count}"]
     words += ["--nodes", f"{part.nodes[0]}..{part.nodes[1]}", "--time", f"{part.seconds:g}"]
     words += ["--jobs", str(jobs), "--out", str(BUILD / f"{name}.jsonl")]
-    environment = os.environ | ({"PYTHONHASHSEED": part.hash_seed} if part.hash_seed else {})
-    return subprocess.run(words, cwd=ROOT, env=environment, check=False).returncode
+    directory = compiled.build() if part.compiled else ROOT
+    variables = {"PYTHONHASHSEED": part.hash_seed} if part.hash_seed else {}
+    variables["PYTHONPATH"] = str(directory)
+    return subprocess.run(words, cwd=directory, env=os.environ | variables, check=False).returncode
 
 
 def summaries(name: str) -> Iterator[Row]:
