@@ -11,12 +11,15 @@ looks open). Silence, like a dial that nobody answers, is only *suspicion*:
     suspected ----bytes from it, or a new link--------> heard
     suspected ----all asked concur, or the ask time is over without a veto----> verdict
 
-An asked node that has fresh bytes vetoes at once; else it pings and answers by what comes back. Proof
-(design: "Proof of death") needs no asking: `dialling.py` calls `convict` directly.
+An asked node that has fresh bytes vetoes at once; else it pings and answers by what comes back, on the
+links that it has or on one that opens meanwhile. Proof (design: "Proof of death") needs no asking:
+`dialling.py` calls `convict` directly.
 
 A node that was itself late must not accuse: it resets its stamps, shows its digest to everybody
 (whoever declared it dead will say so) and suspects nobody for one timeout; what a dial or a link
-seems to say may only be that nobody was here to listen. And it stretches its timeout by its own lag.
+seems to say may only be that nobody was here to listen. And it stretches its timeout by its own lag,
+and what it waits for an answer by that lag for each process that the answer passes: where this one is
+late, those may be too.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ OBSERVERS_MAX = 3
 ASKS_OPEN_MAX = 64
 LATE_NS = 400_000_000
 STRETCH_MAX = 3
+DIAL_LEGS = 2
+PING_LEGS = 2
+ASK_LEGS = 4
 UNECHOED_MAX = 32
 FIRST_MISMATCH_NS = 20_000_000
 _NEVER_NS = 2**63
@@ -61,7 +67,6 @@ class _OpenAsk:
 
     asker: NodeId
     suspect: NodeId
-    incarnation: Incarnation
     pinged_ns: int
 
 
@@ -90,14 +95,17 @@ class Detector:
     @property
     def timeout_ns(self) -> int:
         """Silence for this long makes a suspect."""
-        return self.patience_ns(self.context.settings.timeout_ns)
+        return self.patience_ns(self.context.settings.timeout_ns, 1)
 
-    def patience_ns(self, wait_ns: int) -> int:
+    def patience_ns(self, wait_ns: int, legs: int) -> int:
         """How long to wait for others in place of `wait_ns`: longer by this node's own lag.
 
-        Answers may have come meanwhile and not been read, to a dial and to a question as well.
+        Args:
+            wait_ns: how long nodes that never lag would wait.
+            legs: how many processes what is waited for passes, this one included.
         """
-        return wait_ns + self.stretch_ns
+        most_ns = STRETCH_MAX * self.context.settings.timeout_ns
+        return wait_ns + min(legs * self.stretch_ns, most_ns)
 
     def start(self) -> None:
         """Begin to send heartbeats and to watch for silence."""
@@ -241,7 +249,7 @@ class Detector:
         suspicion = _Suspicion(incarnation, why, set(observers))
         self._suspicions[peer] = suspicion
         context.observe("suspected", peer, incarnation, why)
-        at_ns = context.now_ns + self.patience_ns(context.settings.ask_ns)
+        at_ns = context.now_ns + self.patience_ns(context.settings.ask_ns, ASK_LEGS)
         context.timers.set((ASK_TIMER, peer, 0), at_ns)
         for observer in observers:
             route = self.forwarding.route_to(observer)
@@ -332,21 +340,22 @@ class Detector:
             for link in self.links.by_peer.get(ask.suspect, ())
             if link.incarnation >= ask.incarnation
         ]
-        if not links or len(self._asks) >= ASKS_OPEN_MAX:
+        is_gone = self.context.membership.is_gone(ask.suspect)
+        if (is_gone and not links) or len(self._asks) >= ASKS_OPEN_MAX:
             return
-        now_ns, incarnation = self.context.now_ns, links[-1].incarnation
         if any(self._is_fresh(link) for link in links):
-            self._answer(asker, ask.suspect, incarnation, alive=True)
+            self._answer(asker, ask.suspect, links[-1].incarnation, alive=True)
             return
         for link in links:
             self.links.probe(link)
+        now_ns = self.context.now_ns
         self._ask_count += 1
-        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, incarnation, now_ns)
-        until_ns = now_ns + self.context.settings.ask_ns // 2
+        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, now_ns)
+        until_ns = now_ns + self.patience_ns(self.context.settings.ask_ns // 2, PING_LEGS)
         self.context.timers.set((ANSWER_TIMER, self._ask_count, 0), until_ns)
 
     def on_answer_timer(self, key: TimerKey) -> None:
-        """The pinged suspect has had its time."""
+        """The pinged suspect, or a link to it that was being made, has had its time."""
         ask = self._asks.pop(key[1])
         links = self.links.by_peer.get(ask.suspect)
         if links is None:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bmgd.core.context import Context, Link
-from bmgd.core.detector import Detector
+from bmgd.core.detector import DIAL_LEGS, Detector
 from bmgd.core.effects import Dial, Exit
 from bmgd.core.events import DialFailed
 from bmgd.core.links import Links
@@ -156,7 +156,7 @@ class Dialling:
                 address=record.address,
                 known=peering.dialled_life,
                 dial_number=self._dial_number,
-                timeout_ns=self.detector.patience_ns(context.settings.dial_ns),
+                timeout_ns=self.detector.patience_ns(context.settings.dial_ns, DIAL_LEGS),
             )
         )
 
@@ -248,6 +248,8 @@ class Dialling:
         peering.attempts += 1
         if peer in self.links.by_peer:
             return
+        # A dial that began before a link was lost says nothing of how long there is none.
+        peering.trying_since_ns = peering.trying_since_ns or self.context.now_ns
         if self.context.membership.is_gone(peer):
             self._on_dead_unanswered(peer, failed)
             return
@@ -293,7 +295,7 @@ class Dialling:
 
     def _within_a_dial(self, peering: Peering) -> bool:
         tried_ns = self.context.now_ns - peering.trying_since_ns
-        return tried_ns < self.context.settings.dial_ns
+        return tried_ns < self.detector.patience_ns(self.context.settings.dial_ns, DIAL_LEGS)
 
     def _suspect(self, peer: NodeId, peering: Peering, why: str) -> None:
         if peering.linked != UNKNOWN_INCARNATION or self.may_accuse_strangers:

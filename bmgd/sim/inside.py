@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.core.detector import SILENCE_TIMER
+from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
 from bmgd.types import Incarnation, NodeId
@@ -25,6 +25,14 @@ def silence_due_ns(node: Node) -> int:
     context, detector = node._context, node._detector
     due_ns, _ = context.timers._due.get((SILENCE_TIMER, 0, 0), (0, 0))
     return max(due_ns, context.now_ns + detector.timeout_ns)
+
+
+def answers_due_ns(node: Node) -> int:
+    """How long a node that now dials somebody, and then asks others about it, waits for all of that."""
+    settings, detector = node._context.settings, node._detector
+    return detector.patience_ns(settings.dial_ns, DIAL_LEGS) + detector.patience_ns(
+        settings.ask_ns, ASK_LEGS
+    )
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:

@@ -23,7 +23,7 @@ from bmgd.chaos.verdict import Violation
 from bmgd.errors import InvariantError
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
-from bmgd.sim.inside import silence_due_ns
+from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
 from bmgd.sim.rest import QUIET_NS, components, holds_majority, is_whole, running, unrest
@@ -217,12 +217,14 @@ class Simulation:
         settings = network.settings
         silent_ns = max(
             (
-                silence_due_ns(host.node) - host.local_ns(network.now_ns)
+                silence_due_ns(host.node)
+                - host.local_ns(network.now_ns)
+                + answers_due_ns(host.node)
                 for host in running(network)
             ),
             default=settings.timeout_ns,
         )
-        late_ns = silent_ns + settings.heartbeat_ns + settings.ask_ns + settings.dial_ns
+        late_ns = silent_ns + settings.heartbeat_ns
         way_ns = network.conditions.delay_max_us * 1_000
         return max(int(QUIET_S * 1e9), late_ns + QUIET_NS) + 2 * len(network.hosts) * way_ns
 

@@ -7,8 +7,17 @@ from random import Random
 
 import pytest
 
-from bmgd.core.effects import Dial, Effect, Observed, Send
-from bmgd.core.events import DeadlineReached, DialFailed, Event, Heard, LinkDown, LinkUp, Received
+from bmgd.core.effects import Dial, Effect, Observed, Send, Welcome
+from bmgd.core.events import (
+    DeadlineReached,
+    DialFailed,
+    Event,
+    Greeted,
+    Heard,
+    LinkDown,
+    LinkUp,
+    Received,
+)
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
@@ -117,7 +126,7 @@ def test_node_that_is_stopped_again_before_its_deadline_came_accuses_nobody() ->
     assert "suspected" not in step(DeadlineReached())
 
 
-def test_node_that_lags_gives_dials_and_observers_its_own_lag_more() -> None:
+def test_node_that_lags_gives_others_its_own_lag_for_each_process_that_an_answer_passes() -> None:
     settings = Settings(NodeId(9), 10, PEERS, "host9:1")
     node = Node(settings, Incarnation(1 << 32), Random(0), 0)
     node.step(0, DeadlineReached())
@@ -144,8 +153,58 @@ def test_node_that_lags_gives_dials_and_observers_its_own_lag_more() -> None:
     assert patience_ns(0, 1) == usual
     lag_ns = 300_000_000
     # A part of the lag may be forgotten in the step itself: that can be the one of a heartbeat.
-    for waited_ns, wait_ns in zip(patience_ns(lag_ns, 2), usual, strict=True):
-        assert wait_ns + lag_ns // 2 < waited_ns <= wait_ns + lag_ns
+    (dial_ns, ask_ns), (usual_dial_ns, usual_ask_ns) = patience_ns(lag_ns, 2), usual
+    assert usual_dial_ns + lag_ns < dial_ns <= usual_dial_ns + 2 * lag_ns
+    assert usual_ask_ns + 2 * lag_ns < ask_ns <= usual_ask_ns + 4 * lag_ns
+
+
+def test_dial_that_was_under_way_before_a_link_was_lost_is_begun_again_when_it_is_reset() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    peer, life, now_ns = NodeId(8), Incarnation(1 << 32), 0
+    while now_ns < 5 * S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        node.step(now_ns, DeadlineReached())
+    for number in (1, 2):
+        hello = Greeted(LinkId(number), peer, life, "host8:1", UNKNOWN_INCARNATION, number)
+        assert any(isinstance(effect, Welcome) for effect in node.step(now_ns, hello))
+        node.step(now_ns, LinkDown(LinkId(number), Evidence.RESET))
+        if number == 1:
+            # The dial that goes on from here, to the life that was met.
+            node.step(now_ns, DialFailed(peer, Evidence.RESET))
+            now_ns += 10_000_000
+            effects = node.step(now_ns, DeadlineReached())
+            assert [e for e in effects if isinstance(e, Dial) and e.peer == peer]
+    effects = node.step(now_ns, DialFailed(peer, Evidence.RESET))
+    while not any(isinstance(effect, Dial) and effect.peer == peer for effect in effects):
+        assert not any(map(_accuses, effects))
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        effects = node.step(now_ns, DeadlineReached())
+
+
+def _accuses(effect: Effect) -> bool:
+    return isinstance(effect, Observed) and effect.event in ("suspected", "verdict")
+
+
+def test_observer_whose_link_to_the_suspect_is_just_being_made_vetoes_on_it() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    life, now_ns = Incarnation(1 << 32), 1
+    node.step(0, DeadlineReached())
+    node.step(now_ns, LinkUp(LinkId(1), NodeId(7), life, "host7:1", UNKNOWN_INCARNATION, 1))
+    asked = Ask(Route(NodeId(9), NodeId(7), life, 0, 1, 9), NodeId(8), life)
+    assert not _answers(node.step(now_ns, Received(LinkId(1), asked)))
+    now_ns += 100_000_000
+    up = LinkUp(LinkId(2), NodeId(8), life, "host8:1", UNKNOWN_INCARNATION, 2)
+    effects = node.step(now_ns, up)
+    while not _answers(effects):
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        assert now_ns < S
+        effects = node.step(now_ns, DeadlineReached())
+    assert [(a.suspect, a.incarnation, a.alive) for a in _answers(effects)] == [(8, life, True)]
+
+
+def _answers(effects: Sequence[Effect]) -> list[Answer]:
+    sent = [effect.message for effect in effects if isinstance(effect, Send)]
+    return [message for message in sent if isinstance(message, Answer)]
 
 
 class _Answers(Watcher):
