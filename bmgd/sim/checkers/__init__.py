@@ -6,21 +6,18 @@ as it must be at rest.
 """
 
 from bmgd.chaos.history import History
+from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
 from bmgd.sim.checkers.detection import (
-    AnswersAreTrue,
     LateNodesReset,
     NoFalseDeath,
     SuspicionsHaveAReason,
     VerdictsAreProven,
-    VetoesWin,
 )
+from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
 from bmgd.sim.checkers.memberships import (
-    AccusationIsAnswered,
     DigestsMeanMemberships,
-    ExitsHaveAReason,
-    LivesGrow,
     RanksAreABijection,
     RecordsAreJoined,
 )

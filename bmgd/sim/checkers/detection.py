@@ -1,4 +1,4 @@
-"""Suspicion and verdicts: nobody is accused, asked about, acquitted or convicted but by the rules."""
+"""Suspicion and verdicts: nobody is accused, asked about or convicted but by the rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from bmgd.wire.messages import Answer, Ask
 
 LATE_NS = 400_000_000
 OBSERVERS_MAX = 3
-_FRESH = 5 / 4
 _PROVING = (Evidence.EOF, Evidence.RESET)
 
 
@@ -261,80 +260,6 @@ class SuspicionsHaveAReason(Checker):
                 return
         # Nobody is silent for too long before the one that is silent for longest now can be.
         self._due[journal.place] = earliest_ns + 2 * inside.settings.timeout_ns
-
-
-class VetoesWin(Checker):
-    """A veto, fresh bytes, or a new link end a suspicion; a late concurring answer begins none."""
-
-    name: ClassVar[str] = "vetoes-win"
-    events: ClassVar[Kinds] = (Received,)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if not isinstance(event, Received):
-            return
-        inside = journal.inside
-        message = event.message
-        if isinstance(message, Answer) and message.route.destination == journal.host.id:
-            suspected = journal.suspected.get(message.suspect)
-            alive = message.alive and suspected is not None
-            if alive and suspected and message.incarnation >= suspected.incarnation:
-                if inside.suspects(message.suspect):
-                    self.violate(journal, f"a veto for {message.suspect} is ignored")
-                journal.suspected.pop(message.suspect, None)
-        link = journal.links.get(event.link)
-        if link is not None and not link.unechoed and inside.suspects(link.peer):
-            self.violate(journal, f"{link.peer} was heard, and is still suspected")
-
-
-class AnswersAreTrue(Checker):
-    """An observer vetoes only what it hears, concurs only in silence, and never against itself."""
-
-    name: ClassVar[str] = "answers-are-true"
-    events: ClassVar[Kinds] = (Ask,)
-    effects: ClassVar[Kinds] = (Answer,)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me = journal.host.id
-        for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, Answer):
-                answer = effect.message
-                came = isinstance(event, Received) and isinstance(event.message, Answer)
-                if answer.route.source == me and not came:
-                    self._check(journal, answer)
-        if isinstance(event, Received) and isinstance(event.message, Ask):
-            ask = event.message
-            if ask.suspect == me == ask.route.destination:
-                self._check_own(journal, effects, ask)
-
-    def _check(self, journal: Journal, answer: Answer) -> None:
-        settings = journal.inside.settings
-        if answer.suspect == journal.host.id:
-            if not answer.alive or answer.incarnation != journal.incarnation:
-                self.violate(journal, f"says of itself {answer}")
-            return
-        # An answer may go out in the step that closes the link afterwards, or that opened it.
-        seen = journal.former_links | journal.links
-        links = [link for link in seen.values() if link.peer == answer.suspect]
-        asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
-        if asked_ns is None or not links:
-            self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")
-            return
-        heard_ns = max(link.heard_ns for link in links)
-        fresh = journal.now_ns - heard_ns <= settings.heartbeat_ns * _FRESH
-        # A node that was late sets its stamps anew, and takes what waits for fresh.
-        fresh = fresh or heard_ns > asked_ns or journal.late_ns > heard_ns
-        if answer.alive and not fresh:
-            self.violate(journal, f"vetoes for {answer.suspect}, and has not heard from it")
-        if not answer.alive and heard_ns > asked_ns:
-            self.violate(journal, f"concurs on {answer.suspect}, and has heard from it")
-        if answer.incarnation not in {link.incarnation for link in links}:
-            self.violate(journal, f"answers for a life of {answer.suspect} that it does not hear")
-
-    def _check_own(self, journal: Journal, effects: Sequence[Effect], ask: Ask) -> None:
-        inside = journal.inside
-        answered = any(isinstance(e, Send) and isinstance(e.message, Answer) for e in effects)
-        if not answered and inside.links.to(ask.route.source) is not None:
-            self.violate(journal, f"is asked by {ask.route.source} whether it lives, and is silent")
 
 
 class LateNodesReset(Checker):

@@ -9,13 +9,12 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
+from bmgd.core.effects import Effect, RecordChanged
 from bmgd.core.events import Event, Received
 from bmgd.core.membership import Membership
-from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
+from bmgd.types import NodeId, Record, Status
 from bmgd.wire.messages import BUCKETS, Notice
 
 _GAP_MAX = 4096
@@ -28,7 +27,7 @@ WHOLE_LOOK = 64
 _Order = tuple[int, int, int, bytes]
 
 
-def _order(record: Record) -> _Order:
+def order_of(record: Record) -> _Order:
     """The order of the join, by itself: incarnation, version, status, the address's bytes."""
     return record.incarnation, record.version, int(record.status), record.address.encode()
 
@@ -89,7 +88,7 @@ class RecordsAreJoined(Checker):
         before = shadow.get(node_id)
         if before is None and believed is not None and believed.status is Status.EXPECTED:
             before = believed
-        if before is None or _order(record) > _order(before):
+        if before is None or order_of(record) > order_of(before):
             shadow[node_id] = record
 
     def _on_changed(self, journal: Journal, changed: RecordChanged) -> None:
@@ -101,145 +100,9 @@ class RecordsAreJoined(Checker):
             )
             self._revisions[journal.place] = changed.revision
         before = shadow.get(changed.id)
-        if before is not None and _order(changed.record) < _order(before):
+        if before is not None and order_of(changed.record) < order_of(before):
             self.violate(journal, f"id {changed.id} fell from {before} to {changed.record}")
         shadow[changed.id] = changed.record
-
-
-class LivesGrow(Checker):
-    """Incarnations only grow: a node's own, with its version, and those that it knows of others."""
-
-    name: ClassVar[str] = "lives-grow"
-    events: ClassVar[Kinds] = (Look,)
-    effects: ClassVar[Kinds] = (RecordChanged, Renewed)
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._own: dict[NodeId, tuple[Incarnation, int]] = {}
-        self._known: dict[NodeId, dict[NodeId, int]] = {}
-        self._lives: dict[NodeId, dict[NodeId, Incarnation]] = {}
-        self._moved: dict[NodeId, set[NodeId]] = {}
-
-    def on_boot(self, journal: Journal) -> None:
-        context = journal.inside.context
-        self._own[journal.place] = context.incarnation, context.version
-        self._known[journal.place] = {}
-        self._lives[journal.place] = {}
-        self._moved[journal.place] = set(journal.inside.membership.exceptions())
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        inside = journal.inside
-        own = inside.context.incarnation, inside.context.version
-        if own < self._own[journal.place]:
-            self.violate(
-                journal, f"its own life and version fell from {self._own[journal.place]} to {own}"
-            )
-        renewed = False
-        for effect in effects:
-            if isinstance(effect, RecordChanged):
-                self._moved[journal.place].add(effect.id)
-            elif isinstance(effect, Renewed):
-                renewed = True
-        if (own[0] != self._own[journal.place][0]) != renewed:
-            self.violate(
-                journal,
-                f"life {own[0]:#x} after {self._own[journal.place][0]:#x} without being told",
-            )
-        self._own[journal.place] = own
-        if is_deadline(event):
-            self._compare(journal, inside)
-
-    def _compare(self, journal: Journal, inside: Inside) -> None:
-        place = journal.place
-        lives, moved, known = inside.lives(), self._moved[place], self._known[place]
-        if lives != self._lives[place]:
-            moved |= {peer for peer, _ in lives.items() ^ self._lives[place].items()}
-            self._lives[place] = dict(lives)
-        for peer in moved:
-            life = int(inside.membership.incarnation(peer))
-            if life < known.get(peer, 0):
-                self.violate(journal, f"the life of {peer} fell from {known[peer]:#x} to {life:#x}")
-            known[peer] = life
-        moved.clear()
-        for link in journal.links.values():
-            if inside.membership.incarnation(link.peer) < link.incarnation:
-                self.violate(journal, f"forgot the life of {link.peer}, to which it is linked")
-
-
-class AccusationIsAnswered(Checker):
-    """A living node has the last word on its own life.
-
-    What it is told of itself it outranks at once: by a higher version, by a new life above a dead one;
-    or it ends, for an eviction and for another life that lives. Its own record says alive.
-    """
-
-    name: ClassVar[str] = "accusation-is-answered"
-    events: ClassVar[Kinds] = (Notice, Look)
-    effects: ClassVar[Kinds] = (RecordChanged, Renewed)
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._right: dict[NodeId, tuple[Record | None, Incarnation, int]] = {}
-
-    def on_boot(self, journal: Journal) -> None:
-        self._right.pop(journal.place, None)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        inside = journal.inside
-        context = inside.context
-        if journal.exited or context.state in (NodeState.STARTING, NodeState.LEAVING):
-            return
-        believed = inside.own_belief()
-        look = believed, context.incarnation, context.version
-        if look != self._right.get(journal.place):
-            own = context.own_record()
-            if believed is not None and believed != own:
-                self.violate(journal, f"it is {own}, and believes {believed}")
-            else:
-                self._right[journal.place] = look
-        if isinstance(event, Received) and isinstance(event.message, Notice):
-            self._check_answer(journal, event.message, believed)
-
-    def _check_answer(self, journal: Journal, notice: Notice, believed: Record | None) -> None:
-        me = journal.host.id
-        for node_id, record in notice.records:
-            if node_id != me:
-                continue
-            own = journal.inside.context.own_record()
-            if record.status is Status.LEFT and record.incarnation == own.incarnation:
-                self.violate(journal, "it was evicted, and goes on")
-            elif _order(record) > _order(own):
-                self.violate(journal, f"told {record}, it stays {own}")
-            elif believed is None:
-                self.violate(journal, f"told {record}, it has no record of its own")
-
-
-class ExitsHaveAReason(Checker):
-    """A daemon ends only when asked, evicted, a duplicate, or configured for another cluster."""
-
-    name: ClassVar[str] = "exits-have-a-reason"
-    events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = (Exit,)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Exit) and effect.code:
-                told = isinstance(event, Received) and isinstance(event.message, Notice)
-                if told and not self._is_outranked(journal, event):
-                    self.violate(journal, f"ended for no record: {effect.reason}")
-
-    def _is_outranked(self, journal: Journal, event: Event) -> bool:
-        assert isinstance(event, Received)
-        assert isinstance(event.message, Notice)
-        own = journal.incarnation
-        return any(
-            node_id == journal.host.id
-            and (
-                record.incarnation > own
-                or (record.incarnation == own and record.status >= Status.DEAD)
-            )
-            for node_id, record in event.message.records
-        )
 
 
 class DigestsMeanMemberships(Checker):
