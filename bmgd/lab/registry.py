@@ -15,7 +15,9 @@ from bmgd.lab.experiment import Experiment
 
 MODULES: Final = (
     "hdn_algorithms",
+    "hdn_costs",
     "hdn_figures",
+    "hdn_labels",
     "hdn_tables",
     "healing_connections",
     "healing_example",

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bmgd.lab.experiments.hdn_algorithms import PRINTED_FROM_DOOR, PRINTED_TO_DOOR
-from bmgd.lab.experiments.hdn_tables import TABLE_4
+from bmgd.lab.experiments.hdn_labels import TABLE_4
 from bmgd.topology import HierarchicalDualNet, Torus
 from bmgd.topology.hdn_bounds import hops_bound, steps_bound
 from bmgd.topology.hdn_broadcast import broadcast
