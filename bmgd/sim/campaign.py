@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -135,7 +138,7 @@ def _results(
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
     underway: set[Future[Row]] = set()
-    with ProcessPoolExecutor(jobs, mp_context=context) as workers:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as workers:
         while True:
             while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
                 seed = next(waiting, None)
@@ -147,6 +150,18 @@ def _results(
             ended, underway = wait(underway, return_when=FIRST_COMPLETED)
             for future in ended:
                 yield future.result()
+
+
+def end_with_parent() -> None:
+    """Let this worker end as soon as the campaign does, whatever seed it has in its hands."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_outlive, args=(parent.sentinel,), daemon=True).start()
+
+
+def _outlive(sentinel: int) -> None:
+    wait_for_any([sentinel])
+    os._exit(1)
 
 
 def run_row(campaign: Campaign, seed: int) -> Row:

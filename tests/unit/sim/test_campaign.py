@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bmgd.errors import PlanError
@@ -58,3 +62,25 @@ def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("hello\n" + json.dumps({"seed": 1}) + "\n")
     with pytest.raises(PlanError, match="line 1"):
         run_campaign(SMALL, path, 1, silent)
+
+
+def test_campaign_that_is_killed_leaves_no_worker_behind(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "bmgd", "sim", "--campaign", "1..8", "--nodes", "8..8"]
+    words += ["--time", "100000", "--jobs", "2", "--out", str(tmp_path / "out.jsonl")]
+    campaign = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline_s = time.monotonic() + 60
+        while len(workers := _busy_children(campaign.pid)) < 2:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+    finally:
+        campaign.kill()
+        campaign.wait()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert alive == []
+
+
+def _busy_children(pid: int) -> list[psutil.Process]:
+    """The workers that have begun with a seed: they have had processor time for that."""
+    children = psutil.Process(pid).children()
+    return [child for child in children if sum(child.cpu_times()[:2]) > 1.5]
