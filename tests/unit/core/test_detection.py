@@ -185,7 +185,8 @@ def _accuses(effect: Effect) -> bool:
     return isinstance(effect, Observed) and effect.event in ("suspected", "verdict")
 
 
-def test_observer_whose_link_to_the_suspect_is_just_being_made_vetoes_on_it() -> None:
+@pytest.mark.parametrize("met", [Incarnation(1 << 32), Incarnation(2 << 32)])
+def test_observer_whose_link_is_just_being_made_vetoes_for_the_life_on_it(met: Incarnation) -> None:
     node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
     life, now_ns = Incarnation(1 << 32), 1
     node.step(0, DeadlineReached())
@@ -193,13 +194,13 @@ def test_observer_whose_link_to_the_suspect_is_just_being_made_vetoes_on_it() ->
     asked = Ask(Route(NodeId(9), NodeId(7), life, 0, 1, 9), NodeId(8), life)
     assert not _answers(node.step(now_ns, Received(LinkId(1), asked)))
     now_ns += 100_000_000
-    up = LinkUp(LinkId(2), NodeId(8), life, "host8:1", UNKNOWN_INCARNATION, 2)
+    up = LinkUp(LinkId(2), NodeId(8), met, "host8:1", UNKNOWN_INCARNATION, 2)
     effects = node.step(now_ns, up)
     while not _answers(effects):
         now_ns = max(now_ns, node.deadline_ns or 0)
         assert now_ns < S
         effects = node.step(now_ns, DeadlineReached())
-    assert [(a.suspect, a.incarnation, a.alive) for a in _answers(effects)] == [(8, life, True)]
+    assert [(a.suspect, a.incarnation, a.alive) for a in _answers(effects)] == [(8, met, True)]
 
 
 def _answers(effects: Sequence[Effect]) -> list[Answer]:
