@@ -274,6 +274,8 @@ class Dialling:
                 self._give_way_in_time()
             else:
                 self._renew_above(failed.known_of_me)
+        elif failed.refusal is Refusal.DUPLICATE:
+            self._give_way_in_time()
         elif failed.refusal is Refusal.LEFT:
             self._on_evicted()
         self._forget_if_useless(peer)
