@@ -30,20 +30,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos_plans import PLANS, Round
-from benchmarks.chaos_report import report
+from benchmarks.chaos_report import keep, report
 from benchmarks.launched import Launched, launched
 from bmgd.profiles import DEFAULT_PROFILE
 
 CHAOS_MARGIN_S = 1200.0
 GROWN_MAX = 8
-REPORT = Path(__file__).parent.parent / "docs" / "chaos-results.md"
+DOCS = Path(__file__).parent.parent / "docs"
+REPORT = DOCS / "chaos-results.md"
+RESULTS = DOCS / "results" / "chaos.jsonl"
 HEAD = (
     "# Faults on real processes",
     "",
-    "Written by `python -m benchmarks.chaos report`, of the rounds that campaigns have kept. A round is",
-    "one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each other",
-    "messages, then all must agree and have exactly the links of the graph; its verdict is that of the",
-    "checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine.",
+    "Written by `python -m benchmarks.chaos report`, of [results/chaos.jsonl](results/chaos.jsonl): what",
+    "it summed up of the rounds of each campaign (one that was run again replaces what was there). A",
+    "round is one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each",
+    "other messages, then all must agree and have exactly the links of the graph; its verdict is that of",
+    "the checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine.",
     "",
 )
 Document = dict[str, Any]
@@ -210,7 +213,9 @@ def main() -> int:
     # Also where a shell has put it into the background, and told it to be deaf to interrupts.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit("interrupted; begun again, it goes on"))
-    commands: dict[str, Callable[[], int]] = {"report": lambda: _write(report(Path("build/chaos")))}
+    commands: dict[str, Callable[[], int]] = {
+        "report": lambda: _write(report(keep(Path("build/chaos"), RESULTS)))
+    }
     return commands.get(options.campaign, lambda: run_campaign(options))()
 
 

@@ -1,4 +1,7 @@
-"""From the kept rounds of all campaigns to the tables of docs/chaos-results.md."""
+"""From the kept rounds of all campaigns to the tables of docs/chaos-results.md.
+
+The rounds stay on the machine that ran them; a summary of each campaign stays in the repository.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +9,12 @@ import json
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 Document = dict[str, Any]
-
-
-def _rounds(path: Path) -> list[Document]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-
-
-def report(directory: Path) -> Iterator[str]:
-    """Lines of Markdown: the machine, a table of campaigns, a table of times."""
-    files = sorted(directory.glob("*.jsonl"))
-    campaigns = {path.stem: rounds for path in files if (rounds := _rounds(path))}
-    yield f"Machine: {_machine()}."
-    yield ""
-    yield from _campaigns(campaigns)
-    yield ""
-    yield from _times(campaigns)
-
-
-def _machine() -> str:
-    names = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    model = names[0] if names else platform.machine()
-    software = f"Linux {platform.release()}, Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores ({model}), {software}"
-
+Row = dict[str, Any]
 
 HEAD = (
     "campaign",
@@ -54,60 +31,109 @@ HEAD = (
     "failed with a reason",
     "came twice",
 )
+SUMS = (
+    *("faults", "violations", "false_deaths", "alone", "links_exact"),
+    *("sent", "acknowledged", "failed", "duplicates"),
+)
 
 
-def _row(cells: tuple[object, ...]) -> str:
-    return "| " + " | ".join(map(str, cells)) + " |"
+def keep(directory: Path, results: Path) -> list[Row]:
+    """Sum up the rounds that are there, beside what was kept of other campaigns.
+
+    Args:
+        directory: has a file of rounds for each campaign.
+        results: the summaries in the repository, a line of JSON for each campaign; written anew.
+
+    Returns:
+        All summaries, by the campaigns' names.
+    """
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    kept = {row["campaign"]: row for row in map(json.loads, lines)}
+    for path in sorted(directory.glob("*.jsonl")):
+        if rounds := _rounds(path):
+            kept[path.stem] = _summary(path.stem, rounds)
+    rows = [kept[name] for name in sorted(kept)]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    results.write_text(text, encoding="utf-8")
+    return rows
 
 
-def _campaigns(campaigns: dict[str, list[Document]]) -> Iterator[str]:
-    yield _row(HEAD)
-    yield "|" + "---|" * len(HEAD)
-    in_all = 0
-    for name, rounds in campaigns.items():
-        sums: Counter[str] = Counter()
-        for row in rounds:
-            sent = row["deliveries"]
-            sums["faults"] += sum(row["faults"].values())
-            sums["failed"] += sum(sent["failed"].values())
-            for key in ("violations_in_all", "false_deaths", "alone", "links_exact"):
-                sums[key] += row[key]
-            for key in ("sent", "acknowledged", "duplicates"):
-                sums[key] += sent[key]
-        minutes = sum(row["plan"]["seconds"] for row in rounds) / 60
-        in_all += sums["faults"]
-        yield _row(
-            (
-                name,
-                rounds[0]["nodes"],
-                len(rounds),
-                f"{minutes:.1f}",
-                sums["faults"],
-                sums["violations_in_all"],
-                sums["false_deaths"],
-                sums["alone"],
-                f"{sums['links_exact']} of {len(rounds)}",
-                sums["sent"],
-                sums["acknowledged"],
-                sums["failed"],
-                sums["duplicates"],
-            )
-        )
+def _rounds(path: Path) -> list[Document]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def _summary(name: str, rounds: list[Document]) -> Row:
+    sums: Counter[str] = Counter()
+    for row in rounds:
+        sent = row["deliveries"]
+        sums["faults"] += sum(row["faults"].values())
+        sums["failed"] += sum(sent["failed"].values())
+        sums["violations"] += row["violations_in_all"]
+        for key in ("false_deaths", "alone", "links_exact"):
+            sums[key] += row[key]
+        for key in ("sent", "acknowledged", "duplicates"):
+            sums[key] += sent[key]
+    minutes = sum(row["plan"]["seconds"] for row in rounds) / 60
+    return {
+        "campaign": name,
+        "machine": _machine(),
+        "nodes": rounds[0]["nodes"],
+        "rounds": len(rounds),
+        "minutes": round(minutes, 1),
+        **{key: sums[key] for key in SUMS},
+        "times": [_times_of(what, *found) for what, found in sorted(_by_what(rounds).items())],
+    }
+
+
+def _times_of(what: str, values: list[float], missed: int) -> Row:
+    values.sort()
+    times = (0.0, 0.0, 0.0)
+    if values:
+        p99 = values[max(0, -int(-0.99 * len(values) // 1) - 1)]
+        times = values[(len(values) - 1) // 2], p99, values[-1]
+    names = ("median_ms", "p99_ms", "greatest_ms")
+    rounded = dict(zip(names, map(round, times), strict=True))
+    return {"what": what, "count": len(values), "not_found": missed} | rounded
+
+
+def report(rows: Sequence[Row]) -> Iterator[str]:
+    """Lines of Markdown, of summaries: the machines, a table of campaigns, a table of times."""
+    for machine in dict.fromkeys(row["machine"] for row in rows):
+        yield f"Machine: {machine}."
     yield ""
-    yield f"{in_all} faults in all."
-
-
-def _times(campaigns: dict[str, list[Document]]) -> Iterator[str]:
+    yield _line(HEAD)
+    yield "|" + "---|" * len(HEAD)
+    for row in rows:
+        exact = f"{row['links_exact']} of {row['rounds']}"
+        cells = {**row, "links_exact": exact}
+        yield _line([cells[key] for key in ("campaign", "nodes", "rounds", "minutes", *SUMS)])
+    yield ""
+    yield f"{sum(row['faults'] for row in rows)} faults in all."
+    yield ""
     yield "| campaign | what | how often | not found | median | 99th percentile | greatest |"
     yield "|---|---|---|---|---|---|---|"
-    for name, rounds in campaigns.items():
-        for what, (values, missed) in sorted(_by_what(rounds).items()):
-            if not values:
-                continue
-            values.sort()
-            p99 = values[max(0, -int(-0.99 * len(values) // 1) - 1)]
-            times = (f"{ms:.0f} ms" for ms in (values[(len(values) - 1) // 2], p99, values[-1]))
-            yield _row((name, what, len(values), missed, *times))
+    for row in rows:
+        for found in row["times"]:
+            if found["count"]:
+                times = [f"{found[key]} ms" for key in ("median_ms", "p99_ms", "greatest_ms")]
+                yield _line(
+                    (row["campaign"], found["what"], found["count"], found["not_found"], *times)
+                )
+
+
+def _machine() -> str:
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    model = names[0] if names else platform.machine()
+    software = f"Linux {platform.release()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores ({model}), {software}"
+
+
+def _line(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def _by_what(rounds: list[Document]) -> dict[str, tuple[list[float], int]]:
