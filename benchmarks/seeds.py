@@ -1,7 +1,7 @@
 """The campaign of random seeds: thousands of scenarios, many simulated hours, the same trace twice.
 
     python -m benchmarks.seeds many      10,000 seeds of 2 to 33 nodes, 5 s of faults each
-    python -m benchmarks.seeds hours     1,000 simulated hours: 2 to 3 nodes (6 with those that join), an hour each
+    python -m benchmarks.seeds hours     1,000 simulated hours: an hour each, 2 or 3 nodes (and joiners)
     python -m benchmarks.seeds twice     200 of the first once more, under another PYTHONHASHSEED
     python -m benchmarks.seeds report    docs/seeds.md, of what there is
 
