@@ -46,7 +46,7 @@ HEAD = (
     "it summed up of the rounds of each campaign (one that was run again replaces what was there). A",
     "round is one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each",
     "other messages, then all must agree and have exactly the links of the graph; its verdict is that of",
-    "the checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine.",
+    "the checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine:",
     "",
 )
 Document = dict[str, Any]

@@ -18,6 +18,7 @@ Row = dict[str, Any]
 
 HEAD = (
     "campaign",
+    "machine",
     "nodes",
     "rounds",
     "minutes of faults",
@@ -98,15 +99,18 @@ def _times_of(what: str, values: list[float], missed: int) -> Row:
 
 def report(rows: Sequence[Row]) -> Iterator[str]:
     """Lines of Markdown, of summaries: the machines, a table of campaigns, a table of times."""
-    for machine in dict.fromkeys(row["machine"] for row in rows):
-        yield f"Machine: {machine}."
+    machines = list(dict.fromkeys(row["machine"] for row in rows))
+    for number, machine in enumerate(machines, 1):
+        yield f"{number}. {machine}"
     yield ""
     yield _line(HEAD)
     yield "|" + "---|" * len(HEAD)
     for row in rows:
         exact = f"{row['links_exact']} of {row['rounds']}"
-        cells = {**row, "links_exact": exact}
-        yield _line([cells[key] for key in ("campaign", "nodes", "rounds", "minutes", *SUMS)])
+        machine = machines.index(row["machine"]) + 1
+        cells = {**row, "links_exact": exact, "machine": machine}
+        names = ("campaign", "machine", "nodes", "rounds", "minutes", *SUMS)
+        yield _line([cells[name] for name in names])
     yield ""
     yield f"{sum(row['faults'] for row in rows)} faults in all."
     yield ""
