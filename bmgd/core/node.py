@@ -252,6 +252,7 @@ class Node:
         self._links.open(link)
         if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
             self._links.close(link, "a former life")
+            self._dialling.peering(up.peer).proving = False
             self._dialling.on_dial_failed(DialFailed(up.peer, Evidence.EOF))
 
     def _on_received(self, link_id: LinkId, message: Message) -> None:

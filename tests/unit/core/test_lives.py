@@ -6,8 +6,16 @@ import pytest
 
 from bmgd.core.commands import Leave, ShowMembers
 from bmgd.core.delivery import Outcome
-from bmgd.core.effects import Dial, Observed, RecordChanged, Refuse, Send, Welcome
-from bmgd.core.events import DeadlineReached, DialFailed, Granted, Greeted, LinkDown, Received
+from bmgd.core.effects import Close, Dial, Observed, RecordChanged, Refuse, Send, Welcome
+from bmgd.core.events import (
+    DeadlineReached,
+    DialFailed,
+    Granted,
+    Greeted,
+    LinkDown,
+    LinkUp,
+    Received,
+)
 from bmgd.core.node import Node
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -245,6 +253,26 @@ def test_a_link_to_a_former_life_proves_nothing_of_the_next_and_it_is_dialled_ag
     assert [e.event for e in effects if isinstance(e, Observed)] == ["suspected"]
     effects = node.step(now_ns + 90_000_000, DeadlineReached())
     assert [e.peer for e in effects if isinstance(e, Dial)] == [4]
+
+
+def test_link_of_the_own_former_life_shows_that_its_other_end_lived_and_proves_nothing() -> None:
+    network = Network(8)
+    settle(network)
+    node, now_ns = network.hosts[NodeId(5)].node, network.now_ns
+    link = node._links.by_peer[NodeId(4)][0]
+    effects = node.step(now_ns, LinkDown(link.id, Evidence.EOF))
+    (dial,) = [e for e in effects if isinstance(e, Dial)]
+    above = Incarnation(node.incarnation + 2**32)
+    node.step(now_ns, Greeted(LinkId(10**6), NodeId(6), Incarnation(9 << 32), "sim6:1", above, 1))
+    assert node.incarnation > above
+    up = LinkUp(
+        LinkId(10**6 + 1), NodeId(4), link.incarnation, "sim4:7400", above, dial.dial_number
+    )
+    assert any(isinstance(effect, Close) for effect in node.step(now_ns, up))
+    effects = node.step(now_ns + 10_000_000, DeadlineReached())
+    assert [e.peer for e in effects if isinstance(e, Dial)] == [4]
+    effects = node.step(now_ns + 10_000_000, DialFailed(NodeId(4), Evidence.REFUSED))
+    assert [e.event for e in effects if isinstance(e, Observed)] == ["suspected"]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 16, 64])
