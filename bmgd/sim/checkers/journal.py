@@ -38,6 +38,7 @@ from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
 from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
 
 BEATS_KEPT = 64
+ASKS_KEPT = 8
 NO_KINDS: Final[frozenset[type]] = frozenset()
 _UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged})
 
@@ -99,7 +100,7 @@ class Journal:
         starting_ns: when it last took an event before it began to watch anybody.
         late_ns: when the core was last late enough to reset its stamps.
         quiet_deadlines: how many there were.
-        asks: when another node's `Ask` came, by (asker, suspect).
+        asks: when another node's last asks came, by (asker, suspect), oldest first.
     """
 
     host: Host
@@ -117,7 +118,7 @@ class Journal:
     requests: dict[int, tuple[SendTo, int]] = field(default_factory=dict)
     suspected: dict[NodeId, Suspected] = field(default_factory=dict)
     convicted: dict[NodeId, Incarnation] = field(default_factory=dict)
-    asks: dict[tuple[NodeId, NodeId], int] = field(default_factory=dict)
+    asks: dict[tuple[NodeId, NodeId], tuple[int, ...]] = field(default_factory=dict)
     ready: bool = False
     exited: bool = False
     lag_ns: int = 0
@@ -220,7 +221,8 @@ class Journal:
         if route.destination != self.host.id:
             return
         if isinstance(message, Ask):
-            self.asks[route.source, message.suspect] = self.now_ns
+            pair = route.source, message.suspect
+            self.asks[pair] = (*self.asks.get(pair, ())[1 - ASKS_KEPT :], self.now_ns)
             return
         suspected = self.suspected.get(message.suspect)
         if suspected is not None and not message.alive:
