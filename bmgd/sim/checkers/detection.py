@@ -172,7 +172,9 @@ class SuspicionsHaveAReason(Checker):
         if is_stranger and not journal.ready:
             self.violate(journal, f"suspects {peer}, a stranger, and was never ready")
         if is_deadline(event):
-            for link in journal.to(peer):
+            # A link that opened in this step, after the suspicion, has ended it.
+            known = [link for link in journal.former_links.values() if link.peer == peer]
+            for link in known:
                 if not self._is_silent(journal, inside, link.heard_ns, link.unechoed):
                     self.violate(journal, f"suspects {peer}, and heard from it in time")
         elif isinstance(event, DialFailed):
