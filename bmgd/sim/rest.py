@@ -16,6 +16,8 @@ from bmgd.types import NodeId, NodeState, Status
 
 QUIET_NS: Final = 3_000_000_000
 """For so long nothing but heartbeats may have been sent when a cluster at rest is looked at."""
+BACKLOG_NS: Final = 1_000_000_000
+"""What was sent over a slow link may take longer than that to arrive, though it is slow no more."""
 
 
 def running(network: Network) -> list[Host]:
@@ -77,6 +79,8 @@ def unrest(network: Network) -> str:
     for host in hosts:
         if host.node.state is not NodeState.READY:
             return f"node {host.id} is {host.node.state.value}"
+        if any(end.up and end.last_ns > network.now_ns + BACKLOG_NS for end in host.ends.values()):
+            return f"what node {host.id} sent is still underway"
     if not _all_heal(hosts):
         parts = components(hosts)
         if len(parts) > 1:
