@@ -29,7 +29,7 @@ class Blockade:
 
     def __init__(self) -> None:
         self._cuts: set[Way] = set()
-        self._groups: list[tuple[dict[NodeId, int], bool]] = []
+        self._groups: list[tuple[dict[NodeId, int], bool, set[Way]]] = []
         self._slow_ways: dict[Way, Slowness] = {}
         self._slow_nodes: dict[NodeId, Slowness] = {}
         self.any_blocked = False
@@ -49,7 +49,11 @@ class Blockade:
     def part(self, groups: Sequence[Iterable[NodeId]], *, one_way: bool) -> None:
         """Let nothing pass between groups; `one_way`: but to the first one."""
         self._groups.append(
-            ({node: number for number, group in enumerate(groups) for node in group}, one_way)
+            (
+                {node: number for number, group in enumerate(groups) for node in group},
+                one_way,
+                set(),
+            )
         )
         self._note()
 
@@ -64,10 +68,12 @@ class Blockade:
         self._note()
 
     def mend(self, a: NodeId, b: NodeId) -> None:
-        """Undo cuts and slowness between two."""
+        """Undo cuts and slowness between two, and partitions for them."""
         for way in ((a, b), (b, a)):
             self._cuts.discard(way)
             self._slow_ways.pop(way, None)
+            for _, _, mended in self._groups:
+                mended.add(way)
         self._note()
 
     def mend_all(self) -> None:
@@ -84,9 +90,9 @@ class Blockade:
             return False
         if (a, b) in self._cuts:
             return True
-        for groups, one_way in self._groups:
+        for groups, one_way, mended in self._groups:
             mine, theirs = groups.get(a), groups.get(b)
-            if mine is None or theirs is None or mine == theirs:
+            if mine is None or theirs is None or mine == theirs or (a, b) in mended:
                 continue
             if not (one_way and theirs == 0):
                 return True
@@ -100,5 +106,5 @@ class Blockade:
     def touched(self) -> set[NodeId]:
         """The nodes for which some way is not as it should be; those in a group, all."""
         ways = [node for way in (*self._cuts, *self._slow_ways) for node in way]
-        parted = [node for groups, _ in self._groups for node in groups]
+        parted = [node for groups, _, _ in self._groups for node in groups]
         return {*ways, *parted, *self._slow_nodes}

@@ -260,17 +260,16 @@ class Disturber:
         blockade = self._network.blockade
         match fault:
             case Cut(links, one_way):
-                for a, b in self._ids(links):
+                for a, b in links:
                     blockade.cut(a, b, one_way=one_way)
             case Partition(groups, one_way):
-                parts = [[self._id(node) for node in group] for group in groups]
-                blockade.part(parts, one_way=one_way)
+                blockade.part(groups, one_way=one_way)
             case Slow(links, nodes, delay_ms, bytes_per_second):
                 slowness = Slowness(int(delay_ms * _MS), bytes_per_second)
-                for a, b in self._ids(links):
+                for a, b in links:
                     blockade.slow_way(a, b, slowness)
                 for node in nodes:
-                    blockade.slow_node(self._id(node), slowness)
+                    blockade.slow_node(node, slowness)
             case Mend(links):
                 self._mend(links)
             case HalfOpen(links):
@@ -309,7 +308,7 @@ class Disturber:
             self._half_open.clear()
             return
         for pair in links:
-            network.blockade.mend(*self._ids([pair])[0])
+            network.blockade.mend(*pair)
             for known in (pair, (pair[1], pair[0])):
                 if known in self._half_open:
                     self._half_open.discard(known)
@@ -370,9 +369,9 @@ class Disturber:
 
     def _tell_watchers(self) -> None:
         """Tell which nodes are disturbed now and were not, and the other way about."""
-        places = {*self._stopped, *self._hogged}
+        places = {*self._stopped, *self._hogged, *self._network.blockade.touched()}
         places |= {node for pair in self._half_open for node in pair}
-        now = self._network.blockade.touched() | {self._id(place) for place in places}
+        now = {self._id(place) for place in places}
         for node in sorted(now ^ self._disturbed):
             for watcher in self._network.watchers:
                 watcher.disturb(node, over=node not in now)

@@ -31,6 +31,17 @@ def test_blockade_parts_groups_and_leaves_the_others() -> None:
     assert blockade.touched() == set()
 
 
+def test_blockade_mended_for_a_pair_parts_the_others_still() -> None:
+    blockade = Blockade()
+    blockade.part(((A,), (B, C)), one_way=False)
+    blockade.mend(B, A)
+    assert not blockade.blocks(A, B)
+    assert not blockade.blocks(B, A)
+    assert blockade.blocks(A, C)
+    blockade.part(((A,), (B,)), one_way=False)
+    assert blockade.blocks(A, B)
+
+
 def test_blockade_one_way_partition_lets_the_first_group_hear() -> None:
     blockade = Blockade()
     blockade.part(((A,), (B,), (C,)), one_way=True)

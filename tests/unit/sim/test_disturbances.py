@@ -25,6 +25,7 @@ from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.rest import unrest
 from bmgd.sim.simulation import Simulation
+from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId, counter_of
 
 QUIET = Workload(messages_per_second=0.0)
@@ -284,3 +285,28 @@ def test_disturber_carries_out_every_fault_that_a_plan_can_have() -> None:
         scene.do(fault=fault, **keys)
         scene.run(0.1)
     assert len(scene.facts(Disturbed)) == len(steps)
+
+
+def test_cut_of_a_joiner_that_got_another_id_than_its_number_is_a_cut_of_that_process() -> None:
+    scene = Scene(4)
+    told: dict[NodeId, bool] = {}
+    scene.network.watchers.append(_Told(told))
+    host = scene.network.join(1, place=7)
+    scene.run(3.0)
+    assert (host.id, host.where) == (4, 7)
+    scene.do(fault="cut", links=[[7, 0]])
+    assert scene.network.blockade.blocks(host.where, NodeId(0))
+    assert told == {NodeId(4): True, NodeId(0): True}
+    scene.do(fault="mend", links=[[7, 0]])
+    assert not scene.network.blockade.blocks(host.where, NodeId(0))
+    assert told == {NodeId(4): False, NodeId(0): False}
+
+
+class _Told(Watcher):
+    """Who is disturbed, as watchers are told."""
+
+    def __init__(self, told: dict[NodeId, bool]) -> None:
+        self._told = told
+
+    def disturb(self, node_id: NodeId, *, over: bool = False) -> None:
+        self._told[node_id] = not over
