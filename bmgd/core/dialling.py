@@ -230,6 +230,11 @@ class Dialling:
             self._again(peer)
         self._forget_if_useless(peer)
 
+    def on_former_life_linked(self, peer: NodeId) -> None:
+        """A link came up for a life that is over, here or there: its other end lived until now."""
+        self.peering(peer).proving = False
+        self.on_dial_failed(DialFailed(peer, Evidence.EOF))
+
     def on_vetoed(self, peer: NodeId) -> None:
         """The peer lives but this node does not hear it: close, and dial again with backoff."""
         peering = self.peering(peer)

@@ -69,7 +69,6 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import InvariantError
 from bmgd.types import (
-    Evidence,
     Incarnation,
     LinkId,
     NodeId,
@@ -252,8 +251,7 @@ class Node:
         self._links.open(link)
         if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
             self._links.close(link, "a former life")
-            self._dialling.peering(up.peer).proving = False
-            self._dialling.on_dial_failed(DialFailed(up.peer, Evidence.EOF))
+            self._dialling.on_former_life_linked(up.peer)
 
     def _on_received(self, link_id: LinkId, message: Message) -> None:
         link = self._links.get(link_id)
