@@ -43,6 +43,7 @@ STRETCH_MAX = 3
 DIAL_LEGS = 2
 PING_LEGS = 2
 ASK_LEGS = 4
+"""How many processes an answer passes, the own one included: to a dial, to a ping, to an ask."""
 UNECHOED_MAX = 32
 FIRST_MISMATCH_NS = 20_000_000
 _NEVER_NS = 2**63
