@@ -203,6 +203,11 @@ class Detector:
                 self.suspect(peer, "silence")
         context.timers.set((SILENCE_TIMER, 0, 0), next_ns)
 
+    def look_at(self, peer: NodeId) -> None:
+        """A peer counts as alive from now: if its links are silent, suspect it without waiting."""
+        if peer in self.links.by_peer:
+            self.context.timers.set((SILENCE_TIMER, 0, 0), self.context.now_ns)
+
     def _close_silent(self, links: list[Link]) -> None:
         """Of several links to one peer, those that are silent while another is heard are broken."""
         for link in list(links):

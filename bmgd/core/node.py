@@ -420,6 +420,7 @@ class Node:
             self._links.close_life(
                 peer, Incarnation(moved.after.incarnation - 1), "a new life is known"
             )
+            self._detector.look_at(peer)
             self._dialling.reconcile()
 
     def _on_id_lost(self, why: str) -> None:

@@ -26,8 +26,16 @@ from bmgd.sim.host import Host
 from bmgd.sim.watching import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.topology import BinomialGraph
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
-from bmgd.wire.messages import Answer, Ask, Route
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    LinkId,
+    NodeId,
+    Record,
+    Status,
+)
+from bmgd.wire.messages import Answer, Ask, Heartbeat, Notice, Route
 from tests.unit.core.clusters import S, linked, observed, settle
 
 PEERS = PeerList(template="host{id}:1")
@@ -179,6 +187,33 @@ def test_dial_that_was_under_way_before_a_link_was_lost_is_begun_again_when_it_i
         assert not any(map(_accuses, effects))
         now_ns = max(now_ns, node.deadline_ns or 0)
         effects = node.step(now_ns, DeadlineReached())
+
+
+def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    life, now_ns, sequence = Incarnation(1 << 32), 1, 0
+    heard, silent = LinkId(7), LinkId(8)
+    node.step(0, DeadlineReached())
+    for link in (heard, silent):
+        node.step(now_ns, LinkUp(link, NodeId(link), life, f"host{link}:1", UNKNOWN_INCARNATION, 1))
+
+    def suspects_by(until_ns: int) -> bool:
+        nonlocal now_ns, sequence
+        while now_ns < until_ns:
+            now_ns = min(max(now_ns, node.deadline_ns or 0), until_ns)
+            effects = list(node.step(now_ns, DeadlineReached()))
+            sequence += 1
+            beat = Heartbeat(sequence, 0, node._context.membership.digest, False)
+            effects += node.step(now_ns, Received(heard, beat))
+            if any(isinstance(e, Observed) and e.event == "suspected" for e in effects):
+                return True
+        return False
+
+    assert suspects_by(18 * S // 10)
+    for version, status in ((0, Status.DEAD), (1, Status.ALIVE)):
+        record = Record(life, version, status, "host8:1")
+        node.step(now_ns, Received(heard, Notice(((NodeId(8), record),))))
+    assert suspects_by(now_ns + S // 20)
 
 
 def _accuses(effect: Effect) -> bool:
