@@ -126,7 +126,7 @@ class SuspicionsHaveAReason(Checker):
 
     name: ClassVar[str] = "suspicions-have-a-reason"
     events: ClassVar[Kinds] = (DeadlineReached, LinkDown)
-    effects: ClassVar[Kinds] = (Observed, Close, RecordChanged)
+    effects: ClassVar[Kinds] = (Observed, Close)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -134,13 +134,11 @@ class SuspicionsHaveAReason(Checker):
         self._due: dict[NodeId, int] = {}
         self._stretches: dict[NodeId, deque[tuple[int, int]]] = {}
         self._parted: dict[NodeId, dict[NodeId, int]] = {}
-        self._moved: dict[NodeId, dict[NodeId, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._due[journal.place] = 0
         self._stretches[journal.place] = deque()
         self._parted[journal.place] = {}
-        self._moved[journal.place] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
         self._dialled = None
@@ -155,8 +153,6 @@ class SuspicionsHaveAReason(Checker):
                 assert effect.peer is not None
                 self._check(journal, inside, event, effect.peer)
                 self._check_asked(journal, inside, effects, effect.peer)
-            elif isinstance(effect, RecordChanged):
-                self._moved[journal.place][effect.id] = journal.now_ns
         for link_id, link in (journal.links_before or {}).items():
             if link_id not in journal.links:
                 self._parted[journal.place][link.peer] = journal.now_ns
@@ -225,7 +221,7 @@ class SuspicionsHaveAReason(Checker):
         if not 0 <= detector.stretch_ns <= most_ns:
             self.violate(journal, f"a timeout stretched by {detector.stretch_ns // 10**6} ms")
         stretch_ns = self._longest_stretch(journal, min(journal.lag_ns, most_ns), 2 * most_ns)
-        patience_ns = 2 * (inside.settings.timeout_ns + stretch_ns)
+        patience_ns = 2 * inside.settings.timeout_ns + stretch_ns
         if journal.now_ns > self._due[journal.place]:
             self._check_links(journal, inside, patience_ns)
 
@@ -254,8 +250,7 @@ class SuspicionsHaveAReason(Checker):
             # What came on another link of the pair, until that ended, was heard from the same peer.
             parted_ns = self._parted[journal.place].get(link.peer, 0)
             since_ns = max(link.heard_ns, journal.late_ns, journal.starting_ns, parted_ns)
-            # Who was held dead is not suspected; alive again, it is looked at with the next silence.
-            since_ns = max(since_ns, link.opened_ns, self._moved[journal.place].get(link.peer, 0))
+            since_ns = max(since_ns, link.opened_ns)
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
             if watched is not None and link.peer not in watched:
