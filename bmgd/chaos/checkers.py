@@ -179,9 +179,10 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
 
 
 def _has_observer(truth: Truth, fact: Convicted, from_ns: int) -> bool:
-    """Whether a third node ran all the time, whom the convicting one could ask."""
+    """Whether a third node ran all the time, and quickly enough to answer the convicting one in time."""
     return any(
         truth.runs_through(node, from_ns, fact.at_ns)
+        and not truth.is_slow_within(node, from_ns, fact.at_ns)
         for node in truth.nodes
         if node not in (fact.node, fact.about)
     )

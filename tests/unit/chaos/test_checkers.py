@@ -187,6 +187,14 @@ def test_checkers_excuse_a_verdict_by_one_cut_link_when_nobody_else_could_be_ask
     assert found(history(*died, cut, verdict)) == set()
 
 
+def test_checkers_excuse_a_verdict_by_one_cut_link_when_all_who_could_be_asked_are_slow() -> None:
+    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    cut = disturbed(5 * S, Cut(((N0, N1),)))
+    slow = disturbed(5 * S, Slow(nodes=(N2,), delay_ms=200))
+    assert found(history(cut, slow, verdict, nodes=3)) == set()
+    assert found(history(cut, slow, verdict, nodes=4)) == {"no false death"}
+
+
 def test_checkers_excuse_verdicts_across_a_partition() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     parted = disturbed(5 * S, Partition(((N0, N2), (N1, N3))))
