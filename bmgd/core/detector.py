@@ -305,9 +305,10 @@ class Detector:
             self.context.observe("vetoed", answer.suspect, detail=f"by {answer.route.source}")
             self.context.tell(Vetoed(answer.suspect))
             return
-        suspicion.waiting_for.discard(answer.route.source)
-        if not suspicion.waiting_for:
-            self._confirm(answer.suspect)
+        if answer.route.source in suspicion.waiting_for:
+            suspicion.waiting_for.discard(answer.route.source)
+            if not suspicion.waiting_for:
+                self._confirm(answer.suspect)
 
     def on_ask_timer(self, key: TimerKey) -> None:
         """The ask time is over without a veto."""

@@ -216,6 +216,27 @@ def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> N
     assert suspects_by(now_ns + S // 20)
 
 
+def test_answer_of_one_that_was_not_asked_convicts_nobody() -> None:
+    """It was asked in an earlier suspicion, and was declared dead before the present one began."""
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    life, now_ns = Incarnation(1 << 32), 1
+    node.step(0, DeadlineReached())
+    for peer in (7, 8):
+        up = LinkUp(LinkId(peer), NodeId(peer), life, f"host{peer}:1", UNKNOWN_INCARNATION, 1)
+        node.step(now_ns, up)
+    gone = [NodeId(i) for i in range(8)]
+    dead = Notice(tuple((i, Record(life, 0, Status.EXCLUDED, f"host{i}:1")) for i in gone))
+    node.step(now_ns, Received(LinkId(8), dead))
+
+    effects: Sequence[Effect] = ()
+    while not any(map(_accuses, effects)):
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        effects = node.step(now_ns, DeadlineReached())
+    assert not [e for e in effects if isinstance(e, Send) and isinstance(e.message, Ask)]
+    concurs = Answer(Route(NodeId(9), NodeId(7), life, 0, 1, 9), NodeId(8), life, alive=False)
+    assert not any(map(_accuses, node.step(now_ns, Received(LinkId(7), concurs))))
+
+
 def _accuses(effect: Effect) -> bool:
     return isinstance(effect, Observed) and effect.event in ("suspected", "verdict")
 
