@@ -226,12 +226,23 @@ class Truth:
 
     def is_impaired(self, node: NodeId, pairs: Sequence[Pair]) -> bool:
         """Whether a node is in one of the pairs, or a joiner that a plan may have called otherwise."""
-        is_joiner = self.joiners_from is not None and node >= self.joiners_from
+        is_joiner = self._is_joiner(node)
         return any(is_joiner or node in pair for pair in pairs)
 
+    def _is_joiner(self, node: NodeId) -> bool:
+        return self.joiners_from is not None and node >= self.joiners_from
+
     def is_slow_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
-        """Whether all links of a node were slow at some moment of a span."""
-        return any(span.meets(from_ns, to_ns) for span in self.slow_nodes.get(node, ()))
+        """Whether all links of a node were slow at some moment of a span.
+
+        Of a joiner it is so when any joiner was slow: a plan may have called it otherwise.
+        """
+        return any(
+            span.meets(from_ns, to_ns)
+            for slow, spans in self.slow_nodes.items()
+            if slow == node or (self._is_joiner(slow) and self._is_joiner(node))
+            for span in spans
+        )
 
     def hogged_within(self, from_ns: int, to_ns: int) -> bool:
         """Whether processor time was taken away at some moment of a span."""

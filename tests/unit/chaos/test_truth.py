@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from bmgd.chaos.faults import Cut, Hog, Mend, Partition, Slow
-from bmgd.chaos.history import Began, Died, EvictAsked, Exited, Mended, Resumed, Stopped
+from bmgd.chaos.history import (
+    Began,
+    Died,
+    EvictAsked,
+    Exited,
+    JoinAsked,
+    Mended,
+    Resumed,
+    Stopped,
+)
 from bmgd.chaos.truth import Truth
 from bmgd.types import UNKNOWN_INCARNATION, NodeId
 from tests.unit.chaos.histories import S, disturbed, history, life
@@ -69,6 +78,18 @@ def test_truth_knows_slow_nodes_and_hogs() -> None:
     assert not truth.is_slow_within(N1, 4 * S, 9 * S)
     assert truth.hogged_within(3 * S, 3 * S)
     assert not truth.hogged_within(4 * S, 9 * S)
+
+
+def test_truth_takes_a_joiner_for_slow_when_one_of_them_is() -> None:
+    """A plan calls joiners by the order in which they come, which is not that of their ids."""
+    first, second = NodeId(4), NodeId(5)
+    slow = disturbed(2 * S, Slow(nodes=(first,), delay_ms=100.0))
+    began = [Began(1 * S, node, life(node)) for node in (first, second)]
+    assert not Truth.of(history(*began, slow)).is_slow_within(second, 3 * S, 3 * S)
+    truth = Truth.of(history(JoinAsked(0, first, N1), *began, slow))
+    assert truth.is_slow_within(second, 3 * S, 3 * S)
+    assert not truth.is_slow_within(second, 1 * S, 1 * S)
+    assert not truth.is_slow_within(N1, 3 * S, 3 * S)
 
 
 def test_truth_knows_who_was_sent_away() -> None:
