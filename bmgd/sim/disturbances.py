@@ -216,7 +216,7 @@ class Disturber:
             host.offset_ns += int(step_ms * _MS)
             if not host.stopped:
                 self._network.wake_soon(host)
-        self._blink((host.id,))
+        self._blink((host.where,))
 
     # --- processor time -----------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Disturber:
                         end.dead = True
                         if end.other is not None:
                             end.other.dead = True
-                self._blink(node for pair in self._ids(links) for node in pair)
+                self._blink(place for pair in links for place in pair)
             case Reset(links):
                 self._reset(links)
             case _:
@@ -289,9 +289,6 @@ class Disturber:
         """The id that a process of the plan has now; joiners can have got another than its number."""
         host = self._network.hosts.get(node)
         return node if host is None else host.id
-
-    def _ids(self, pairs: Iterable[Pair]) -> list[Pair]:
-        return [(self._id(a), self._id(b)) for a, b in pairs]
 
     def _ends(self, pair: Pair) -> list[End]:
         host = self._network.hosts.get(pair[0])
@@ -333,12 +330,12 @@ class Disturber:
                 for end in list(host.ends.values()):
                     if end.other is not None and end.link < end.other.link:
                         network.wires.break_link(end)
-            self._blink(host.id for host in hosts)
+            self._blink(host.where for host in hosts)
             return
         for pair in links:
             for end in self._ends(pair):
                 network.wires.break_link(end)
-        self._blink(node for pair in self._ids(links) for node in pair)
+        self._blink(place for pair in links for place in pair)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -360,19 +357,18 @@ class Disturber:
 
     # --- watchers -----------------------------------------------------------------------------
 
-    def _blink(self, nodes: Iterable[NodeId]) -> None:
+    def _blink(self, places: Iterable[NodeId]) -> None:
         """A fault that is over at once."""
-        for node in nodes:
+        for place in places:
             for watcher in self._network.watchers:
-                watcher.disturb(node)
-                watcher.disturb(node, over=True)
+                watcher.disturb(place)
+                watcher.disturb(place, over=True)
 
     def _tell_watchers(self) -> None:
-        """Tell which nodes are disturbed now and were not, and the other way about."""
-        places = {*self._stopped, *self._hogged, *self._network.blockade.touched()}
-        places |= {node for pair in self._half_open for node in pair}
-        now = {self._id(place) for place in places}
-        for node in sorted(now ^ self._disturbed):
+        """Tell which processes are disturbed now and were not, and the other way about."""
+        now = {*self._stopped, *self._hogged, *self._network.blockade.touched()}
+        now |= {place for pair in self._half_open for place in pair}
+        for place in sorted(now ^ self._disturbed):
             for watcher in self._network.watchers:
-                watcher.disturb(node, over=node not in now)
+                watcher.disturb(place, over=place not in now)
         self._disturbed = now

@@ -32,8 +32,8 @@ class Watcher:
     def ended(self, host: Host) -> None:
         """A process ended: killed, crashed, or by itself (`host.exit`)."""
 
-    def disturb(self, node_id: NodeId, *, over: bool = False) -> None:
-        """A fault at a host began, or one ended."""
+    def disturb(self, place: NodeId, *, over: bool = False) -> None:
+        """A fault at a host began, or one ended; `place` is its number among all (`Host.where`)."""
 
     def mended(self) -> None:
         """All disturbances end now."""

@@ -316,6 +316,6 @@ class NoFalseDeath(Checker):
         victim = self.scene.of_node(peer)
         if victim is None or not victim.host.alive or victim.exited or victim.incarnation != life:
             return
-        if self.scene.is_disturbed(peer) or self.scene.is_disturbed(journal.host.id):
+        if self.scene.is_disturbed(victim.place) or self.scene.is_disturbed(journal.place):
             return
         self.violate(journal, f"declares {peer} dead, which lives and was not disturbed")

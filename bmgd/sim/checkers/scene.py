@@ -115,8 +115,8 @@ class Scene(Inspector):
 
     def boot(self, host: Host) -> None:
         """A process begins at a host; what was there before is over."""
-        self.disturb(host.id)
-        self.disturb(host.id, over=True)
+        self.disturb(host.where)
+        self.disturb(host.where, over=True)
         if host.id >= self.network.size and self._runs_elsewhere(host):
             self.given_twice.add(host.id)
         journal = Journal(host, Inside(host.node), host.node.incarnation, host.where)
@@ -136,24 +136,24 @@ class Scene(Inspector):
         if journal is not None and journal.host is host:
             journal.exited = True
 
-    def disturb(self, node_id: NodeId, *, over: bool = False) -> None:
+    def disturb(self, place: NodeId, *, over: bool = False) -> None:
         """A fault at a host began, or one ended: stop, cut, slow, clock, reset."""
-        count = self.disturbances.get(node_id, 0) + (-1 if over else 1)
-        self.disturbances[node_id] = max(0, count)
-        self.disturbed[node_id] = self.now_ns
+        count = self.disturbances.get(place, 0) + (-1 if over else 1)
+        self.disturbances[place] = max(0, count)
+        self.disturbed[place] = self.now_ns
 
-    def is_disturbed(self, node_id: NodeId) -> bool:
-        """Whether a fault at a host is under way, or ended not long ago."""
-        if self.disturbances.get(node_id):
+    def is_disturbed(self, place: NodeId) -> bool:
+        """Whether a fault at a host is under way, or ended not long ago, whatever id it has now."""
+        if self.disturbances.get(place):
             return True
-        return self.now_ns - self.disturbed.get(node_id, -DISTURBED_NS) < DISTURBED_NS
+        return self.now_ns - self.disturbed.get(place, -DISTURBED_NS) < DISTURBED_NS
 
     def mended(self) -> None:
         """All disturbances end now."""
-        for node_id, count in self.disturbances.items():
+        for place, count in self.disturbances.items():
             if count:
-                self.disturbed[node_id] = self.now_ns
-                self.disturbances[node_id] = 0
+                self.disturbed[place] = self.now_ns
+                self.disturbances[place] = 0
 
     def before(self, host: Host, event: Event) -> None:
         """A core is about to take an event."""

@@ -329,6 +329,19 @@ def test_checker_fires(name: str, forge: Callable[[Forger], None]) -> None:
     assert name in {violation.checker for violation in forger.scene.violations}
 
 
+@pytest.mark.parametrize("disturbed", [9, 8])
+def test_false_death_is_excused_by_what_ails_that_process_and_no_other(disturbed: int) -> None:
+    """A joiner's number among the processes is not always the id that it was given."""
+    forger = cluster()
+    joiner = forger.network.join(4, place=9)
+    forger.network.run(12)
+    assert (joiner.id, joiner.where) == (8, 9)
+    forger.scene.disturb(NodeId(disturbed))
+    forger.deadline(Observed("verdict", joiner.id, joiner.node.incarnation))
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("no-false-death" in found) == (disturbed == 8)
+
+
 def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
     names = [checker.name for checker in CHECKERS]
     assert len(names) == len(set(names))

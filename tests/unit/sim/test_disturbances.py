@@ -296,10 +296,10 @@ def test_cut_of_a_joiner_that_got_another_id_than_its_number_is_a_cut_of_that_pr
     assert (host.id, host.where) == (4, 7)
     scene.do(fault="cut", links=[[7, 0]])
     assert scene.network.blockade.blocks(host.where, NodeId(0))
-    assert told == {NodeId(4): True, NodeId(0): True}
+    assert told == {NodeId(7): True, NodeId(0): True}
     scene.do(fault="mend", links=[[7, 0]])
     assert not scene.network.blockade.blocks(host.where, NodeId(0))
-    assert told == {NodeId(4): False, NodeId(0): False}
+    assert told == {NodeId(7): False, NodeId(0): False}
 
 
 class _Told(Watcher):
@@ -308,5 +308,5 @@ class _Told(Watcher):
     def __init__(self, told: dict[NodeId, bool]) -> None:
         self._told = told
 
-    def disturb(self, node_id: NodeId, *, over: bool = False) -> None:
-        self._told[node_id] = not over
+    def disturb(self, place: NodeId, *, over: bool = False) -> None:
+        self._told[place] = not over
