@@ -58,16 +58,16 @@ DIGEST_TIMER = "digest"
 @dataclass(slots=True)
 class _Suspicion:
     incarnation: Incarnation
+    number: int
     why: str
     waiting_for: set[NodeId]
 
 
 @dataclass(slots=True)
 class _OpenAsk:
-    """An observer's duty: to answer `asker` once the suspect has had time to answer a ping."""
+    """An observer's duty: to answer `ask` once the suspect has had time to answer a ping."""
 
-    asker: NodeId
-    suspect: NodeId
+    ask: Ask
     pinged_ns: int
 
 
@@ -252,13 +252,15 @@ class Detector:
             return
         incarnation = membership.incarnation(peer)
         observers = self._observers(peer)
-        suspicion = _Suspicion(incarnation, why, set(observers))
+        # By its moment: no other suspicion of this process has it, nor one of its former life.
+        number = context.now_ns
+        suspicion = _Suspicion(incarnation, number, why, set(observers))
         self._suspicions[peer] = suspicion
         context.observe("suspected", peer, incarnation, why)
         at_ns = context.now_ns + self.patience_ns(context.settings.ask_ns, ASK_LEGS)
         context.timers.set((ASK_TIMER, peer, 0), at_ns)
         for observer in observers:
-            route = self.forwarding.route_to(observer)
+            route = self.forwarding.route_to(observer, sequence=number)
             self.forwarding.originate(Ask(route, peer, incarnation), avoiding=peer)
 
     def _observers(self, suspect: NodeId) -> list[NodeId]:
@@ -296,7 +298,7 @@ class Detector:
             self.context.timers.cancel((ASK_TIMER, peer, 0))
 
     def on_answer(self, answer: Answer) -> None:
-        """An observer answered."""
+        """An observer answered: a veto always counts, another answer only in the suspicion it is for."""
         suspicion = self._suspicions.get(answer.suspect)
         if suspicion is None or answer.incarnation < suspicion.incarnation:
             return
@@ -305,7 +307,8 @@ class Detector:
             self.context.observe("vetoed", answer.suspect, detail=f"by {answer.route.source}")
             self.context.tell(Vetoed(answer.suspect))
             return
-        if answer.route.source in suspicion.waiting_for:
+        is_asked = answer.route.source in suspicion.waiting_for
+        if is_asked and answer.route.sequence == suspicion.number:
             suspicion.waiting_for.discard(answer.route.source)
             if not suspicion.waiting_for:
                 self._confirm(answer.suspect)
@@ -337,9 +340,8 @@ class Detector:
 
     def on_ask(self, ask: Ask) -> None:
         """Another node asks about a suspect: answer from fresh bytes, or ping it first."""
-        asker = ask.route.source
         if ask.suspect == self.context.id:
-            self._answer(asker, ask.suspect, self.context.incarnation, alive=True)
+            self._answer(ask, self.context.incarnation, alive=True)
             return
         # Of two links of a pair one may be dead and the other carry bytes: all of them are asked.
         links = [
@@ -351,30 +353,29 @@ class Detector:
         if (is_gone and not links) or len(self._asks) >= ASKS_OPEN_MAX:
             return
         if any(self._is_fresh(link) for link in links):
-            self._answer(asker, ask.suspect, links[-1].incarnation, alive=True)
+            self._answer(ask, links[-1].incarnation, alive=True)
             return
         for link in links:
             self.links.probe(link)
         now_ns = self.context.now_ns
         self._ask_count += 1
-        self._asks[self._ask_count] = _OpenAsk(asker, ask.suspect, now_ns)
+        self._asks[self._ask_count] = _OpenAsk(ask, now_ns)
         until_ns = now_ns + self.patience_ns(self.context.settings.ask_ns // 2, PING_LEGS)
         self.context.timers.set((ANSWER_TIMER, self._ask_count, 0), until_ns)
 
     def on_answer_timer(self, key: TimerKey) -> None:
         """The pinged suspect, or a link to it that was being made, has had its time."""
-        ask = self._asks.pop(key[1])
-        links = self.links.by_peer.get(ask.suspect)
+        duty = self._asks.pop(key[1])
+        links = self.links.by_peer.get(duty.ask.suspect)
         if links is None:
             return
         # A later life may have come meanwhile: it is that life whose bytes count.
-        alive = any(link.heard_ns > ask.pinged_ns for link in links)
-        self._answer(ask.asker, ask.suspect, links[-1].incarnation, alive=alive)
+        alive = any(link.heard_ns > duty.pinged_ns for link in links)
+        self._answer(duty.ask, links[-1].incarnation, alive=alive)
 
-    def _answer(
-        self, asker: NodeId, suspect: NodeId, incarnation: Incarnation, *, alive: bool
-    ) -> None:
+    def _answer(self, ask: Ask, incarnation: Incarnation, *, alive: bool) -> None:
         if incarnation == UNKNOWN_INCARNATION:
             return
-        route = self.forwarding.route_to(asker)
-        self.forwarding.originate(Answer(route, suspect, incarnation, alive), avoiding=suspect)
+        route = self.forwarding.route_to(ask.route.source, sequence=ask.route.sequence)
+        answer = Answer(route, ask.suspect, incarnation, alive)
+        self.forwarding.originate(answer, avoiding=ask.suspect)

@@ -113,7 +113,8 @@ class Route:
         source: the node id that wrote it.
         source_incarnation: the whole incarnation of the source.
         destination_tag: `incarnation_tag` of the destination's life, 0 when not known yet.
-        sequence: position in the source's stream to the destination.
+        sequence: position in the source's stream to the destination; of an `Ask` the number of the
+            suspicion, of an `Answer` that of its ask.
         hop_budget: relays left before careful mode, 0..255.
         priority: 0 is the most urgent; control is 0, programs' data 1.
         record: every node on the way writes itself down.

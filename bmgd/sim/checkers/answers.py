@@ -67,18 +67,18 @@ class AnswersAreTrue(Checker):
         # An answer may go out in the step that closes the link afterwards, or that opened it.
         seen = journal.former_links | journal.links
         links = [link for link in seen.values() if link.peer == answer.suspect]
-        asked_ns = journal.asks.get((answer.route.destination, answer.suspect))
-        if not asked_ns or not links:
+        asks = journal.asks.get((answer.route.destination, answer.suspect), {})
+        asked_ns = asks.get(answer.route.sequence)
+        if asked_ns is None or not links:
             self.violate(journal, f"answers about {answer.suspect}, unasked or not linked to it")
             return
         heard_ns = max(link.heard_ns for link in links)
         fresh = journal.now_ns - heard_ns <= settings.heartbeat_ns * _FRESH
         # A node that was late sets its stamps anew, and takes what waits for fresh.
-        # Who asks again before the answer has come is answered twice: to which ask, no answer says.
-        fresh = fresh or heard_ns > asked_ns[0] or journal.late_ns > heard_ns
+        fresh = fresh or heard_ns > asked_ns or journal.late_ns > heard_ns
         if answer.alive and not fresh:
             self.violate(journal, f"vetoes for {answer.suspect}, and has not heard from it")
-        if not answer.alive and heard_ns > asked_ns[-1]:
+        if not answer.alive and heard_ns > asked_ns:
             self.violate(journal, f"concurs on {answer.suspect}, and has heard from it")
         if answer.incarnation not in {link.incarnation for link in links}:
             self.violate(journal, f"answers for a life of {answer.suspect} that it does not hear")

@@ -93,7 +93,8 @@ class VerdictsAreProven(Checker):
         if isinstance(event, Received) and isinstance(event.message, Answer):
             if event.message.suspect == peer and event.message.alive:
                 self.violate(journal, f"convicts {peer} on a veto")
-            concurred.add(event.message.route.source)
+            if event.message.route.sequence == suspected.number:
+                concurred.add(event.message.route.source)
         ask_ns = journal.inside.settings.ask_ns
         waited = is_deadline(event) and journal.now_ns - suspected.since_ns >= ask_ns
         if not waited and not (suspected.asked and suspected.asked <= concurred):

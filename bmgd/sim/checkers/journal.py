@@ -38,7 +38,7 @@ from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
 from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
 
 BEATS_KEPT = 64
-ASKS_KEPT = 8
+ASKS_KEPT = 64
 NO_KINDS: Final[frozenset[type]] = frozenset()
 _UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged})
 
@@ -81,6 +81,7 @@ class Suspected:
     incarnation: Incarnation
     since_ns: int
     why: str
+    number: int = -1
     asked: set[NodeId] = field(default_factory=set)
     concurred: set[NodeId] = field(default_factory=set)
 
@@ -100,7 +101,7 @@ class Journal:
         starting_ns: when it last took an event before it began to watch anybody.
         late_ns: when the core was last late enough to reset its stamps.
         quiet_deadlines: how many there were.
-        asks: when another node's last asks came, by (asker, suspect), oldest first.
+        asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
 
     host: Host
@@ -118,7 +119,7 @@ class Journal:
     requests: dict[int, tuple[SendTo, int]] = field(default_factory=dict)
     suspected: dict[NodeId, Suspected] = field(default_factory=dict)
     convicted: dict[NodeId, Incarnation] = field(default_factory=dict)
-    asks: dict[tuple[NodeId, NodeId], tuple[int, ...]] = field(default_factory=dict)
+    asks: dict[tuple[NodeId, NodeId], dict[int, int]] = field(default_factory=dict)
     ready: bool = False
     exited: bool = False
     lag_ns: int = 0
@@ -221,11 +222,13 @@ class Journal:
         if route.destination != self.host.id:
             return
         if isinstance(message, Ask):
-            pair = route.source, message.suspect
-            self.asks[pair] = (*self.asks.get(pair, ())[1 - ASKS_KEPT :], self.now_ns)
+            asks = self.asks.setdefault((route.source, message.suspect), {})
+            asks[route.sequence] = self.now_ns
+            if len(asks) > ASKS_KEPT:
+                del asks[next(iter(asks))]
             return
         suspected = self.suspected.get(message.suspect)
-        if suspected is not None and not message.alive:
+        if suspected is not None and not message.alive and route.sequence == suspected.number:
             suspected.concurred.add(route.source)
 
     def _write_sent(self, link_id: LinkId, message: Message) -> None:
@@ -237,6 +240,7 @@ class Journal:
         elif isinstance(message, Ask) and message.route.source == self.host.id:
             suspected = self.suspected.get(message.suspect)
             if suspected is not None:
+                suspected.number = message.route.sequence
                 suspected.asked.add(message.route.destination)
 
     def _write_effect(self, effect: Effect) -> None:

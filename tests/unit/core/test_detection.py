@@ -237,6 +237,44 @@ def test_answer_of_one_that_was_not_asked_convicts_nobody() -> None:
     assert not any(map(_accuses, node.step(now_ns, Received(LinkId(7), concurs))))
 
 
+def test_answer_to_an_earlier_suspicion_confirms_no_later_one() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
+    life, now_ns, sequence = Incarnation(1 << 32), 1, 0
+    observer, suspect = LinkId(7), LinkId(8)
+    node.step(0, DeadlineReached())
+    for peer in (observer, suspect):
+        node.step(now_ns, LinkUp(peer, NodeId(peer), life, f"host{peer}:1", UNKNOWN_INCARNATION, 1))
+    others = tuple((NodeId(i), Record(life, 0, Status.EXCLUDED, f"host{i}:1")) for i in range(7))
+    node.step(now_ns, Received(observer, Notice(others)))
+
+    def heard_on(link: LinkId) -> None:
+        nonlocal sequence
+        sequence += 1
+        beat = Heartbeat(sequence, sequence, node._context.membership.digest, False)
+        node.step(now_ns, Received(link, beat))
+
+    def ask_when_silent() -> Ask:
+        nonlocal now_ns
+        while True:
+            now_ns = max(now_ns, node.deadline_ns or 0)
+            effects = node.step(now_ns, DeadlineReached())
+            heard_on(observer)
+            for effect in effects:
+                if isinstance(effect, Send) and isinstance(effect.message, Ask):
+                    return effect.message
+
+    def verdict_on_answer_to(ask: Ask) -> bool:
+        route = Route(NodeId(9), NodeId(7), life, sequence=ask.route.sequence, hop_budget=9)
+        answer = Answer(route, NodeId(8), life, alive=False)
+        return any(map(_accuses, node.step(now_ns, Received(observer, answer))))
+
+    first = ask_when_silent()
+    heard_on(suspect)
+    second = ask_when_silent()
+    assert not verdict_on_answer_to(first)
+    assert verdict_on_answer_to(second)
+
+
 def _accuses(effect: Effect) -> bool:
     return isinstance(effect, Observed) and effect.event in ("suspected", "verdict")
 
