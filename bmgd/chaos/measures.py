@@ -122,11 +122,12 @@ class Measures:
     def _cut_off(self, at_ns: int, row: dict[str, Any]) -> list[Detection | None]:
         fault = read_fault({key: value for key, value in row.items() if key != "at"})
         assert isinstance(fault, Partition)
-        others = [node for group in fault.groups for node in group]
+        # One that is itself cut off from everybody hears of nobody's death.
+        others = {node for group in fault.groups if len(group) > 1 for node in group}
         return [
-            self._detection("cut off", group[0], at_ns, set(others) - {group[0]})
+            self._detection("cut off", group[0], at_ns, others)
             for group in fault.groups
-            if len(group) == 1 and len(others) > 2
+            if len(group) == 1 and others
         ]
 
     def _observers(self, node: NodeId) -> set[NodeId]:

@@ -74,6 +74,14 @@ def test_measures_one_cut_off_alone_is_found_by_the_others() -> None:
     assert [(d.kind, d.node, d.took_ns, d.calm) for d in found] == [("cut off", 3, 2 * S + 2, True)]
 
 
+def test_measures_two_cut_off_at_once_are_found_by_those_who_hear_of_it() -> None:
+    parted = disturbed(10 * S, Partition(((N2,), (N3,), (N0, N1))))
+    told = [believed(12 * S + node, node, about) for node in (0, 1) for about in (2, 3)]
+    late = believed(20 * S, 3, 2)
+    found = measures(history(parted, *told, late, end())).detections()
+    assert [(d.node, d.took_ns) for d in found] == [(2, 2 * S + 1), (3, 2 * S + 1)]
+
+
 def test_measures_healing_ends_with_the_last_link_exact() -> None:
     exact = [LinkedExactly(10 * S + (40 + node) * MS, NodeId(node)) for node in (0, 1, 2)]
     given = history(*death(10 * S, 5, 30, 20), *exact, end())
