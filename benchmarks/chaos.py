@@ -2,6 +2,7 @@
 
     python -m benchmarks.chaos random    --size 64 --seconds 1800   random faults
     python -m benchmarks.chaos detect    --size 64 [--hogs 2]       stop, cut off, kill one at a time
+    python -m benchmarks.chaos silence   --size 64 [--hogs 2]       stop and cut off, three at a time
     python -m benchmarks.chaos partition --size 64                  two halves, then mended
     python -m benchmarks.chaos half      --size 64                  half of all killed at once
     python -m benchmarks.chaos soak      --size 64 --seconds 600 --hogs 2     nothing but hogs

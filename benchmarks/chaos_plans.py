@@ -25,6 +25,8 @@ from bmgd.types import NodeId
 CALM_S = 5.0
 """Between two faults that are measured one by one."""
 
+SILENCES = 12
+SILENT_AT_ONCE = 3
 RANDOM_ROUND_S = 60.0
 SOAK_ROUND_S = 120.0
 PARTED_S = 6.0
@@ -75,6 +77,23 @@ def detect_round(options: argparse.Namespace, number: int) -> Round:
         faults += [(now_s, harm[kind][0]), (now_s + CALM_S, harm[kind][1])]
         now_s += 2 * CALM_S
     return _round(options, number, now_s, faults, PROXY)
+
+
+def silence_round(options: argparse.Namespace, number: int) -> Round:
+    """Three nodes at a time are stopped, or cut off from all others: eighteen of each in two minutes."""
+    random = Random(f"silence {options.seed + number}")
+    everyone = [NodeId(node) for node in range(options.size)]
+    faults: list[tuple[float, Fault]] = []
+    if options.hogs:
+        faults.append((0.0, Hog(options.hogs, (2 * SILENCES + 1) * CALM_S)))
+    for count in range(SILENCES):
+        silent = tuple(sorted(random.sample(everyone, SILENT_AT_ONCE)))
+        others = tuple(other for other in everyone if other not in silent)
+        begins: Fault = Stop(silent) if count % 2 else Partition((*((n,) for n in silent), others))
+        ends: Fault = Continue(silent) if count % 2 else Mend()
+        now_s = (2 * count + 1) * CALM_S
+        faults += [(now_s, begins), (now_s + CALM_S, ends)]
+    return _round(options, number, (2 * SILENCES + 1) * CALM_S, faults, PROXY)
 
 
 def partition_round(options: argparse.Namespace, number: int) -> Round:
@@ -135,6 +154,7 @@ def _round(
 PLANS: dict[str, Callable[[argparse.Namespace, int], Round]] = {
     "random": random_round,
     "detect": detect_round,
+    "silence": silence_round,
     "partition": partition_round,
     "half": half_round,
     "soak": soak_round,
