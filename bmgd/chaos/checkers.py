@@ -75,13 +75,17 @@ def _delivered_once(evidence: Evidence) -> Found:
 
 
 def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
-    """Whether nobody's life was meant, or the one that was took it, and its process began a new life."""
+    """Whether nobody's life was meant, or the one that was may have taken it and its process went on.
+
+    A process that begins a new life hands out what it took in the former one; whether that was
+    confirmed in time does not matter. What is sent after that is for the new life.
+    """
     if not message.addressed:
         return True
-    history, life = evidence.history, fact.incarnation
-    renewed = any(r.node == fact.node and r.incarnation == life for r in history.of(Renewed))
-    return renewed and any(
-        taken.payload_id == fact.payload_id for taken in history.of(Acknowledged)
+    return any(
+        (renewed.node, renewed.incarnation) == (fact.node, fact.incarnation)
+        and message.at_ns <= renewed.at_ns
+        for renewed in evidence.history.of(Renewed)
     )
 
 

@@ -21,6 +21,7 @@ from bmgd.chaos.history import (
     Fact,
     Failed,
     History,
+    Renewed,
     Sent,
     Stopped,
 )
@@ -130,6 +131,19 @@ def test_checkers_excuse_an_end_of_who_was_declared_dead_only() -> None:
     assert "nobody ends by itself" in found(history(*facts, end))
     declared = replace(believed(6 * S, 0, 2, Status.DEAD), incarnation=life(2))
     assert "nobody ends by itself" not in found(history(*facts, declared, end))
+
+
+@pytest.mark.parametrize(("renewed_s", "excused"), [(3, True), (1, False)])
+def test_checkers_excuse_what_a_process_took_before_it_began_a_new_life(
+    renewed_s: int, excused: bool
+) -> None:
+    """Though its source gave up before that was confirmed."""
+    renewed = Renewed(renewed_s * S, N1, life(1, 2))
+    sent = Sent(2 * S, N0, life(0), 2, N1, life(1), 2)
+    failed = Failed(2 * S + 5, N0, 2, 2, "DeadError")
+    taken = Delivered(4 * S, N1, life(1, 2), N0, life(0), 2)
+    found_by = found(history(*GOOD, renewed, sent, failed, taken))
+    assert ("delivered only to those addressed" in found_by) != excused
 
 
 def test_checkers_excuse_a_slow_nodes_verdict() -> None:
