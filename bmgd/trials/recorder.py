@@ -111,6 +111,9 @@ class Recorder:
         ):
             status = await daemon.status()
             self._on_life(node, Incarnation(status["incarnation"]))
+            if is_linked_exactly(status):
+                # It may have said so before anybody heard it: joiners are found when they are there.
+                self.add(LinkedExactly(self.now_ns(), NodeId(node)))
             self.daemons[node] = daemon
             reading = tasks.create_task(self._read(node, messages))
             async for event in events:
@@ -159,6 +162,12 @@ class Recorder:
             tuple(NodeId(link["id"]) for link in status["links"]),
             status["digest"],
         )
+
+
+def is_linked_exactly(status: dict[str, Any]) -> bool:
+    """Whether a daemon's status shows a link to each of its living neighbors, and no other."""
+    wanted = [peer for peer in status["neighbors"] if peer in status["alive"]]
+    return [link["id"] for link in status["links"]] == wanted
 
 
 def fact_of(at_ns: int, node: NodeId, event: dict[str, Any]) -> Fact:
