@@ -78,14 +78,18 @@ def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
     """Whether nobody's life was meant, or the one that was may have taken it and its process went on.
 
     A process that begins a new life hands out what it took in the former one; whether that was
-    confirmed in time does not matter. What is sent after that is for the new life.
+    confirmed in time does not matter. What is sent after that is for the new life, and what was for
+    the life of a former process can nobody have taken any more.
     """
     if not message.addressed:
         return True
+    history, node, life = evidence.history, fact.node, fact.incarnation
+    began = [f.incarnation for f in history.of(Began) if f.node == node and f.incarnation <= life]
+    if node not in evidence.truth.given_twice and message.addressed < max(began, default=life):
+        return False
     return any(
-        (renewed.node, renewed.incarnation) == (fact.node, fact.incarnation)
-        and message.at_ns <= renewed.at_ns
-        for renewed in evidence.history.of(Renewed)
+        (renewed.node, renewed.incarnation) == (node, life) and message.at_ns <= renewed.at_ns
+        for renewed in history.of(Renewed)
     )
 
 

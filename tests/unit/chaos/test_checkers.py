@@ -146,6 +146,17 @@ def test_checkers_excuse_what_a_process_took_before_it_began_a_new_life(
     assert ("delivered only to those addressed" in found_by) != excused
 
 
+def test_checkers_excuse_nothing_that_was_for_the_life_of_a_former_process() -> None:
+    lives: list[Fact] = [
+        Died(3 * S, N1, life(1)),
+        Began(4 * S, N1, life(1, 2)),
+        Renewed(5 * S, N1, life(1, 3)),
+    ]
+    sent = Sent(2 * S, N0, life(0), 2, N1, life(1), 2)
+    taken = Delivered(6 * S, N1, life(1, 3), N0, life(0), 2)
+    assert "delivered only to those addressed" in found(history(*GOOD, *lives, sent, taken))
+
+
 def test_checkers_excuse_a_slow_nodes_verdict() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     slow = disturbed(5 * S, Slow(nodes=(N0,), delay_ms=200))
