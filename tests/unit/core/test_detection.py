@@ -39,6 +39,16 @@ from bmgd.wire.messages import Answer, Ask, Heartbeat, Notice, Route
 from tests.unit.core.clusters import S, linked, observed, settle
 
 PEERS = PeerList(template="host{id}:1")
+LIFE = Incarnation(1 << 32)
+
+
+def linked_node(*links: LinkId) -> Node:
+    """Node 9 of 10 in its first nanosecond, with a link to each peer, which has the peer's id."""
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), LIFE, Random(0), 0)
+    node.step(0, DeadlineReached())
+    for link in links:
+        node.step(1, LinkUp(link, NodeId(link), LIFE, f"host{link}:1", UNKNOWN_INCARNATION, 1))
+    return node
 
 
 def verdicts(network: Network, size: int) -> list[tuple[int, str]]:
@@ -190,12 +200,9 @@ def test_dial_that_was_under_way_before_a_link_was_lost_is_begun_again_when_it_i
 
 
 def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> None:
-    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
-    life, now_ns, sequence = Incarnation(1 << 32), 1, 0
+    life, now_ns, sequence = LIFE, 1, 0
     heard, silent = LinkId(7), LinkId(8)
-    node.step(0, DeadlineReached())
-    for link in (heard, silent):
-        node.step(now_ns, LinkUp(link, NodeId(link), life, f"host{link}:1", UNKNOWN_INCARNATION, 1))
+    node = linked_node(heard, silent)
 
     def suspects_by(until_ns: int) -> bool:
         nonlocal now_ns, sequence
@@ -218,12 +225,8 @@ def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> N
 
 def test_answer_of_one_that_was_not_asked_convicts_nobody() -> None:
     """It was asked in an earlier suspicion, and was declared dead before the present one began."""
-    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
-    life, now_ns = Incarnation(1 << 32), 1
-    node.step(0, DeadlineReached())
-    for peer in (7, 8):
-        up = LinkUp(LinkId(peer), NodeId(peer), life, f"host{peer}:1", UNKNOWN_INCARNATION, 1)
-        node.step(now_ns, up)
+    life, now_ns = LIFE, 1
+    node = linked_node(LinkId(7), LinkId(8))
     gone = [NodeId(i) for i in range(8)]
     dead = Notice(tuple((i, Record(life, 0, Status.EXCLUDED, f"host{i}:1")) for i in gone))
     node.step(now_ns, Received(LinkId(8), dead))
@@ -238,12 +241,9 @@ def test_answer_of_one_that_was_not_asked_convicts_nobody() -> None:
 
 
 def test_answer_to_an_earlier_suspicion_confirms_no_later_one() -> None:
-    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), Incarnation(1 << 32), Random(0), 0)
-    life, now_ns, sequence = Incarnation(1 << 32), 1, 0
+    life, now_ns, sequence = LIFE, 1, 0
     observer, suspect = LinkId(7), LinkId(8)
-    node.step(0, DeadlineReached())
-    for peer in (observer, suspect):
-        node.step(now_ns, LinkUp(peer, NodeId(peer), life, f"host{peer}:1", UNKNOWN_INCARNATION, 1))
+    node = linked_node(observer, suspect)
     others = tuple((NodeId(i), Record(life, 0, Status.EXCLUDED, f"host{i}:1")) for i in range(7))
     node.step(now_ns, Received(observer, Notice(others)))
 
