@@ -22,10 +22,10 @@ import json
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from bmgd import _fastroute
+from bmgd import _labroutes
 
 if TYPE_CHECKING:
-    from bmgd._fastroute import Algorithm
+    from bmgd._labroutes import Algorithm
 
 SIZES = (100, 4096, 10**6, 2**31)
 METHODS: dict[str, tuple[Algorithm | Literal["all"], int]] = {
@@ -59,7 +59,7 @@ def measured(size: int, name: str, repetitions: int) -> list[float]:
     method, depth = METHODS[name]
     calls = CALLS_FOR_BFS[size] if method == "bfs" else CALLS
     return [
-        _fastroute.bench_next_hop(size, calls, seed, method, depth) for seed in range(repetitions)
+        _labroutes.bench_next_hop(size, calls, seed, method, depth) for seed in range(repetitions)
     ]
 
 

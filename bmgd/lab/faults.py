@@ -24,18 +24,18 @@ def fault_sets(n: int, failed: int, first: int, count: int, distances: bool) -> 
     """`bmgd.topology.faults.fault_sets`, faster where it can be."""
     if BACKEND == "python":
         return faults.fault_sets(n, failed, first, count, distances)
-    from bmgd import _fastroute
+    from bmgd import _labroutes
 
-    return FaultCounts(*_fastroute.fault_sets(n, failed, first, count, distances))
+    return FaultCounts(*_labroutes.fault_sets(n, failed, first, count, distances))
 
 
 def fault_orders(n: int, samples: int, seed: int) -> FaultOrders:
     """`bmgd.topology.faults.fault_orders`, faster where it can be."""
     if BACKEND == "python":
         return faults.fault_orders(n, samples, seed)
-    from bmgd import _fastroute
+    from bmgd import _labroutes
 
-    return FaultOrders(*_fastroute.fault_orders(n, samples, seed))
+    return FaultOrders(*_labroutes.fault_orders(n, samples, seed))
 
 
 def all_fault_sets(

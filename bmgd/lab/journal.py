@@ -20,7 +20,7 @@ _ROOMS: Final = ("lab", "topology", "routing")
 def code_digest() -> str:
     """A hash of all code that an experiment can reach."""
     package = Path(__file__).parents[1]
-    files = [*package.glob("*.py"), *package.glob("_fastroute*")]
+    files = [*package.glob("*.py"), *package.glob("_*.so")]
     files += [path for room in _ROOMS for path in (package / room).rglob("*.py")]
     digest = blake2b(digest_size=16)
     for path in sorted(files):

@@ -4,7 +4,7 @@ The graph looks the same from every node, so of all sets of F failed nodes only 
 node 0 are examined: each orbit of sets is met as often as F/N of it. Sums over all sets are those over
 these, times N/F.
 
-`bmgd._fastroute` has `fault_sets` and `fault_orders` in C, with the same answers.
+`bmgd._labroutes` has `fault_sets` and `fault_orders` in C, with the same answers.
 """
 
 from __future__ import annotations

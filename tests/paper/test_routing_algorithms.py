@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from bmgd import _fastroute
+from bmgd import _labroutes
 from bmgd.routing.papers import basic, bit_counting, bit_elimination, breadth_first, variant
 from bmgd.routing.papers.bit_elimination import check_11, eliminated, transformed
 from bmgd.routing.papers.survey import Overhead, SurveyedAlgorithm, hop_counts, overhead
@@ -144,7 +144,7 @@ def test_section_3_3_without_a_loop_the_equivalence_class_is_the_elimination() -
 
 def test_section_3_3_three_loops_suffice_for_every_size_to_16728_and_not_for_16729() -> None:
     """The paper takes four, for sizes below 4096."""
-    needed = [_fastroute.paper_loops(n, 1, max(1, n // 2))[0] for n in range(2, 16730)]
+    needed = [_labroutes.paper_loops(n, 1, max(1, n // 2))[0] for n in range(2, 16730)]
     assert max(needed[:-1]) == 3
     assert needed[-1] == 4
 

@@ -25,7 +25,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("profiles", "policy"),
     ("config",),
     ("topology",),
-    ("_fastroute",),
+    ("_fastroute", "_labroutes"),
     ("routing",),
     ("healing",),
     ("wire",),
@@ -267,7 +267,7 @@ def test_layers_pure_rooms_take_nothing_with_a_clock_or_a_socket() -> None:
 
 def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
     rooms = {room_of(f.target) for f in IMPORTS if room_of(f.by) == "lab" and is_own(f.target)}
-    assert rooms <= {"lab", "errors", "types", "topology", "_fastroute", "routing", "healing"}
+    assert rooms <= {"lab", "errors", "types", "topology", "_labroutes", "routing", "healing"}
 
 
 def test_layers_client_knows_neither_core_nor_shell() -> None:

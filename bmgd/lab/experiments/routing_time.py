@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bmgd.lab.experiment import Check, Column, Experiment, Plot, Row, Rows, Run
 
 if TYPE_CHECKING:
-    from bmgd._fastroute import Algorithm
+    from bmgd._labroutes import Algorithm
 
 L1_RESIDENT_SIZE: Final = 4096
 """The largest size whose table of 4 bytes per distance lies in a first-level cache, with room."""
@@ -45,7 +45,7 @@ BFS_CALLS_TIMES_SIZE: Final = 2**19
 def _timed(run: Run, size: int, place: tuple[int, int]) -> list[list[float]]:
     """The nanoseconds of each method at one size: the median and the least of the rounds."""
     # The experiment needs the extension itself, so that it says so instead of timing Python.
-    from bmgd import _fastroute
+    from bmgd import _labroutes
 
     which, total = place
     of = [each for each in METHODS if size <= each[3]]
@@ -58,7 +58,7 @@ def _timed(run: Run, size: int, place: tuple[int, int]) -> list[list[float]]:
                 calls = max(1, BFS_CALLS_TIMES_SIZE // size)
             if method == "variant":
                 calls //= 16
-            found.append(_fastroute.bench_next_hop(size, calls, turn, method, depth))
+            found.append(_labroutes.bench_next_hop(size, calls, turn, method, depth))
     return [[median(found), min(found)] for found in times]
 
 

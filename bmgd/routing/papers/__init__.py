@@ -17,5 +17,5 @@ modulo n. A binomial graph looks the same from every rank, so a distance says ev
     equivalence_class  Routing §3.3    the same for the distance and l more loops around the ring
     undirected_chord   Routing §1      optimal where the size is a power of two
 
-The section "papers" of bmgd/_fastroute.c is the same in C; `survey` chooses between them.
+The section "papers" of bmgd/_labroutes.c is the same in C; `survey` chooses between them.
 """

@@ -60,9 +60,9 @@ def hop_counts(n: int, algorithm: SurveyedAlgorithm, depth: int = 0) -> tuple[in
     if not 2 <= n <= SURVEYED_SIZE_MAX:
         raise GraphError(f"size {n} is not within 2..{SURVEYED_SIZE_MAX}")
     if backend.BACKEND == "c":
-        from bmgd import _fastroute
+        from bmgd import _labroutes
 
-        return _fastroute.paper_hop_counts(n, algorithm, depth)
+        return _labroutes.paper_hop_counts(n, algorithm, depth)
     return counted(n, algorithm, depth)
 
 
@@ -131,9 +131,9 @@ def loops_needed(n: int, first: int, last: int) -> tuple[int, int]:
     O((last - first) * log n). Source: Routing §3.3.
     """
     if backend.BACKEND == "c":
-        from bmgd import _fastroute
+        from bmgd import _labroutes
 
-        return _fastroute.paper_loops(n, first, last)
+        return _labroutes.paper_loops(n, first, last)
     if not 1 <= first <= last < n:
         raise GraphError(f"distances {first}..{last} are not within 1..{n - 1}")
     loops, distance = max(

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from bmgd import _fastroute
+from bmgd import _labroutes
 from bmgd.errors import GraphError
 from bmgd.topology import BinomialGraph
 from bmgd.topology.faults import (
@@ -63,7 +63,7 @@ def test_fault_sets_with_node_0_stand_for_all_sets(size: int) -> None:
 
 
 def test_fault_sets_in_parts_are_the_whole() -> None:
-    for module in (fault_sets, _fastroute.fault_sets):
+    for module in (fault_sets, _labroutes.fault_sets):
         total = sets_with_node_0(12, 9)
         whole = module(12, 9, 0, total, True)
         parts = [module(12, 9, first, min(7, total - first), True) for first in range(0, total, 7)]
@@ -84,18 +84,18 @@ def test_fault_sets_in_c_are_those_of_the_reference(distances: bool) -> None:
                 (size, failed, max(0, total - 20), min(20, total)),
             ]
     for case in cases:
-        assert _fastroute.fault_sets(*case, distances) == fault_sets(*case, distances), case
+        assert _labroutes.fault_sets(*case, distances) == fault_sets(*case, distances), case
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 12, 17, 33, 100])
 def test_fault_orders_in_c_are_those_of_the_reference(size: int) -> None:
-    assert _fastroute.fault_orders(size, 25, size) == fault_orders(size, 25, size)
+    assert _labroutes.fault_orders(size, 25, size) == fault_orders(size, 25, size)
 
 
 def test_fault_orders_agree_with_the_exhaustive_counts() -> None:
     """A share found in 20,000 orders is within 5 deviations of the exact one."""
     size, samples = 11, 20_000
-    found = _fastroute.fault_orders(size, samples, 1)
+    found = _labroutes.fault_orders(size, samples, 1)
     for failed in range(size + 1):
         exact = by_definition(size, failed)
         share = exact.disconnected / comb(size, failed)
@@ -104,7 +104,7 @@ def test_fault_orders_agree_with_the_exhaustive_counts() -> None:
 
 
 def test_fault_orders_fall_apart_where_the_counts_say() -> None:
-    first, disconnected, isolated, unreachable = _fastroute.fault_orders(64, 200, 9)
+    first, disconnected, isolated, unreachable = _labroutes.fault_orders(64, 200, 9)
     assert len(first) == 200
     earliest = min(first)
     assert earliest >= BinomialGraph(64).degree
@@ -160,7 +160,7 @@ def test_component_sizes_of_a_node_without_neighbors() -> None:
     [(1, 0, 0, 0), (65, 0, 0, 0), (9, 10, 0, 0), (9, -1, 0, 0), (9, 3, 29, 0), (9, 3, 20, 9)],
 )
 def test_fault_sets_out_of_range_are_errors(case: tuple[int, int, int, int]) -> None:
-    for module in (fault_sets, _fastroute.fault_sets):
+    for module in (fault_sets, _labroutes.fault_sets):
         with pytest.raises(GraphError):
             module(*case, True)
 
@@ -169,7 +169,7 @@ def test_fault_sets_out_of_range_are_errors(case: tuple[int, int, int, int]) -> 
     "case", [(1, 1, 1), (2**24 + 1, 0, 0), (9, -1, 0), (9, 2**20 + 1, 0), (9, 1, -1)]
 )
 def test_fault_orders_out_of_range_are_errors(case: tuple[int, int, int]) -> None:
-    for module in (fault_orders, _fastroute.fault_orders):
+    for module in (fault_orders, _labroutes.fault_orders):
         with pytest.raises(GraphError):
             module(*case)
 

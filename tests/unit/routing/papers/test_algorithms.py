@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from bmgd import _fastroute
+from bmgd import _fastroute, _labroutes
 from bmgd.errors import GraphError
 from bmgd.routing import backend
 from bmgd.routing.papers import (
@@ -28,7 +28,7 @@ from bmgd.topology.distance import SIZE_MAX
 from bmgd.topology.distance import hop_count as optimal
 
 if TYPE_CHECKING:
-    from bmgd._fastroute import Algorithm
+    from bmgd._labroutes import Algorithm
 
 Function = Callable[[int, int], int]
 LARGEST = 2**24
@@ -101,11 +101,11 @@ def test_algorithm_in_c_is_the_reference_at_every_small_size(
 ) -> None:
     for n in range(2, 24 if method == "variant" and depth > 1 else 48):
         for d in range(1, n):
-            found = _fastroute.paper_hop_count(n, d, method, depth)
+            found = _labroutes.paper_hop_count(n, d, method, depth)
             assert found == hop_count(n, d), (n, d)
-            assert _fastroute.paper_first_hop(n, d, method, depth) == first_hop(n, d), (n, d)
-        assert _fastroute.paper_hop_count(n, 0, method, depth) == 0
-        assert _fastroute.paper_hop_count(n, -1, method, depth) == hop_count(n, n - 1)
+            assert _labroutes.paper_first_hop(n, d, method, depth) == first_hop(n, d), (n, d)
+        assert _labroutes.paper_hop_count(n, 0, method, depth) == 0
+        assert _labroutes.paper_hop_count(n, -1, method, depth) == hop_count(n, n - 1)
 
 
 @pytest.mark.parametrize(("method", "depth", "hop_count", "first_hop"), REFERENCES, ids=IDS)
@@ -114,30 +114,30 @@ def test_algorithm_in_c_is_the_reference_on_samples_to_the_largest_size(
 ) -> None:
     count = {("variant", 2): 12, ("variant", 1): 60}.get((method, depth), 400)
     for n, d in samples(1, count):
-        found = _fastroute.paper_hop_count(n, d, method, depth)
+        found = _labroutes.paper_hop_count(n, d, method, depth)
         assert found == hop_count(n, d), (n, d)
-        assert _fastroute.paper_first_hop(n, d, method, depth) == first_hop(n, d), (n, d)
+        assert _labroutes.paper_first_hop(n, d, method, depth) == first_hop(n, d), (n, d)
 
 
 def test_breadth_first_search_in_both_languages_is_optimal() -> None:
     for n in range(2, 70):
         for d in range(1, n):
             jump = breadth_first.first_hop(n, d)
-            assert jump == _fastroute.paper_first_hop(n, d, "bfs")
+            assert jump == _labroutes.paper_first_hop(n, d, "bfs")
             assert optimal(n, d - jump) == optimal(n, d) - 1
             assert jump in BinomialGraph(n).neighbors(0)
         for d in range(0, n, 7):
             assert breadth_first.hop_count(n, d) == optimal(n, d)
-            assert _fastroute.paper_hop_count(n, d, "bfs") == optimal(n, d)
+            assert _labroutes.paper_hop_count(n, d, "bfs") == optimal(n, d)
 
 
 def test_table_and_exact_in_c_give_the_exact_first_hop() -> None:
     for n, d in samples(2, 100):
         jump = _fastroute.first_hop(n, d)
-        assert _fastroute.paper_first_hop(n, d, "exact") == jump
-        assert _fastroute.paper_hop_count(n, d, "exact") == optimal(n, d)
+        assert _labroutes.paper_first_hop(n, d, "exact") == jump
+        assert _labroutes.paper_hop_count(n, d, "exact") == optimal(n, d)
         if n < 2**16:
-            assert _fastroute.paper_first_hop(n, d, "table") == jump
+            assert _labroutes.paper_first_hop(n, d, "table") == jump
 
 
 def test_routing_table_holds_every_neighbor_the_shortest_path_first() -> None:
@@ -230,10 +230,10 @@ def test_equivalence_class_without_loops_is_the_elimination() -> None:
 def test_loops_needed_are_the_same_in_c_and_enough() -> None:
     for n in (2, 3, 35, 64, 269, 300):
         every = [equivalence_class.loops_needed(n, d) for d in range(1, n)]
-        assert _fastroute.paper_loops(n, 1, n - 1) == (max(every), every.index(max(every)) + 1)
+        assert _labroutes.paper_loops(n, 1, n - 1) == (max(every), every.index(max(every)) + 1)
     for n, d in samples(7, 200):
         loops = equivalence_class.loops_needed(n, d)
-        assert _fastroute.paper_loops(n, d, d) == (loops, d)
+        assert _labroutes.paper_loops(n, d, d) == (loops, d)
         assert equivalence_class.hop_count(n, d, loops) == optimal(n, d)
         assert loops == 0 or equivalence_class.hop_count(n, d, loops - 1) > optimal(n, d)
 
@@ -243,7 +243,7 @@ def test_survey_counts_in_c_as_in_python(algorithm: survey.SurveyedAlgorithm) ->
     depth = {"variant": 1, "equivalence": 2}.get(algorithm, 0)
     for n in (2, 3, 12, 23, 64, 97):
         counts = survey.counted(n, algorithm, depth)
-        assert counts == _fastroute.paper_hop_counts(n, algorithm, depth)
+        assert counts == _labroutes.paper_hop_counts(n, algorithm, depth)
         assert counts == survey.hop_counts(n, algorithm, depth)
         assert sum(counts) == n
 
@@ -263,31 +263,31 @@ def test_survey_refuses_sizes_that_it_cannot_hold() -> None:
         with pytest.raises(GraphError, match=r"is not within 2\.\.16777216"):
             survey.hop_counts(n, "basic")
         with pytest.raises(GraphError, match=r"is not within 2\.\.16777216"):
-            _fastroute.paper_hop_counts(n, "basic")
+            _labroutes.paper_hop_counts(n, "basic")
 
 
 def test_algorithm_in_c_refuses_what_is_out_of_range() -> None:
     calls: list[tuple[str, Callable[[], object]]] = [
-        ("size 1 is not", lambda: _fastroute.paper_hop_count(1, 0, "basic")),
-        ("size 2147483649", lambda: _fastroute.paper_first_hop(2**31 + 1, 1, "basic")),
-        ("size 16777217", lambda: _fastroute.paper_first_hop(LARGEST + 1, 1, "bfs")),
-        ("distance 9 is", lambda: _fastroute.paper_hop_count(9, 9, "elimination")),
-        ("distance 0 has", lambda: _fastroute.paper_first_hop(9, 0, "elimination")),
-        ("depth 4 is", lambda: _fastroute.paper_first_hop(9, 1, "variant", 4)),
-        ("depth 1 is", lambda: _fastroute.paper_hop_counts(9, "basic", 1)),
-        ("depth -1 is", lambda: _fastroute.paper_hop_counts(9, "equivalence", -1)),
-        ("distance 0 is", lambda: _fastroute.paper_loops(9, 0, 1)),
-        ("distance 2 is", lambda: _fastroute.paper_loops(9, 3, 2)),
-        ("count 0 is", lambda: _fastroute.bench_next_hop(9, 0, 0, "exact")),
-        ("size 1 is", lambda: _fastroute.bench_next_hop(1, 1, 0, "all")),
+        ("size 1 is not", lambda: _labroutes.paper_hop_count(1, 0, "basic")),
+        ("size 2147483649", lambda: _labroutes.paper_first_hop(2**31 + 1, 1, "basic")),
+        ("size 16777217", lambda: _labroutes.paper_first_hop(LARGEST + 1, 1, "bfs")),
+        ("distance 9 is", lambda: _labroutes.paper_hop_count(9, 9, "elimination")),
+        ("distance 0 has", lambda: _labroutes.paper_first_hop(9, 0, "elimination")),
+        ("depth 4 is", lambda: _labroutes.paper_first_hop(9, 1, "variant", 4)),
+        ("depth 1 is", lambda: _labroutes.paper_hop_counts(9, "basic", 1)),
+        ("depth -1 is", lambda: _labroutes.paper_hop_counts(9, "equivalence", -1)),
+        ("distance 0 is", lambda: _labroutes.paper_loops(9, 0, 1)),
+        ("distance 2 is", lambda: _labroutes.paper_loops(9, 3, 2)),
+        ("count 0 is", lambda: _labroutes.bench_next_hop(9, 0, 0, "exact")),
+        ("size 1 is", lambda: _labroutes.bench_next_hop(1, 1, 0, "all")),
     ]
     for message, call in calls:
         with pytest.raises(GraphError, match=message):
             call()
     with pytest.raises(ValueError, match="no method 'widest'"):
-        _fastroute.paper_hop_count(9, 1, "widest")  # type: ignore[arg-type]
+        _labroutes.paper_hop_count(9, 1, "widest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no method 3"):
-        _fastroute.bench_next_hop(9, 1, 1, 3)  # type: ignore[arg-type]
+        _labroutes.bench_next_hop(9, 1, 1, 3)  # type: ignore[arg-type]
 
 
 def test_algorithm_in_python_refuses_what_is_out_of_range() -> None:
@@ -307,5 +307,5 @@ def test_benchmark_times_every_method() -> None:
     methods: list[Algorithm] = [method for method, _, _, _ in REFERENCES]
     others: list[Algorithm | Literal["all"]] = ["exact", "all", "table", "bfs"]
     for method in methods + others:
-        assert _fastroute.bench_next_hop(100, 100, 1, method) > 0
-    assert _fastroute.bench_next_hop(n=100, count=100, seed=1, method="equivalence", depth=4) > 0
+        assert _labroutes.bench_next_hop(100, 100, 1, method) > 0
+    assert _labroutes.bench_next_hop(n=100, count=100, seed=1, method="equivalence", depth=4) > 0
