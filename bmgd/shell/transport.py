@@ -191,7 +191,8 @@ class Transport:
         if isinstance(hello, Dialer):
             self._on_dial_progress(connection, hello)
         elif hello.state is HelloState.REFUSED and hello.refusal is not None:
-            self._note("refused", f"a hello {connection.where()}: {hello.refusal.text}")
+            why = f"{hello.refusal.text} {hello.detail}".strip()
+            self._note("refused", f"a hello {connection.where()}: {why}")
             self._drop(connection)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
             self._emit(self._hello_event(connection, hello.peer))

@@ -36,20 +36,20 @@ from enum import Enum
 from bmgd.errors import ProtocolError
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId
 from bmgd.wire.hello import (
+    CRITICAL,
     GRANT,
     HELLO_BYTES_MAX,
     MAGIC,
     MISCONFIGURED,
     OWN_NONCE_BYTES,
-    PROTOCOL_VERSION,
     RECORD,
     REFUSAL,
-    VERSION,
     WELCOME,
     Hello,
     HelloKind,
     Identity,
     Refusal,
+    common_version,
     decode_hello,
     encode_hello,
 )
@@ -69,7 +69,13 @@ class HelloState(Enum):
 
 
 class _Side:
-    """What both ends share: framing of records, bounds, proofs."""
+    """What both ends share: framing of records, bounds, proofs.
+
+    Attributes:
+        version: the one that both sides speak, 0 before the other's hello.
+        features: those that both sides have.
+        detail: what a refusal by this side rests on, for a line of log.
+    """
 
     _is_joiner = False
 
@@ -79,6 +85,9 @@ class _Side:
         self.peer: Hello | None = None
         self.refusal: Refusal | None = None
         self.known_of_me = UNKNOWN_INCARNATION
+        self.version = 0
+        self.features = 0
+        self.detail = ""
         self._nonce = nonce
         self._input = bytearray()
         self._received_bytes = 0
@@ -141,6 +150,9 @@ class _Side:
                 nonce=self._nonce,
                 address=me.address,
                 is_joiner=self._is_joiner,
+                lowest=me.lowest,
+                highest=me.highest,
+                features=me.features,
             )
         )
         self._put(HelloKind.HELLO, self._own_body)
@@ -157,6 +169,10 @@ class _Side:
     def _stranger(self, hello: Hello) -> Refusal | None:
         """What a member and a joiner must agree on."""
         me = self.identity
+        foreign = [kind for kind, _ in hello.extensions if kind & CRITICAL]
+        if foreign:
+            self.detail = f"of type {foreign[0]}"
+            return Refusal.UNKNOWN_EXTENSION
         if hello.cluster != me.cluster:
             return Refusal.WRONG_CLUSTER
         if hello.has_secret != bool(me.secret):
@@ -178,10 +194,18 @@ class _Side:
             return Refusal.WRONG_PEERS
         return None
 
-    def _is_foreign_version(self, body: bytes) -> bool:
-        if len(body) < VERSION.size:
-            raise ProtocolError("hello too short")
-        return bool(VERSION.unpack_from(body)[0] != PROTOCOL_VERSION)
+    def _read_hello(self, body: bytes) -> Hello | None:
+        """The other side's hello; None if the two have no version in common."""
+        me = self.identity
+        version = common_version(body, me.lowest, me.highest)
+        if version is None:
+            self.detail = f"it speaks others than {me.lowest} to {me.highest}"
+            return None
+        self._peer_body = body
+        hello = decode_hello(body)
+        self.version = version
+        self.features = hello.features & me.features
+        return hello
 
 
 class Dialer(_Side):
@@ -253,11 +277,10 @@ class Dialer(_Side):
         self._fail(refusal)
 
     def _on_hello(self, body: bytes) -> None:
-        if self._is_foreign_version(body):
+        self.peer = self._read_hello(body)
+        if self.peer is None:
             self._fail(Refusal.WRONG_VERSION)
             return
-        self._peer_body = body
-        self.peer = decode_hello(body)
         mismatch = self._mismatch(self.peer)
         if mismatch is not None:
             self._fail(mismatch)
@@ -332,11 +355,10 @@ class Acceptor(_Side):
         self.state = HelloState.REFUSED
 
     def _on_hello(self, body: bytes) -> None:
-        if self._is_foreign_version(body):
+        peer = self._read_hello(body)
+        if peer is None:
             self.refuse(Refusal.WRONG_VERSION)
             return
-        self._peer_body = body
-        peer = decode_hello(body)
         if peer.is_joiner:
             mismatch = self._stranger(peer)
         else:

@@ -13,7 +13,8 @@ from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
 from bmgd.types import NO_ID, NODE_ID_MAX, Incarnation, NodeId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+PROTOCOL_VERSION_LOWEST = 2
 HELLO_BYTES_MAX = 512
 CLUSTER_BYTES_MAX = 64
 NONCE_BYTES = 16
@@ -23,13 +24,16 @@ PROOF_BYTES = 32
 
 MAGIC = b"BMGD"
 RECORD = struct.Struct(">4sBH")
-VERSION = struct.Struct(">H")
-_FIXED = struct.Struct(">BI16sIIQQI16s")
+VERSIONS = struct.Struct(">HH")
+_VERSION = struct.Struct(">H")
+_FIXED = struct.Struct(">BI16sIIQQI16sI")
 REFUSAL = struct.Struct(">BQ")
 WELCOME = struct.Struct(">Q")
 GRANT = struct.Struct(">I")
 _FLAG_SECRET = 0x01
 _FLAG_JOINER = 0x02
+CRITICAL = 0x80
+"""The bit in an extension's type with which a receiver that does not know the type must refuse."""
 
 
 class HelloKind(IntEnum):
@@ -58,6 +62,7 @@ class Refusal(IntEnum):
     RENEWED = 10
     BUSY = 11
     LEFT = 12
+    UNKNOWN_EXTENSION = 13
 
     @property
     def text(self) -> str:
@@ -72,6 +77,7 @@ MISCONFIGURED = frozenset(
         Refusal.WRONG_SIZE,
         Refusal.WRONG_PEERS,
         Refusal.WRONG_SECRET,
+        Refusal.UNKNOWN_EXTENSION,
     }
 )
 """Refusals that time does not mend: one of the two daemons is configured wrongly."""
@@ -88,6 +94,8 @@ class Identity:
         id: own node id; a joiner's is `NO_ID`, or the one that it had before.
         address: the advertised address.
         secret: the cluster secret, b"" for none; never sent.
+        lowest, highest: the protocol versions that it speaks; 1..65535.
+        features: a bit for each thing that it can do beyond the version; what both have is used.
     """
 
     cluster: str
@@ -96,6 +104,9 @@ class Identity:
     id: NodeId
     address: str
     secret: bytes = field(default=b"", repr=False)
+    lowest: int = PROTOCOL_VERSION_LOWEST
+    highest: int = PROTOCOL_VERSION
+    features: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,9 @@ class Hello:
         known: the highest incarnation of the receiver that the sender knows; 0 for none.
         incarnation: the sender's own.
         dial_number: counts the dialer's dials; 0 from an acceptor.
+        lowest, highest: the versions that the sender speaks.
+        features: see `Identity`.
+        extensions: (type, value) of each, types ascending; type 0..255, at most 255 bytes.
     """
 
     has_secret: bool
@@ -123,6 +137,10 @@ class Hello:
     nonce: bytes
     address: str
     is_joiner: bool = False
+    lowest: int = PROTOCOL_VERSION_LOWEST
+    highest: int = PROTOCOL_VERSION
+    features: int = 0
+    extensions: tuple[tuple[int, bytes], ...] = ()
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -131,7 +149,7 @@ def encode_hello(hello: Hello) -> bytes:
     flags = (_FLAG_SECRET if hello.has_secret else 0) | (_FLAG_JOINER if hello.is_joiner else 0)
     return b"".join(
         (
-            VERSION.pack(PROTOCOL_VERSION),
+            VERSIONS.pack(hello.highest, hello.lowest),
             _FIXED.pack(
                 flags,
                 hello.founding_size - 1,
@@ -142,31 +160,59 @@ def encode_hello(hello: Hello) -> bytes:
                 hello.incarnation,
                 hello.dial_number,
                 hello.nonce,
+                hello.features,
             ),
             bytes((len(cluster),)),
             cluster,
             bytes((len(address),)),
             address,
+            *(bytes((kind, len(value))) + value for kind, value in hello.extensions),
         )
     )
 
 
+def common_version(body: bytes, lowest: int, highest: int) -> int | None:
+    """The highest version that both sides of a hello speak; None where there is none.
+
+    Args:
+        body: of the other side's HELLO, of whatever version: only its first four bytes are read.
+        lowest, highest: what this side speaks.
+
+    Raises:
+        ProtocolError: the body is too short, or its range is none.
+    """
+    if len(body) < _VERSION.size:
+        raise ProtocolError("hello too short")
+    (theirs,) = _VERSION.unpack_from(body)
+    if theirs < lowest:
+        # Before version 2 there was no range, and other fields stand where its lower end is now.
+        return None
+    if len(body) < VERSIONS.size:
+        raise ProtocolError("hello too short")
+    _, their_lowest = VERSIONS.unpack_from(body)
+    if their_lowest > theirs:
+        raise ProtocolError("hello with a range of versions that is none")
+    return min(theirs, highest) if their_lowest <= highest else None
+
+
 def decode_hello(body: bytes) -> Hello:
-    """Read the body of a HELLO record of this protocol version.
+    """Read the body of a HELLO record of a version that `common_version` found.
 
     Raises:
         ProtocolError: a length or a value is out of its range.
     """
-    at = VERSION.size
+    at = VERSIONS.size
     if len(body) < at + _FIXED.size + 2:
         raise ProtocolError("hello too short")
-    flags, last, fingerprint, own, expected, known, incarnation, number, nonce = _FIXED.unpack_from(
-        body, at
+    highest, lowest = VERSIONS.unpack_from(body)
+    (flags, last, fingerprint, own, expected, known, incarnation, number, nonce, features) = (
+        _FIXED.unpack_from(body, at)
     )
     cluster, at = _short_text(body, at + _FIXED.size, CLUSTER_BYTES_MAX)
     address, at = _short_text(body, at, ADDRESS_BYTES_MAX)
+    extensions = _extensions(body, at)
     is_joiner = bool(flags & _FLAG_JOINER)
-    if at != len(body) or last > NODE_ID_MAX or expected > NODE_ID_MAX:
+    if last > NODE_ID_MAX or expected > NODE_ID_MAX:
         raise ProtocolError("hello out of range")
     if own > NODE_ID_MAX and not (is_joiner and own == NO_ID):
         raise ProtocolError("hello out of range")
@@ -185,7 +231,26 @@ def decode_hello(body: bytes) -> Hello:
         nonce=nonce,
         address=address,
         is_joiner=is_joiner,
+        lowest=lowest,
+        highest=highest,
+        features=features,
+        extensions=extensions,
     )
+
+
+def _extensions(body: bytes, at: int) -> tuple[tuple[int, bytes], ...]:
+    found: list[tuple[int, bytes]] = []
+    while at < len(body):
+        if at + 2 > len(body):
+            raise ProtocolError("hello extension cut short")
+        kind, end = body[at], at + 2 + body[at + 1]
+        if end > len(body):
+            raise ProtocolError("hello extension cut short")
+        if found and kind <= found[-1][0]:
+            raise ProtocolError("hello extensions out of order")
+        found.append((kind, body[at + 2 : end]))
+        at = end
+    return tuple(found)
 
 
 def _short_text(body: bytes, at: int, bytes_max: int) -> tuple[str, int]:

@@ -217,7 +217,8 @@ def _refusal_in(answer: bytes) -> Refusal:
 
 async def test_refusals_of_another_protocol_version(tmp_path: Path) -> None:
     async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
-        body = (PROTOCOL_VERSION + 1).to_bytes(2, "big") + _hello(cluster, 3, 1)[2:]
+        later = (PROTOCOL_VERSION + 1).to_bytes(2, "big")
+        body = later + later + _hello(cluster, 3, 1)[4:]
         answer, _ = await _talk(cluster.base_port + 1, _record(1, body))
         assert _refusal_in(answer) is Refusal.WRONG_VERSION
 
@@ -231,9 +232,9 @@ async def test_refusals_of_a_hello_for_another_id(tmp_path: Path) -> None:
 async def test_refusals_of_a_forged_proof(tmp_path: Path) -> None:
     secret = _secret(tmp_path, "secret", "right")
     async with launched(SIZE, tmp_path, "--secret-file", secret) as cluster, _unharmed(cluster):
-        # The flag in the third byte claims a secret; the proof is made up.
+        # The flag in the fifth byte claims a secret; the proof is made up.
         body = bytearray(_hello(cluster, 3, 1))
-        body[2] |= 1
+        body[4] |= 1
         forged = _record(1, bytes(body)) + _record(2, bytes(32))
         answer, _ = await _talk(cluster.base_port + 1, forged)
         assert answer[4] == 1, "its own hello comes first"
@@ -247,8 +248,8 @@ FOREIGN = {
     "too long": b"BMGD\x01\xff\xff" + bytes(2000),
     "unknown record": _record(9, bytes(100)),
     "proof without hello": _record(2, bytes(32)),
-    "short hello": _record(1, b"\x00\x01"),
-    "endless": _record(1, b"\x00\x01" + bytes(400)) * 3,
+    "short hello": _record(1, b"\x00\x02"),
+    "endless": _record(1, b"\x00\x02\x00\x02" + bytes(400)) * 3,
 }
 
 

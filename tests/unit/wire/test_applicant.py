@@ -94,6 +94,24 @@ def test_applicant_of_another_cluster_is_refused(mine: dict[str, object], refusa
     assert (applicant.state, applicant.refusal) == (HelloState.REFUSED, refusal)
 
 
+@secrets
+def test_applicant_and_contact_use_the_highest_version_that_both_speak(secret: bytes) -> None:
+    applicant, contact = pair(secret, replace(NEW, lowest=2, highest=6, features=3))
+    contact.identity = replace(contact.identity, lowest=4, highest=9, features=6)
+    greeted(applicant, contact)
+    applicant.receive(told(contact))
+    assert applicant.state is HelloState.UP
+    assert (applicant.version, contact.version) == (6, 6)
+    assert (applicant.features, contact.features) == (2, 2)
+
+
+def test_applicant_of_other_versions_is_refused() -> None:
+    applicant, contact = pair(b"", replace(NEW, lowest=3, highest=6))
+    contact.receive(applicant.take_output())
+    applicant.receive(contact.take_output())
+    assert applicant.refusal is contact.refusal is Refusal.WRONG_VERSION
+
+
 def test_applicant_with_another_secret_is_not_greeted() -> None:
     applicant = Applicant(replace(NEW, secret=b"another"), LIFE, b"process9connect9")
     contact = Acceptor(replace(CONTACT, secret=SECRET), Incarnation(1 << 32), b"process7connect7")

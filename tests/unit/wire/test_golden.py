@@ -45,7 +45,7 @@ HELLO: Final = Hello(
 )
 
 HEADING: Final = """\
-# Protocol version 1, byte by byte: docs/wire-protocol.md explains it, tests/unit/wire/test_golden.py
+# Protocol version 2, byte by byte: docs/wire-protocol.md explains it, tests/unit/wire/test_golden.py
 # holds the code against it and says how to write this file anew.
 #
 # A name, a colon, then the bytes in hexadecimal. "frame NAME" is a whole frame with its length;

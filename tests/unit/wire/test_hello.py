@@ -241,16 +241,124 @@ def test_hello_of_a_dialer_that_reaches_itself_is_refused(secret: bytes) -> None
     assert one.refusal is Refusal.OWN_ADDRESS
 
 
-def test_hello_of_another_version_is_refused_by_both_sides() -> None:
-    body = encode_hello(BLANK)
-    for foreign in (b"\x00\x02" + body[2:], b"\x00\x00" + body[2:], b"\xff\xff", b"\x00\x02later"):
+FOREIGN_VERSIONS = {
+    "one above": b"\x00\x03\x00\x03",
+    "the former one": b"\x00\x01",
+    "none": b"\x00\x00",
+    "the last": b"\xff\xff\x00\x03",
+    "another layout behind": b"\x00\x04\x00\x03later",
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN_VERSIONS.values(), ids=FOREIGN_VERSIONS)
+def test_hello_of_another_version_is_refused_by_both_sides(foreign: bytes) -> None:
+    for data in (foreign, foreign + encode_hello(BLANK)[len(foreign) :]):
         other = acceptor()
-        other.receive(record(HELLO, foreign))
+        other.receive(record(HELLO, data))
         assert other.refusal is Refusal.WRONG_VERSION
+        assert other.detail == "it speaks others than 2 to 2"
         assert records_of(other.take_output()) == [(REFUSAL, b"\x01" + bytes(8))]
         one = dialer()
-        one.receive(record(HELLO, foreign))
+        one.receive(record(HELLO, data))
         assert one.refusal is Refusal.WRONG_VERSION
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "common"),
+    [((2, 2), (2, 2), 2), ((2, 5), (4, 9), 5), ((4, 9), (2, 5), 5), ((2, 9), (3, 4), 4)],
+)
+def test_hello_uses_the_highest_version_that_both_speak(
+    mine: tuple[int, int], theirs: tuple[int, int], common: int
+) -> None:
+    one = dialer(replace(FIVE, lowest=mine[0], highest=mine[1]))
+    other = acceptor(replace(ONE, lowest=theirs[0], highest=theirs[1]))
+    converse(one, other)
+    assert one.state is other.state is HelloState.UP
+    assert (one.version, other.version) == (common, common)
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [((2, 3), (4, 9)), ((5, 9), (2, 4))])
+def test_hello_without_a_common_version_is_refused(
+    mine: tuple[int, int], theirs: tuple[int, int]
+) -> None:
+    one = dialer(replace(FIVE, lowest=mine[0], highest=mine[1]))
+    other = acceptor(replace(ONE, lowest=theirs[0], highest=theirs[1]))
+    converse(one, other)
+    assert one.refusal is other.refusal is Refusal.WRONG_VERSION
+
+
+def test_hello_with_a_range_of_versions_that_is_none_is_no_hello() -> None:
+    for side in (acceptor(), dialer()):
+        with pytest.raises(ProtocolError, match="range"):
+            side.receive(record(HELLO, b"\x00\x02\x00\x03" + encode_hello(BLANK)[4:]))
+
+
+@secrets
+def test_hello_uses_the_features_that_both_have(secret: bytes) -> None:
+    one = dialer(replace(FIVE, secret=secret, features=0b1101))
+    other = acceptor(replace(ONE, secret=secret, features=0b1000_0110))
+    converse(one, other)
+    assert (one.features, other.features) == (0b100, 0b100)
+
+
+# --- extensions -------------------------------------------------------------------------------------
+
+
+def _extended(*extensions: tuple[int, bytes], secret: bytes = b"") -> bytes:
+    return encode_hello(replace(BLANK, has_secret=bool(secret), extensions=extensions))
+
+
+@secrets
+def test_hello_skips_an_extension_that_it_does_not_know(secret: bytes) -> None:
+    body = _extended((0x70, b"later"), (0x7F, b""), secret=secret)
+    other = acceptor(replace(ONE, secret=secret))
+    other.receive(record(HELLO, body))
+    assert other.state is (HelloState.PROVING if secret else HelloState.GREETED)
+
+
+def test_hello_refuses_a_critical_extension_that_it_does_not_know() -> None:
+    other = acceptor()
+    other.receive(record(HELLO, _extended((0x70, b"x"), (0xF0, b"later"))))
+    assert other.refusal is Refusal.UNKNOWN_EXTENSION
+    assert other.detail == "of type 240"
+    one = dialer()
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.UNKNOWN_EXTENSION
+    answer = replace(
+        decode_hello(_own_hello(ONE, expected=5)), nonce=NONCE_OF_ONE, extensions=((0x80, b""),)
+    )
+    one = dialer()
+    one.receive(record(HELLO, encode_hello(answer)))
+    assert one.refusal is Refusal.UNKNOWN_EXTENSION
+
+
+@pytest.mark.parametrize(
+    "area",
+    [b"\x70", b"\x70\x01", b"\x70\x05late", b"\x70\x00\x70\x00", b"\x71\x00\x70\x00"],
+    ids=["no length", "no value", "cut short", "twice", "out of order"],
+)
+def test_hello_with_extensions_that_are_none_is_no_hello(area: bytes) -> None:
+    with pytest.raises(ProtocolError, match="extension"):
+        acceptor().receive(record(HELLO, encode_hello(BLANK) + area))
+
+
+def test_hello_extensions_are_proven() -> None:
+    one, other = pair(SECRET)
+    hello = records_of(one.take_output())[0][1]
+    other.receive(record(HELLO, hello + b"\x70\x03new"))
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.WRONG_SECRET
+
+
+def test_hello_versions_and_features_are_proven() -> None:
+    for at in (1, 72):
+        one = dialer(replace(FIVE, secret=SECRET, highest=3, features=1))
+        other = acceptor(replace(ONE, secret=SECRET, highest=3, features=1))
+        hello = bytearray(records_of(one.take_output())[0][1])
+        hello[at] ^= 1
+        other.receive(record(HELLO, bytes(hello)))
+        one.receive(other.take_output())
+        assert one.refusal is Refusal.WRONG_SECRET
 
 
 @pytest.mark.parametrize("refusal", Refusal)
@@ -266,7 +374,7 @@ def test_hello_refusal_of_every_reason_reaches_the_dialer(refusal: Refusal) -> N
 
 
 def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
-    for body in (b"\x00" + bytes(8), b"\x0d" + bytes(8), b"\xff" + bytes(8)):
+    for body in (b"\x00" + bytes(8), b"\x0e" + bytes(8), b"\xff" + bytes(8)):
         with pytest.raises(ProtocolError):
             dialer().receive(record(REFUSAL, body))
 
@@ -366,6 +474,7 @@ BELIEVED_UNPROVEN = {
     Refusal.WRONG_SECRET,
     Refusal.WRONG_ID,
     Refusal.OWN_ADDRESS,
+    Refusal.UNKNOWN_EXTENSION,
 }
 
 
@@ -495,6 +604,10 @@ def test_hello_body_reads_what_it_writes() -> None:
         dial_number=2**32 - 1,
         nonce=b"\xff" * 16,
         address="a" * 255,
+        lowest=2**16 - 1,
+        highest=2**16 - 1,
+        features=2**32 - 1,
+        extensions=((0, b"x" * 40), (255, b"")),
     )
     lowest = replace(BLANK, cluster="", address="", founding_size=1, dial_number=0, id=NodeId(0))
     for hello in (BLANK, highest, lowest):
@@ -510,29 +623,29 @@ def test_hello_body_with_a_wrong_length_is_refused() -> None:
         decode_hello(body + b"\x00")
 
 
-# Offsets in the body: version 0, flags 2, size-1 3, fingerprint 7, id 23, expected 27, known 31,
-# incarnation 39, dial number 47, nonce 51, length of the cluster's name 67.
+# Offsets in the body: versions 0, flags 4, size-1 5, fingerprint 9, id 25, expected 29, known 33,
+# incarnation 41, dial number 49, nonce 53, features 69, length of the cluster's name 73.
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (3, struct.pack(">I", 2**31)),
-        (23, struct.pack(">I", 2**31)),
-        (27, struct.pack(">I", 2**31)),
-        (39, bytes(8)),
-        (67, b"\x41"),
-        (67, b"\xff"),
-        (67, b"\x03"),
-        (68, b"\xff"),
-        (68, b"\xc3\x28"),
-        (72, b"\x09"),
-        (72, b"\xff"),
+        (5, struct.pack(">I", 2**31)),
+        (25, struct.pack(">I", 2**31)),
+        (29, struct.pack(">I", 2**31)),
+        (41, bytes(8)),
+        (73, b"\x41"),
         (73, b"\xff"),
+        (73, b"\x03"),
+        (74, b"\xff"),
+        (74, b"\xc3\x28"),
+        (78, b"\x09"),
+        (78, b"\xff"),
+        (79, b"\xff"),
     ],
 )
 def test_hello_body_out_of_range_is_refused(at: int, value: bytes) -> None:
     body = encode_hello(BLANK)
-    assert body[67:68] == b"\x04"
-    assert body[72:73] == b"\x0a"
+    assert body[73:74] == b"\x04"
+    assert body[78:79] == b"\x0a"
     with pytest.raises(ProtocolError):
         decode_hello(body[:at] + value + body[at + len(value) :])
 
