@@ -17,6 +17,7 @@ that has only begun, and has not met them all, leaves tag 0 unanswered for `join
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -26,6 +27,7 @@ from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Taken, Topics
+from bmgd.core.work import Work
 from bmgd.errors import (
     BmgdError,
     DeadError,
@@ -97,8 +99,11 @@ class _Inbound:
 class Delivery:
     """Messages underway from here, and those that came."""
 
-    def __init__(self, context: Context, forwarding: Forwarding, topics: Topics) -> None:
+    def __init__(
+        self, context: Context, forwarding: Forwarding, topics: Topics, work: Work
+    ) -> None:
         self._context = context
+        self._work = work
         self._forwarding = forwarding
         self._topics = topics
         self._began_ns = context.now_ns
@@ -254,13 +259,15 @@ class Delivery:
         if stream is not None:
             for message in list(stream.underway.values()):
                 self._end(message, DeadError(peer, _status_text(self._context, peer)))
-        self.resend_all()
+        self._work.begin("resend", self._resends)
 
-    def resend_all(self) -> None:
-        """Send everything underway again: a relay on its way may have died."""
-        for stream in self._outbound.values():
+    def _resends(self) -> Iterator[None]:
+        """Send everything underway again, one message a piece: a relay on its way may have died."""
+        for stream in list(self._outbound.values()):
             for message in list(stream.underway.values()):
-                self._transmit(message)
+                if stream.underway.get(message.sequence) is message:
+                    self._transmit(message)
+                    yield
 
     def on_own_new_life(self) -> None:
         """This node began a new life: what the former one sent is no longer confirmed."""

@@ -5,6 +5,9 @@ facts (`context.py`); `_react` is the one place that says who reacts to which fa
 step what follows from the changes is settled, in this order, so that the news travels first:
 
     notices flooded -> forwarding snapshot published -> links reconciled -> readiness
+
+A step does a bounded amount of work: what goes over many messages or records is left to `work.py`,
+and of many deadlines that are due together the first `DEADLINES_PER_STEP` are reached.
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
+from bmgd.core.work import WORK_TIMER, Work
 from bmgd.errors import InvariantError
 from bmgd.types import (
     Incarnation,
@@ -98,6 +102,9 @@ from bmgd.wire.messages import (
     Unwanted,
 )
 
+DEADLINES_PER_STEP = 256
+"""Deadlines reached in one step; the others are reached in the next, which is due at once."""
+
 
 class Node:
     """The core of one daemon.
@@ -124,6 +131,7 @@ class Node:
             context.membership.join(node_id, record)
         if context.membership.get(context.id) is None:
             context.membership.join(context.id, context.own_record())
+        work = self._work = Work(context)
         links = self._links = Links(context)
         notices = self._notices = Notices(context, links)
         forwarding = self._forwarding = Forwarding(context, links)
@@ -134,7 +142,7 @@ class Node:
         redialling = self._redialling = Redialling(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context)
-        delivery = self._delivery = Delivery(context, forwarding, topics)
+        delivery = self._delivery = Delivery(context, forwarding, topics, work)
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
@@ -334,8 +342,10 @@ class Node:
         due_ns = timers.next_ns()
         if due_ns is not None and now_ns - due_ns > LATE_NS // 16:
             self._detector.note_lag(now_ns - due_ns)
-        # Handlers set timers in the future only, so this ends.
-        while (key := timers.pop_due(now_ns)) is not None:
+        for _ in range(DEADLINES_PER_STEP):
+            key = timers.pop_due(now_ns)
+            if key is None:
+                return
             self._on_timer(key)
             self._react()
 
@@ -372,6 +382,7 @@ class Node:
             SILENCE_TIMER: self._detector.on_silence_timer,
             START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
             START_TIMER: self._lifecycle.on_start_timer,
+            WORK_TIMER: self._work.on_timer,
         }
 
     # --- facts --------------------------------------------------------------------------------
@@ -446,3 +457,4 @@ class Node:
             self._relayout.release()
             if self._links.forwarding_stale:
                 self._forwarding.publish()
+        self._work.settle()

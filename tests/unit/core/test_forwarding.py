@@ -64,6 +64,7 @@ def test_link_that_closed_in_this_step_carries_nothing_more() -> None:
     record = Record(link.incarnation, 0, Status.EXCLUDED, f"sim{hop}:7400")
     notice = Notice(((hop, record),))
     effects = node.step(network.now_ns, Received(LinkId(10**6), notice))
+    effects += node.step(network.now_ns, DeadlineReached())
     closed = effects.index(Close(link.id, "declared excluded"))
     after = [e for e in effects[closed + 1 :] if isinstance(e, Send)]
     assert link.id not in {e.link for e in after}
