@@ -290,6 +290,11 @@ def decode(body: bytes) -> Message:
     return _message(form, route, *fields)
 
 
+def kind_of_message(message_class: type[Message]) -> int:
+    """The number of a class of messages in the header."""
+    return _KIND_OF[message_class]
+
+
 def _message(form: _Format, *fields: object) -> Message:
     message: Message = form.message(*fields)
     return message

@@ -29,6 +29,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("routing",),
     ("healing",),
     ("wire",),
+    ("linklayer",),
     ("connection",),
     ("client",),
     ("chaos",),
@@ -260,7 +261,7 @@ def test_layers_pure_rooms_take_nothing_with_a_clock_or_a_socket() -> None:
     taken = {
         f.module.partition(".")[0]
         for f in IMPORTS
-        if room_of(f.by) in ("errors", "types", "peers", "topology", "healing")
+        if room_of(f.by) in ("errors", "types", "peers", "topology", "healing", "linklayer")
     }
     assert taken - {"bmgd", "re", "math", "functools", "importlib"} - OF_CORE == set()
 
