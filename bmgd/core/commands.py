@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bmgd.types import NodeId
 
@@ -78,6 +78,45 @@ class Leave:
     """Leave the cluster gracefully; answered at once, carried out when what is underway has drained."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShowReport:
+    """Answered by the core's part of a report about this node, see `survey.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskReports:
+    """Ask these nodes for a report each; not answered, but each report is a `Reported`."""
+
+    ids: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """What a `ReportWanted` has ordered; not answered.
+
+    Args:
+        body: at most `REPORT_BYTES_MAX` bytes.
+    """
+
+    asker: NodeId
+    tag: int
+    number: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFrom:
+    """The way from one node to another, measured there; answered as `ProbeTo` with a path is.
+
+    Args:
+        timeout_ns: at least 1 ms, at most `TRACE_MS_MAX`.
+    """
+
+    source: NodeId
+    destination: NodeId
+    timeout_ns: int
+
+
 Command = (
     ShowStatus
     | ShowMembers
@@ -89,4 +128,8 @@ Command = (
     | Unsubscribe
     | Evict
     | Leave
+    | ShowReport
+    | AskReports
+    | SendReport
+    | TraceFrom
 )

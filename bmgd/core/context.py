@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
+from bmgd.core.counts import Counts
 from bmgd.core.effects import Effect, Exit, Observed, Send
 from bmgd.core.membership import Membership
 from bmgd.core.settings import Settings
@@ -137,6 +138,7 @@ class Context:
         stands_aside: whether programs are refused because that has been lost for a while.
         followed: whether a former life of this id is known, so that tag 0 is refused.
         effects: the orders of the step under way, in order.
+        counts: what this core has counted.
     """
 
     def __init__(self, settings: Settings, incarnation: Incarnation, random: Random) -> None:
@@ -154,6 +156,7 @@ class Context:
         self.now_ns = 0
         self.effects: list[Effect] = []
         self.facts: deque[Fact] = deque()
+        self.counts = Counts()
 
     @property
     def id(self) -> NodeId:
@@ -163,10 +166,12 @@ class Context:
     def emit(self, effect: Effect) -> None:
         """Give an order to the shell."""
         self.effects.append(effect)
+        self.counts.effect(effect)
 
     def send(self, link: LinkId, message: Message) -> None:
         """Order a message onto a link."""
         self.effects.append(Send(link, message))
+        self.counts.sent[type(message)] += 1
 
     def tell(self, fact: Fact) -> None:
         """Let the node know what happened; it reacts after the part under way has finished."""
@@ -180,7 +185,7 @@ class Context:
         detail: str = "",
     ) -> None:
         """Show an operator what happened."""
-        self.effects.append(Observed(event, peer, incarnation, detail))
+        self.emit(Observed(event, peer, incarnation, detail))
 
     def lose_id(self, why: str) -> None:
         """Another life has this node's id: a joiner takes a new one, a founder ends."""

@@ -241,6 +241,11 @@ class Detector:
         most = STRETCH_MAX * self.context.settings.timeout_ns
         self.stretch_ns = min(max(self.stretch_ns, lag_ns), most)
 
+    @property
+    def suspects(self) -> list[NodeId]:
+        """Whom this node suspects now, sorted."""
+        return sorted(self._suspicions)
+
     # --- suspicion ----------------------------------------------------------------------------
 
     def suspect(self, peer: NodeId, why: str) -> None:

@@ -157,6 +157,31 @@ class Displaced:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportWanted:
+    """Another node asks for a report: add what the process knows, and issue `SendReport`.
+
+    Args:
+        asker: the node that gets it.
+        tag: of the asker's life.
+        number: names the ask to the asker.
+        facts: what the core tells of itself, see `survey.py`.
+    """
+
+    asker: NodeId
+    tag: int
+    number: int
+    facts: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A report came that this node asked for; `body` is as the other node wrote it."""
+
+    source: NodeId
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """End the process with this exit code; the reason is for the log."""
 
@@ -180,5 +205,7 @@ Effect = (
     | AskContact
     | Joined
     | Displaced
+    | ReportWanted
+    | Reported
     | Exit
 )

@@ -158,6 +158,7 @@ class Forwarding:
             return False
         link = self._links.to(peer)
         assert link is not None
+        self._context.counts.add("careful_messages")
         self._context.send(link.id, _with_route(message, replace(message.route, search=search)))
         return True
 

@@ -26,6 +26,7 @@ from bmgd.core.context import (
     RecordMoved,
     Vetoed,
 )
+from bmgd.core.counts import Counts
 from bmgd.core.delivery import RESEND_TIMER, Delivery
 from bmgd.core.detector import (
     ANSWER_TIMER,
@@ -68,6 +69,7 @@ from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
 from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
+from bmgd.core.survey import TRACE_TIMER, Survey
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.core.work import WORK_TIMER, Work
@@ -97,7 +99,11 @@ from bmgd.wire.messages import (
     Pong,
     Probe,
     ProbeReply,
+    Report,
+    ReportAsk,
     RoutedMessage,
+    TraceAnswer,
+    TraceAsk,
     Unreachable,
     Unwanted,
 )
@@ -151,6 +157,18 @@ class Node:
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
         self._growth = Growth(context, links, notices, forwarding)
+        survey = self._survey = Survey(
+            context,
+            links,
+            forwarding,
+            probing,
+            detector,
+            dialling,
+            delivery,
+            topics,
+            relayout,
+            quorum,
+        )
         self._requests = Requests(
             context,
             links,
@@ -162,6 +180,7 @@ class Node:
             eviction,
             relayout,
             quorum,
+            survey,
         )
         self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()
@@ -183,6 +202,11 @@ class Node:
     def state(self) -> NodeState:
         """What the node is doing."""
         return self._context.state
+
+    @property
+    def counts(self) -> Counts:
+        """What this core has counted since it began."""
+        return self._context.counts
 
     def inherit(self, former: Node) -> None:
         """Take over what waits for programs from the node that this process was, before a step."""
@@ -230,6 +254,7 @@ class Node:
                 self._growth.on_link_lost(link_id)
                 self._links.lose(link_id, evidence)
             case DialFailed():
+                self._context.counts.failed[event.evidence] += 1
                 self._dialling.on_dial_failed(event)
                 self._greeting.on_dial_failed(event)
                 self._eviction.on_dial_failed(event)
@@ -262,6 +287,7 @@ class Node:
             self._dialling.on_former_life_linked(up.peer)
 
     def _on_received(self, link_id: LinkId, message: Message) -> None:
+        self._context.counts.received[type(message)] += 1
         link = self._links.get(link_id)
         if link is not None:
             self._detector.heard(link)
@@ -324,6 +350,14 @@ class Node:
                 self._growth.on_request(message)
             case JoinGrant(_, incarnation, node_id):
                 self._growth.on_grant(incarnation, node_id)
+            case ReportAsk():
+                self._survey.on_ask(message)
+            case Report():
+                self._survey.on_report(message)
+            case TraceAsk():
+                self._survey.on_trace_ask(message)
+            case TraceAnswer():
+                self._survey.on_trace_answer(message)
 
     # --- deadlines ----------------------------------------------------------------------------
 
@@ -383,6 +417,7 @@ class Node:
             START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
             START_TIMER: self._lifecycle.on_start_timer,
             WORK_TIMER: self._work.on_timer,
+            TRACE_TIMER: self._survey.on_trace_timer,
         }
 
     # --- facts --------------------------------------------------------------------------------
@@ -397,6 +432,7 @@ class Node:
             case LinkOpened(link):
                 self._meeting.on_link_opened(link)
             case LinkLost(link, evidence):
+                self._context.counts.lost[evidence] += 1
                 self._context.observe("link down", link.peer, link.incarnation, evidence.value)
                 if not self._links.to(link.peer):
                     self._greeting.on_gone(link.peer)
@@ -437,6 +473,7 @@ class Node:
     def _on_id_lost(self, why: str) -> None:
         self._probing.abandon(why)
         self._eviction.abandon(why)
+        self._survey.abandon(why)
         self._lifecycle.displace(why)
 
     # --- what follows -------------------------------------------------------------------------

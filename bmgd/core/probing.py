@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bmgd.core.commands import ProbeTo
 from bmgd.core.context import Context
@@ -13,6 +15,9 @@ from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply
 
+Answered = Callable[[dict[str, Any] | None, BmgdError | None], None]
+"""Takes the result of a probe, or why there is none."""
+
 PROBES_MAX = 1024
 PROBE_TIMER = "probe"
 AGAIN_NS = 300_000_000
@@ -20,7 +25,7 @@ AGAIN_NS = 300_000_000
 
 @dataclass(slots=True)
 class _Open:
-    request: int
+    answer: Answered
     command: ProbeTo
     first_sent_ns: int
     sent_ns: int
@@ -36,6 +41,14 @@ class Probing:
         self._count = 0
 
     def start(self, request: int, command: ProbeTo) -> None:
+        """Send a program's probe; one `Reply` follows."""
+
+        def answer(result: dict[str, Any] | None, error: BmgdError | None) -> None:
+            self._context.emit(Reply(request, result, error))
+
+        self.probe(command, answer)
+
+    def probe(self, command: ProbeTo, answer: Answered) -> None:
         """Send a probe; sent again until a reply, the destination's death or the deadline."""
         context, destination = self._context, command.destination
         error: BmgdError | None = None
@@ -46,14 +59,14 @@ class Probing:
         elif len(self._open) >= PROBES_MAX:
             error = RequestError("too many probes underway")
         if error is not None:
-            context.emit(Reply(request, error=error))
+            answer(None, error)
         elif destination == context.id:
             path = [int(destination)] if command.record else []
-            context.emit(Reply(request, {"rtt_ns": 0, "path": path}))
+            answer({"rtt_ns": 0, "path": path}, None)
         else:
             self._count += 1
             now_ns = context.now_ns
-            self._open[self._count] = _Open(request, command, now_ns, now_ns)
+            self._open[self._count] = _Open(answer, command, now_ns, now_ns)
             self._send(self._count)
 
     def _send(self, number: int) -> None:
@@ -107,8 +120,8 @@ class Probing:
         self._end(reply.route.sequence, result=result)
 
     def _end(
-        self, number: int, result: dict[str, object] | None = None, error: BmgdError | None = None
+        self, number: int, result: dict[str, Any] | None = None, error: BmgdError | None = None
     ) -> None:
         probe = self._open.pop(number)
         self._context.timers.cancel((PROBE_TIMER, number, 0))
-        self._context.emit(Reply(probe.request, result, error))
+        probe.answer(result, error)

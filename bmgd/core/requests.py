@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bmgd.core.commands import (
+    AskReports,
     Command,
     Consumed,
     Evict,
     Leave,
     ProbeTo,
+    SendReport,
     SendTo,
     ShowLinks,
     ShowMembers,
+    ShowReport,
     ShowStatus,
     Subscribe,
+    TraceFrom,
     Unsubscribe,
 )
 from bmgd.core.context import Context
@@ -27,7 +31,8 @@ from bmgd.core.links import Links
 from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import Relayout
-from bmgd.core.show import SHOWN_IDS_MAX, show_links, show_members, show_status
+from bmgd.core.show import SHOWN_IDS_MAX, is_isolated, show_links, show_members, show_status
+from bmgd.core.survey import Survey
 from bmgd.core.topics import Topics
 from bmgd.errors import RequestError
 
@@ -46,6 +51,7 @@ class Requests:
     eviction: Eviction
     relayout: Relayout
     quorum: Quorum
+    survey: Survey
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -61,6 +67,7 @@ class Requests:
                     "waiting": self.topics.waiting(),
                     "neighbors": list(self.dialling.wanted),
                     "healing": self.relayout.show(),
+                    "isolated": is_isolated(self.links, self.quorum.counted),
                 }
                 context.emit(Reply(request, show_status(context, self.links) | facts))
             case ShowMembers():
@@ -80,6 +87,14 @@ class Requests:
                 self.topics.unsubscribe(request)
             case Evict():
                 self.eviction.start(request, command)
+            case ShowReport():
+                context.emit(Reply(request, self.survey.describe()))
+            case AskReports(ids):
+                self.survey.ask(ids)
+            case SendReport():
+                self.survey.send(command)
+            case TraceFrom():
+                self.survey.trace(request, command)
             case Leave():
                 self.lifecycle.leave()
                 context.emit(Reply(request))

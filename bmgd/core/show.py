@@ -56,6 +56,16 @@ def show_links(context: Context, links: Links) -> list[dict[str, Any]]:
     ]
 
 
+def is_isolated(links: Links, counted: int) -> bool:
+    """Whether this node has no link, though there are others.
+
+    Args:
+        counted: how many ids have not left, this node's and the dead included. Whether those that are
+            held dead have died, or this node is cut off from them, cannot be told from here.
+    """
+    return not links.by_peer and counted > 1
+
+
 def show_members(context: Context) -> dict[str, Any]:
     """``{"revision":…, "members":[…]}`` with a dict for every id of the id space, sorted by id."""
     membership = context.membership

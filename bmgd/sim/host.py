@@ -81,6 +81,7 @@ class Host:
         replies: the last `Reply` for each request.
         observed: what its core wanted an operator to see, with virtual times.
         records: the changed records.
+        reports: the last report of each node that it asked.
         messages, bytes: sent to other hosts.
     """
 
@@ -111,6 +112,7 @@ class Host:
     replies: dict[int, Reply] = field(default_factory=dict)
     observed: list[tuple[int, Observed]] = field(default_factory=list)
     records: list[RecordChanged] = field(default_factory=list)
+    reports: dict[NodeId, bytes] = field(default_factory=dict)
     exit: Exit | None = None
     messages: int = 0
     bytes: int = 0

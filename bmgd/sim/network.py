@@ -14,13 +14,14 @@ what `disturbances.py` makes of these for a fault plan.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from bmgd.config import load
-from bmgd.core.commands import Command, ShowStatus
+from bmgd.core.commands import Command, SendReport, ShowStatus
 from bmgd.core.effects import (
     AskContact,
     Close,
@@ -37,6 +38,8 @@ from bmgd.core.effects import (
     Refuse,
     Renewed,
     Reply,
+    Reported,
+    ReportWanted,
     Send,
     Welcome,
 )
@@ -367,6 +370,11 @@ class Network:
                 self._end(host, abruptly=False)
             case Renewed():
                 pass
+            case ReportWanted(asker, tag, number, facts):
+                body = json.dumps(facts, separators=(",", ":")).encode()
+                host.events.append(CommandIssued(0, SendReport(asker, tag, number, body)))
+            case Reported(source, body):
+                host.reports[source] = body
 
     def _change_snapshot(self, host: Host, snapshot: Snapshot) -> None:
         stale_us = self.conditions.stale_us_max

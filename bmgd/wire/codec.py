@@ -29,10 +29,13 @@ from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
 from bmgd.wire.messages import (
     BUCKETS,
     PAYLOAD_BYTES_MAX,
+    PROBLEM_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
+    REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
     TOPIC_BYTES_MAX,
+    TRACE_MS_MAX,
     Ack,
     Answer,
     Ask,
@@ -48,8 +51,12 @@ from bmgd.wire.messages import (
     Pong,
     Probe,
     ProbeReply,
+    Report,
+    ReportAsk,
     Route,
     Search,
+    TraceAnswer,
+    TraceAsk,
     Unreachable,
     Unwanted,
 )
@@ -235,6 +242,20 @@ _FORMATS: dict[int, _Format] = {
         2,
         lambda m: (m.incarnation, m.id),
         lambda f: (Incarnation(_int(f[0], 1, _U64_MAX)), _id(f[1])),
+    ),
+    0x68: _Format(ReportAsk, 0, lambda m: (), lambda f: ()),
+    0x69: _Format(Report, 1, lambda m: (m.body,), lambda f: (_bytes(f[0], REPORT_BYTES_MAX),)),
+    0x6A: _Format(
+        TraceAsk,
+        2,
+        lambda m: (m.target, m.timeout_ms),
+        lambda f: (_id(f[0]), _int(f[1], 1, TRACE_MS_MAX)),
+    ),
+    0x6B: _Format(
+        TraceAnswer,
+        3,
+        lambda m: (m.rtt_us, m.passed, m.problem),
+        lambda f: (_int(f[0], 0, _U64_MAX), _ids(f[1]), _text(f[2], PROBLEM_BYTES_MAX)),
     ),
 }
 _KIND_OF: dict[type[Message], int] = {form.message: kind for kind, form in _FORMATS.items()}

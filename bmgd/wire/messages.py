@@ -16,6 +16,9 @@ SEARCH_BYTES_MAX = 16_384
 RECORDS_PER_NOTICE_MAX = 256
 BUCKETS = 64
 ROUTE_IDS_MAX = 4096
+REPORT_BYTES_MAX = 16_384
+PROBLEM_BYTES_MAX = 255
+TRACE_MS_MAX = 60_000
 
 
 # --- link messages ------------------------------------------------------------------------------
@@ -232,8 +235,69 @@ class JoinGrant:
     id: NodeId
 
 
+@dataclass(frozen=True, slots=True)
+class ReportAsk:
+    """Asks a node for a report about itself; the route's sequence is the answer's too."""
+
+    route: Route
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a node tells of itself to one that asked.
+
+    Args:
+        body: a JSON object, see docs/operations.md; at most `REPORT_BYTES_MAX` bytes.
+    """
+
+    route: Route
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAsk:
+    """Asks a node to trace the way from itself to another one.
+
+    Args:
+        target: where the way is to lead.
+        timeout_ms: how long the probe may take, 1..60,000.
+    """
+
+    route: Route
+    target: NodeId
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    """Answers a `TraceAsk`.
+
+    Args:
+        rtt_us: from sending the probe to its return.
+        passed: the ids that it went through, both ends included.
+        problem: why there is no way to show; "" where there is one.
+    """
+
+    route: Route
+    rtt_us: int
+    passed: tuple[NodeId, ...]
+    problem: str
+
+
 LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye
 RoutedMessage = (
-    Data | Ack | Unreachable | Probe | ProbeReply | Ask | Answer | JoinRequest | JoinGrant
+    Data
+    | Ack
+    | Unreachable
+    | Probe
+    | ProbeReply
+    | Ask
+    | Answer
+    | JoinRequest
+    | JoinGrant
+    | ReportAsk
+    | Report
+    | TraceAsk
+    | TraceAnswer
 )
 Message = LinkMessage | RoutedMessage
