@@ -16,6 +16,7 @@ from bmgd.errors import ConfigError
 from bmgd.peers import PeerList, split_address
 from bmgd.policy import HealingPolicy
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
+from bmgd.secret import parse_secrets
 from bmgd.types import NODE_ID_MAX, NodeId
 
 CONTROL_PATH_BYTES_MAX: Final = 107
@@ -36,7 +37,8 @@ class Config:
         control: where programs reach the daemon, ``unix:PATH``; "" for none. A joiner's may have
             ``{id}`` in it, which stands for the id that it is given.
         cluster: the cluster's name, 1..64 bytes.
-        secret: the cluster secret, or b"" for none (then loopback only, unless `insecure`).
+        secret_file: where the cluster's secrets are, or "".
+        secrets: what was in it, see `bmgd.secret`; () for none (then loopback only, unless `insecure`).
         state_dir: a directory that keeps the incarnation counter, or "".
         healing: when the dead leave the graph, see `bmgd.policy`.
         reconstruction: "adaptive" changes only the links that differ, "naive" makes all anew.
@@ -61,7 +63,8 @@ class Config:
     advertise: str = ""
     control: str = ""
     cluster: str = "bmgd"
-    secret: bytes = field(default=b"", repr=False)
+    secret_file: str = ""
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
     state_dir: str = ""
     healing: str = "every-death"
     reconstruction: str = "adaptive"
@@ -94,7 +97,6 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 _DAY_MS = 86_400_000
 _SIZE_MAX = NODE_ID_MAX + 1
 _CLUSTER_BYTES_MAX = 64
-_SECRET_BYTES_MAX = 4096
 _FILE_BYTES_MAX = 64 * 2**20
 _RANGES: Mapping[str, tuple[int, int]] = {
     "id": (0, NODE_ID_MAX),
@@ -142,9 +144,8 @@ def load(
         values = {"id": -1, "size": 1, **values, "peers": PeerList()}
     else:
         values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
-    secret_file = values.pop("secret_file", None)
-    if secret_file is not None:
-        values["secret"] = _secret(str(secret_file))
+    if "secret_file" in values:
+        values["secrets"] = read_secrets(str(values["secret_file"]))
     config = Config(timing=Timing(**timing), **values)  # type: ignore[arg-type]
     check(config)
     return config
@@ -179,7 +180,7 @@ def check(config: Config) -> None:
     if split_address(advertised)[1] == 0:
         raise ConfigError(f"others cannot dial port 0: {advertised}")
     host, _ = split_address(config.listen or advertised)
-    if not (config.secret or config.insecure or is_loopback(host)):
+    if not (config.secrets or config.insecure or is_loopback(host)):
         raise ConfigError(
             f"refusing to bind {host} without a secret: give --secret-file, or --insecure"
         )
@@ -362,15 +363,21 @@ def _contacts(source: str, value: object) -> tuple[str, ...]:
     return tuple(str(address) for address in value)
 
 
-def _secret(path: str) -> bytes:
+def read_secrets(path: str) -> tuple[bytes, ...]:
+    """The secrets in a file; a warning in the log where others can read it.
+
+    Raises:
+        ConfigError: it cannot be read, or what it holds cannot be used.
+    """
     import os
 
-    secret = _read(path, "the secret file").removesuffix(b"\n").removesuffix(b"\r")
-    if not 1 <= len(secret) <= _SECRET_BYTES_MAX:
-        raise ConfigError(f"the secret in {path} must have 1 to {_SECRET_BYTES_MAX} bytes")
-    # A warning and no refusal: Kubernetes and Compose mount secrets readable for all by default.
-    if os.stat(path).st_mode & 0o004:
+    secrets = parse_secrets(_read(path, "the secret file"), path)
+    # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
+    mode = os.stat(path).st_mode & 0o777
+    if mode & 0o077:
         import logging
 
-        logging.getLogger("bmgd").warning("every user can read the secret file %s", path)
-    return secret
+        logging.getLogger("bmgd").warning(
+            "others than its owner can read the secret file %s (mode %04o)", path, mode
+        )
+    return secrets

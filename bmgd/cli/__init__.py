@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "trace": "show the nodes on the way to a node",
     "kill": "end a daemon",
     "evict": "take a node out of the cluster",
+    "secret": "make a secret file, and change the secrets in it",
     "monitor": "show what a daemon observes, as it happens",
     "sim": "run a cluster in virtual time and disturb it",
     "chaos": "harm a local cluster by a fault plan, and judge it",

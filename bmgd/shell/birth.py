@@ -91,7 +91,7 @@ class Birth:
         own = NO_ID if claimed is None else claimed
         config = self._config
         identity = Identity(
-            config.cluster, 1, bytes(16), own, self._settings.address, config.secret
+            config.cluster, 1, bytes(16), own, self._settings.address, config.secrets
         )
         born = await _drive(joiner, identity, observe)
         if isinstance(born, Joined):

@@ -171,7 +171,7 @@ class Daemon:
             fingerprint=self._config.peers.fingerprint(),
             id=self._settings.id,
             address=self._settings.address,
-            secret=self._config.secret,
+            secrets=self._config.secrets,
         )
         return Transport(
             identity,
@@ -236,7 +236,7 @@ class Daemon:
     def _log_start(self) -> None:
         config = self._config
         listening = config.listen or self._settings.address
-        secret = "with a secret" if config.secret else "without a secret"
+        secret = "with a secret" if config.secrets else "without a secret"
         self._log.line(
             "listening",
             f"listening on {listening} as {self._settings.address}: node {config.id} of {config.size}"

@@ -12,8 +12,9 @@ A joiner, which has no id yet, asks a member to become one; `Applicant` in `appl
 
     instead of WELCOME:     <- PEERS … PEERS GRANT, then frames: NOTICE … NOTICE GOODBYE
 
-A proof is HMAC-SHA256 with the secret over both hello bodies and the prover's direction, so it can
-neither be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
+Each hello names its sender's secrets by short key ids; the acceptor's first that the dialer has too is
+used. A proof is HMAC-SHA256 with it over both hello bodies and the prover's direction, so it can neither
+be replayed (each body has a fresh nonce) nor reflected. Nothing of a newcomer reaches the
 core before its proof was checked, and a dialer believes a stranger no refusal but that the two do not
 fit together. Each side is a `Dialer` or an `Acceptor`: bytes go in by
 `receive`, bytes to send come out of `take_output`, and the attribute `state` says how far it is:
@@ -34,6 +35,7 @@ import hmac
 from enum import Enum
 
 from bmgd.errors import ProtocolError
+from bmgd.secret import KEY_ID_BYTES, fingerprint, key_id
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId
 from bmgd.wire.hello import (
     CRITICAL,
@@ -45,6 +47,7 @@ from bmgd.wire.hello import (
     RECORD,
     REFUSAL,
     WELCOME,
+    Extension,
     Hello,
     HelloKind,
     Identity,
@@ -74,6 +77,8 @@ class _Side:
     Attributes:
         version: the one that both sides speak, 0 before the other's hello.
         features: those that both sides have.
+        key: the fingerprint of the secret that the link is made under, once the other side has proven
+            that it has it; "" for none.
         detail: what a refusal by this side rests on, for a line of log.
     """
 
@@ -88,6 +93,8 @@ class _Side:
         self.version = 0
         self.features = 0
         self.detail = ""
+        self.key = ""
+        self._secret = b""
         self._nonce = nonce
         self._input = bytearray()
         self._received_bytes = 0
@@ -138,7 +145,7 @@ class _Side:
         me = self.identity
         self._own_body = encode_hello(
             Hello(
-                has_secret=bool(me.secret),
+                has_secret=bool(me.secrets),
                 cluster=me.cluster,
                 founding_size=me.founding_size,
                 fingerprint=me.fingerprint,
@@ -153,15 +160,20 @@ class _Side:
                 lowest=me.lowest,
                 highest=me.highest,
                 features=me.features,
+                extensions=self._extensions(),
             )
         )
         self._put(HelloKind.HELLO, self._own_body)
+
+    def _extensions(self) -> tuple[tuple[int, bytes], ...]:
+        secrets = self.identity.secrets
+        return ((Extension.KEYS, b"".join(map(key_id, secrets))),) if secrets else ()
 
     def _proof(self, direction: bytes, dialer_body: bytes, acceptor_body: bytes) -> bytes:
         transcript = b"".join(
             (direction, len(dialer_body).to_bytes(2, "big"), dialer_body, acceptor_body)
         )
-        return hmac.new(self.identity.secret, transcript, hashlib.sha256).digest()
+        return hmac.new(self._secret, transcript, hashlib.sha256).digest()
 
     def _mismatch(self, hello: Hello) -> Refusal | None:
         return self._stranger(hello) or self._misfit(hello)
@@ -175,11 +187,21 @@ class _Side:
             return Refusal.UNKNOWN_EXTENSION
         if hello.cluster != me.cluster:
             return Refusal.WRONG_CLUSTER
-        if hello.has_secret != bool(me.secret):
+        if hello.has_secret != bool(me.secrets):
+            self.detail = "(only one of the two has any)"
+            return Refusal.WRONG_SECRET
+        if me.secrets and not self._common_secrets(hello):
+            self.detail = "(none in common)"
             return Refusal.WRONG_SECRET
         if hello.nonce[:OWN_NONCE_BYTES] == self._nonce[:OWN_NONCE_BYTES]:
             return Refusal.OWN_ADDRESS
         return None
+
+    def _common_secrets(self, hello: Hello) -> list[bytes]:
+        """Those of this side that the other side's key ids name, in this side's order."""
+        keys = hello.extension(Extension.KEYS)
+        theirs = {keys[at : at + KEY_ID_BYTES] for at in range(0, len(keys), KEY_ID_BYTES)}
+        return [secret for secret in self.identity.secrets if key_id(secret) in theirs]
 
     def _misfit(self, hello: Hello) -> Refusal | None:
         """What two members must agree on beyond that."""
@@ -231,7 +253,7 @@ class Dialer(_Side):
     ) -> None:
         super().__init__(identity, nonce)
         self._expected = expected
-        self._proven = not identity.secret
+        self._proven = not identity.secrets
         self._put_hello(expected, known, incarnation, dial_number)
 
     def receive(self, data: bytes) -> None:
@@ -290,10 +312,17 @@ class Dialer(_Side):
         return Refusal.WRONG_ID if mismatch is None and hello.id != self._expected else mismatch
 
     def _on_proof(self, body: bytes) -> None:
-        if not hmac.compare_digest(body, self._proof(b"acceptor", self._own_body, self._peer_body)):
+        assert self.peer is not None
+        for secret in self._common_secrets(self.peer):
+            self._secret = secret
+            proof = self._proof(b"acceptor", self._own_body, self._peer_body)
+            if hmac.compare_digest(body, proof):
+                break
+        else:
             self._fail(Refusal.WRONG_SECRET)
             return
         self._proven = True
+        self.key = fingerprint(self._secret)
         self._put(HelloKind.PROOF, self._proof(b"dialer", self._own_body, self._peer_body))
 
     def _fail(self, refusal: Refusal) -> None:
@@ -333,14 +362,14 @@ class Acceptor(_Side):
     def welcome(self, known: Incarnation) -> None:
         """Accept the dialer; `known` is the highest incarnation of it that is known."""
         assert self.peer is not None
-        if not self.identity.secret:
+        if not self.identity.secrets:
             self._put_hello(self.peer.id, known, self.incarnation, 0)
         self._put(HelloKind.WELCOME, WELCOME.pack(known))
         self.state = HelloState.UP
 
     def grant(self, node_id: NodeId, peers: str) -> None:
         """Tell a joiner which id it has, and where the founders are (`PeerList.text`)."""
-        if not self.identity.secret:
+        if not self.identity.secrets:
             self._put_hello(NodeId(0), UNKNOWN_INCARNATION, self.incarnation, 0)
         text = peers.encode()
         for at in range(0, len(text), HELLO_BYTES_MAX):
@@ -370,9 +399,10 @@ class Acceptor(_Side):
             return
         self.peer = peer
         self.known_of_me = peer.known
-        if not self.identity.secret:
+        if not self.identity.secrets:
             self.state = HelloState.GREETED
             return
+        self._secret = self._common_secrets(peer)[0]
         expected = NodeId(0) if peer.is_joiner else peer.id
         self._put_hello(expected, UNKNOWN_INCARNATION, self.incarnation, 0)
         self._put(HelloKind.PROOF, self._proof(b"acceptor", body, self._own_body))
@@ -381,6 +411,7 @@ class Acceptor(_Side):
     def _on_proof(self, body: bytes) -> None:
         expected = self._proof(b"dialer", self._peer_body, self._own_body)
         if hmac.compare_digest(body, expected):
+            self.key = fingerprint(self._secret)
             self.state = HelloState.GREETED
         else:
             self.refuse(Refusal.WRONG_SECRET)

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
+from bmgd.secret import KEY_ID_BYTES
 from bmgd.types import NO_ID, NODE_ID_MAX, Incarnation, NodeId
 
 PROTOCOL_VERSION = 2
@@ -45,6 +46,12 @@ class HelloKind(IntEnum):
     REFUSAL = 4
     PEERS = 5
     GRANT = 6
+
+
+class Extension(IntEnum):
+    """The types of extension that this version knows."""
+
+    KEYS = 1
 
 
 class Refusal(IntEnum):
@@ -93,7 +100,7 @@ class Identity:
         fingerprint: 16 bytes over the peer list.
         id: own node id; a joiner's is `NO_ID`, or the one that it had before.
         address: the advertised address.
-        secret: the cluster secret, b"" for none; never sent.
+        secrets: the cluster's, the one to be used first; () for none; never sent.
         lowest, highest: the protocol versions that it speaks; 1..65535.
         features: a bit for each thing that it can do beyond the version; what both have is used.
     """
@@ -103,7 +110,7 @@ class Identity:
     fingerprint: bytes
     id: NodeId
     address: str
-    secret: bytes = field(default=b"", repr=False)
+    secrets: tuple[bytes, ...] = field(default=(), repr=False)
     lowest: int = PROTOCOL_VERSION_LOWEST
     highest: int = PROTOCOL_VERSION
     features: int = 0
@@ -141,6 +148,10 @@ class Hello:
     highest: int = PROTOCOL_VERSION
     features: int = 0
     extensions: tuple[tuple[int, bytes], ...] = ()
+
+    def extension(self, kind: Extension) -> bytes:
+        """The value of an extension; b"" if it is not there."""
+        return dict(self.extensions).get(kind, b"")
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -248,6 +259,8 @@ def _extensions(body: bytes, at: int) -> tuple[tuple[int, bytes], ...]:
             raise ProtocolError("hello extension cut short")
         if found and kind <= found[-1][0]:
             raise ProtocolError("hello extensions out of order")
+        if kind == Extension.KEYS and (not body[at + 1] or body[at + 1] % KEY_ID_BYTES):
+            raise ProtocolError("hello with key ids of a wrong length")
         found.append((kind, body[at + 2 : end]))
         at = end
     return tuple(found)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bmgd.peers import PeerList
+from bmgd.secret import key_id
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.hello import PROTOCOL_VERSION, Hello, Refusal, encode_hello
 from tests.integration.cluster import (
@@ -232,8 +233,8 @@ async def test_refusals_of_a_hello_for_another_id(tmp_path: Path) -> None:
 async def test_refusals_of_a_forged_proof(tmp_path: Path) -> None:
     secret = _secret(tmp_path, "secret", "right")
     async with launched(SIZE, tmp_path, "--secret-file", secret) as cluster, _unharmed(cluster):
-        # The flag in the fifth byte claims a secret; the proof is made up.
-        body = bytearray(_hello(cluster, 3, 1))
+        # The flag in the fifth byte claims a secret, as does its key id; the proof is made up.
+        body = bytearray(_hello(cluster, 3, 1) + b"\x01\x02" + key_id(b"right"))
         body[4] |= 1
         forged = _record(1, bytes(body)) + _record(2, bytes(32))
         answer, _ = await _talk(cluster.base_port + 1, forged)

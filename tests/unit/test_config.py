@@ -208,7 +208,7 @@ def test_beyond_loopback_needs_a_secret(listen: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x\n")
     secret.chmod(0o600)
-    assert load_with({"listen": listen, "secret_file": str(secret)}).secret == b"x"
+    assert load_with({"listen": listen, "secret_file": str(secret)}).secrets == (b"x",)
     assert load_with({"listen": listen, "insecure": True}).listen == listen
 
 
@@ -226,19 +226,20 @@ def test_loopback(host: str) -> None:
 def test_an_empty_secret_is_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("\n")
-    with pytest.raises(ConfigError, match="1 to 4096 bytes"):
+    with pytest.raises(ConfigError, match="1 to 8 secrets"):
         load_with({"secret_file": str(secret)})
 
 
-def test_a_secret_that_everybody_can_read_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, 0), (0o400, 0), (0o440, 1), (0o644, 1)])
+def test_a_secret_that_others_can_read_is_warned_of(
+    mode: int, warned: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x")
-    secret.chmod(0o644)
+    secret.chmod(mode)
     with caplog.at_level(logging.WARNING):
         load_with({"secret_file": str(secret)})
-    assert "every user can read" in caplog.text
+    assert caplog.text.count("others than its owner can read") == warned
 
 
 def test_the_secret_is_never_shown(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors",),
     ("types",),
     ("peers",),
-    ("profiles", "policy"),
+    ("profiles", "policy", "secret"),
     ("config",),
     ("topology",),
     ("_fastroute", "_labroutes"),

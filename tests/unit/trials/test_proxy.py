@@ -26,7 +26,7 @@ POLL_S = 0.005
 
 def hello_of(node_id: int, to: int = 0, address: str = "127.0.0.1:1") -> bytes:
     """What a dialer of this id says first."""
-    identity = Identity("test", 8, bytes(16), NodeId(node_id), address, b"secret")
+    identity = Identity("test", 8, bytes(16), NodeId(node_id), address, (b"secret",))
     return Dialer(
         identity, Incarnation(1 << 32), NodeId(to), Incarnation(0), 1, bytes(16)
     ).take_output()

@@ -28,9 +28,14 @@ RECORDS = [
 secrets = pytest.mark.parametrize("secret", [b"", SECRET], ids=["without secret", "with secret"])
 
 
+def ring(secret: bytes) -> tuple[bytes, ...]:
+    """The secrets of a side that has this one, or none."""
+    return (secret,) if secret else ()
+
+
 def pair(secret: bytes, new: Identity = NEW) -> tuple[Applicant, Acceptor]:
-    applicant = Applicant(replace(new, secret=secret), LIFE, b"process9connect9")
-    contact = replace(CONTACT, secret=secret)
+    applicant = Applicant(replace(new, secrets=ring(secret)), LIFE, b"process9connect9")
+    contact = replace(CONTACT, secrets=ring(secret))
     return applicant, Acceptor(contact, Incarnation(1 << 32), b"process7connect7")
 
 
@@ -81,7 +86,7 @@ def test_applicant_may_claim_the_id_that_it_had() -> None:
     ("mine", "refusal"),
     [
         ({"cluster": "red"}, Refusal.WRONG_CLUSTER),
-        ({"secret": SECRET}, Refusal.WRONG_SECRET),
+        ({"secrets": (SECRET,)}, Refusal.WRONG_SECRET),
     ],
 )
 def test_applicant_of_another_cluster_is_refused(mine: dict[str, object], refusal: Refusal) -> None:
@@ -113,8 +118,10 @@ def test_applicant_of_other_versions_is_refused() -> None:
 
 
 def test_applicant_with_another_secret_is_not_greeted() -> None:
-    applicant = Applicant(replace(NEW, secret=b"another"), LIFE, b"process9connect9")
-    contact = Acceptor(replace(CONTACT, secret=SECRET), Incarnation(1 << 32), b"process7connect7")
+    applicant = Applicant(replace(NEW, secrets=(b"another",)), LIFE, b"process9connect9")
+    contact = Acceptor(
+        replace(CONTACT, secrets=(SECRET,)), Incarnation(1 << 32), b"process7connect7"
+    )
     contact.receive(applicant.take_output())
     applicant.receive(contact.take_output())
     assert applicant.refusal is Refusal.WRONG_SECRET

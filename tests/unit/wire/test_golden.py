@@ -78,8 +78,9 @@ def frames() -> dict[str, bytes]:
 
 def sides(secret: bytes) -> tuple[Dialer, Acceptor]:
     """Two sides whose every byte is decided."""
-    of_dialer = Identity("blue", 8, bytes(range(16)), NodeId(5), "host5:7400", secret)
-    of_acceptor = Identity("blue", 8, bytes(range(16)), NodeId(1), "host1:7400", secret)
+    ring = (secret,) if secret else ()
+    of_dialer = Identity("blue", 8, bytes(range(16)), NodeId(5), "host5:7400", ring)
+    of_acceptor = Identity("blue", 8, bytes(range(16)), NodeId(1), "host1:7400", ring)
     return (
         Dialer(of_dialer, HELLO.incarnation, HELLO.expected, HELLO.known, 3, HELLO.nonce),
         Acceptor(of_acceptor, Incarnation(0x0000_0002_0000_00AA), b"process1connect1"),
@@ -124,7 +125,7 @@ def conversation(secret: bytes) -> dict[str, bytes]:
 def joining(secret: bytes) -> dict[str, bytes]:
     """Every record and frame by which a joiner becomes a member."""
     _, contact = sides(secret)
-    joiner = Identity("blue", 1, bytes(16), NO_ID, "new:7400", secret)
+    joiner = Identity("blue", 1, bytes(16), NO_ID, "new:7400", (secret,) if secret else ())
     peers = PeerList.parse("host{id}:7400", 8)
     contact.identity = replace(contact.identity, fingerprint=peers.fingerprint())
     applicant = Applicant(joiner, Incarnation(0x0000_0001_0000_0077), b"process9connect9")

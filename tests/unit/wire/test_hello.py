@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from bmgd.errors import ProtocolError
+from bmgd.secret import fingerprint, key_id
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import (
@@ -24,6 +25,8 @@ from bmgd.wire.hello import (
 )
 
 SECRET = b"correct horse battery staple"
+EIGHT = tuple(f"secret number {i}".encode() for i in range(8))
+KEYS_OF_SECRET = (1, key_id(SECRET))
 ONE = Identity("blue", 8, b"F" * 16, NodeId(1), "host1:7400")
 FIVE = Identity("blue", 8, b"F" * 16, NodeId(5), "host5:7400")
 LIFE_OF_ONE = Incarnation(1 << 32 | 11)
@@ -59,8 +62,13 @@ def acceptor(identity: Identity = ONE, nonce: bytes = NONCE_OF_ONE) -> Acceptor:
     return Acceptor(identity, LIFE_OF_ONE, nonce)
 
 
+def ring(secret: bytes) -> tuple[bytes, ...]:
+    """The secrets of a side that has this one, or none."""
+    return (secret,) if secret else ()
+
+
 def pair(secret: bytes) -> tuple[Dialer, Acceptor]:
-    return dialer(replace(FIVE, secret=secret)), acceptor(replace(ONE, secret=secret))
+    return dialer(replace(FIVE, secrets=ring(secret))), acceptor(replace(ONE, secrets=ring(secret)))
 
 
 def record(kind: int, body: bytes, magic: bytes = b"BMGD") -> bytes:
@@ -127,7 +135,9 @@ def test_hello_keeps_the_secret_to_itself(secret: bytes) -> None:
 
 
 def test_hello_with_the_longest_texts_stays_within_its_bound() -> None:
-    longest = replace(ONE, cluster="é" * (CLUSTER_BYTES_MAX // 2), address="a" * 255, secret=SECRET)
+    longest = replace(
+        ONE, cluster="é" * (CLUSTER_BYTES_MAX // 2), address="a" * 255, secrets=(SECRET,)
+    )
     one, other = dialer(replace(longest, id=NodeId(5))), acceptor(longest)
     sent = sent_by_dialer = 0
     for _ in range(2):
@@ -186,7 +196,7 @@ MISFITS = {
     Refusal.WRONG_CLUSTER: replace(FIVE, cluster="red"),
     Refusal.WRONG_SIZE: replace(FIVE, founding_size=9),
     Refusal.WRONG_PEERS: replace(FIVE, fingerprint=b"G" * 16),
-    Refusal.WRONG_SECRET: replace(FIVE, secret=SECRET),
+    Refusal.WRONG_SECRET: replace(FIVE, secrets=(SECRET,)),
     Refusal.WRONG_ID: replace(FIVE, id=NodeId(1)),
 }
 
@@ -232,7 +242,7 @@ def test_hello_for_another_id_is_refused() -> None:
 
 @secrets
 def test_hello_of_a_dialer_that_reaches_itself_is_refused(secret: bytes) -> None:
-    me = replace(FIVE, secret=secret)
+    me = replace(FIVE, secrets=ring(secret))
     one = dialer(me, nonce=b"process5" + b"connectA")
     other = acceptor(me, nonce=b"process5" + b"connectB")
     other.receive(one.take_output())
@@ -295,8 +305,8 @@ def test_hello_with_a_range_of_versions_that_is_none_is_no_hello() -> None:
 
 @secrets
 def test_hello_uses_the_features_that_both_have(secret: bytes) -> None:
-    one = dialer(replace(FIVE, secret=secret, features=0b1101))
-    other = acceptor(replace(ONE, secret=secret, features=0b1000_0110))
+    one = dialer(replace(FIVE, secrets=ring(secret), features=0b1101))
+    other = acceptor(replace(ONE, secrets=ring(secret), features=0b1000_0110))
     converse(one, other)
     assert (one.features, other.features) == (0b100, 0b100)
 
@@ -305,13 +315,14 @@ def test_hello_uses_the_features_that_both_have(secret: bytes) -> None:
 
 
 def _extended(*extensions: tuple[int, bytes], secret: bytes = b"") -> bytes:
-    return encode_hello(replace(BLANK, has_secret=bool(secret), extensions=extensions))
+    keys = (KEYS_OF_SECRET,) if secret else ()
+    return encode_hello(replace(BLANK, has_secret=bool(secret), extensions=(*keys, *extensions)))
 
 
 @secrets
 def test_hello_skips_an_extension_that_it_does_not_know(secret: bytes) -> None:
     body = _extended((0x70, b"later"), (0x7F, b""), secret=secret)
-    other = acceptor(replace(ONE, secret=secret))
+    other = acceptor(replace(ONE, secrets=ring(secret)))
     other.receive(record(HELLO, body))
     assert other.state is (HelloState.PROVING if secret else HelloState.GREETED)
 
@@ -352,8 +363,8 @@ def test_hello_extensions_are_proven() -> None:
 
 def test_hello_versions_and_features_are_proven() -> None:
     for at in (1, 72):
-        one = dialer(replace(FIVE, secret=SECRET, highest=3, features=1))
-        other = acceptor(replace(ONE, secret=SECRET, highest=3, features=1))
+        one = dialer(replace(FIVE, secrets=(SECRET,), highest=3, features=1))
+        other = acceptor(replace(ONE, secrets=(SECRET,), highest=3, features=1))
         hello = bytearray(records_of(one.take_output())[0][1])
         hello[at] ^= 1
         other.receive(record(HELLO, bytes(hello)))
@@ -382,13 +393,71 @@ def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
 # --- secrets ------------------------------------------------------------------------------------------
 
 
-def test_hello_with_a_wrong_secret_is_seen_by_the_dialer_first() -> None:
-    one, other = dialer(replace(FIVE, secret=b"wrong")), acceptor(replace(ONE, secret=SECRET))
+def test_hello_with_a_secret_that_the_acceptor_does_not_have_is_refused() -> None:
+    one = dialer(replace(FIVE, secrets=(b"wrong",)))
+    other = acceptor(replace(ONE, secrets=(SECRET,)))
+    converse(one, other)
+    assert one.refusal is other.refusal is Refusal.WRONG_SECRET
+    assert other.detail == "(none in common)"
+
+
+def test_hello_with_a_wrong_secret_of_the_right_key_id_is_seen_by_the_dialer_first() -> None:
+    wrong = next(s for i in range(2**20) if key_id(s := b"%d" % i) == key_id(SECRET))
+    one = dialer(replace(FIVE, secrets=(wrong,)))
+    other = acceptor(replace(ONE, secrets=(SECRET,)))
     other.receive(one.take_output())
     assert other.state is HelloState.PROVING
     one.receive(other.take_output())
     assert one.refusal is Refusal.WRONG_SECRET
     assert one.take_output() == b""
+
+
+@pytest.mark.parametrize(
+    ("of_dialer", "of_acceptor", "used"),
+    [
+        ((b"old",), (b"new", b"old"), b"old"),
+        ((b"new", b"old"), (b"old",), b"old"),
+        ((b"new",), (b"old", b"new"), b"new"),
+        ((b"old", b"new"), (b"new",), b"new"),
+        ((b"new", b"old"), (b"new", b"old"), b"new"),
+        ((b"old", b"new"), (b"new", b"old"), b"new"),
+        ((b"x", b"y", EIGHT[6]), EIGHT, EIGHT[6]),
+    ],
+)
+def test_hello_uses_the_first_secret_of_the_acceptor_that_the_dialer_has(
+    of_dialer: tuple[bytes, ...], of_acceptor: tuple[bytes, ...], used: bytes
+) -> None:
+    one, other = (
+        dialer(replace(FIVE, secrets=of_dialer)),
+        acceptor(replace(ONE, secrets=of_acceptor)),
+    )
+    converse(one, other)
+    assert one.state is other.state is HelloState.UP
+    assert one.key == other.key == fingerprint(used)
+
+
+def test_hello_with_any_secret_that_both_have_but_no_common_one_is_refused() -> None:
+    one, other = dialer(replace(FIVE, secrets=EIGHT[:4])), acceptor(replace(ONE, secrets=EIGHT[4:]))
+    converse(one, other)
+    assert one.refusal is other.refusal is Refusal.WRONG_SECRET
+    assert one.key == other.key == ""
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_hello_with_key_ids_of_a_wrong_length_is_no_hello(length: int) -> None:
+    body = encode_hello(replace(BLANK, has_secret=True, extensions=((1, bytes(length)),)))
+    with pytest.raises(ProtocolError, match="key ids"):
+        acceptor(replace(ONE, secrets=(SECRET,))).receive(record(HELLO, body))
+
+
+def test_hello_key_ids_are_proven() -> None:
+    one = dialer(replace(FIVE, secrets=(SECRET, b"a second one")))
+    other = acceptor(replace(ONE, secrets=(SECRET,)))
+    hello = bytearray(records_of(one.take_output())[0][1])
+    hello[-1] ^= 1
+    other.receive(record(HELLO, bytes(hello)))
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.WRONG_SECRET
 
 
 def test_hello_of_a_dialer_that_proves_wrongly_is_refused() -> None:
@@ -426,7 +495,7 @@ def test_hello_replayed_proof_is_refused() -> None:
     other.receive(first)
     one.receive(other.take_output())
     proof = one.take_output()
-    again = acceptor(replace(ONE, secret=SECRET), nonce=b"process1" + b"connect2")
+    again = acceptor(replace(ONE, secrets=(SECRET,)), nonce=b"process1" + b"connect2")
     again.receive(first)
     again.take_output()
     again.receive(proof)
@@ -437,7 +506,7 @@ def test_hello_replayed_acceptor_is_refused() -> None:
     one, other = pair(SECRET)
     other.receive(one.take_output())
     recorded = other.take_output()
-    fresh = dialer(replace(FIVE, secret=SECRET), nonce=b"process5" + b"connect6")
+    fresh = dialer(replace(FIVE, secrets=(SECRET,)), nonce=b"process5" + b"connect6")
     fresh.receive(recorded)
     assert fresh.refusal is Refusal.WRONG_SECRET
 
@@ -537,13 +606,13 @@ def test_hello_refuses_what_is_none(name: str, secret: bytes) -> None:
 
 @secrets
 def test_hello_out_of_turn_is_refused(secret: bytes) -> None:
-    hello = record(HELLO, encode_hello(replace(BLANK, has_secret=bool(secret))))
+    hello = record(HELLO, _extended(secret=secret))
     proof, welcome = record(PROOF, bytes(PROOF_BYTES)), record(WELCOME, bytes(8))
     refusal = record(REFUSAL, b"\x0b" + bytes(8))
     for data in (proof, welcome, refusal, hello + hello, hello + welcome, hello + refusal):
         with pytest.raises(ProtocolError):
             pair(secret)[1].receive(data)
-    answer = record(HELLO, _own_hello(replace(ONE, secret=secret), expected=5))
+    answer = record(HELLO, _own_hello(replace(ONE, secrets=ring(secret)), expected=5))
     for data in (proof, welcome, answer + answer):
         with pytest.raises(ProtocolError):
             pair(secret)[0].receive(data)
@@ -582,8 +651,8 @@ def test_hello_never_takes_more_than_its_bound(seed: int) -> None:
 
 
 def test_hello_counts_small_records_together() -> None:
-    side = acceptor(replace(ONE, secret=SECRET))
-    hello = record(HELLO, encode_hello(replace(BLANK, has_secret=True)))
+    side = acceptor(replace(ONE, secrets=(SECRET,)))
+    hello = record(HELLO, _extended(secret=SECRET))
     with pytest.raises(ProtocolError):
         side.receive(hello + record(PROOF, bytes(HELLO_BYTES_MAX - len(hello))))
 
