@@ -121,6 +121,10 @@ class LinkEngine(Protocol):
         Returns:
             What happened since the last poll, in order. Of one link: frames in the order in which they
             came, then how it ended, then its unsent routed frames.
+
+        A link that ended has left the set of descriptors, and its socket is closed. An error of writing
+        ends the writing; the link ends when what waited to be read was read, by that error. Where all
+        of a shut link is written, the socket's writing side is ended.
         """
 
     def flush(self) -> bool:

@@ -165,21 +165,34 @@ class LinkLayer:
             return
         self._received_bytes += len(data)
         whole = bytearray(found.rest + data if found.rest else data)
-        consumed, runs, bodies, error = self._snapshot.split(whole, len(whole), found.came_from)
-        found.rest = bytes(whole[consumed:]) if consumed < len(whole) else b""
+        self._split(found, whole, len(whole))
+
+    def rest_of(self, link: int) -> bytes:
+        """The beginning of a frame of which the end has not come; `feed_buffer` wants it in front."""
+        return self._links[link].rest
+
+    def feed_buffer(self, link: int, buffer: bytearray, end: int) -> None:
+        """As `feed`, of a buffer that begins with `rest_of` and counts to `end`; it is written to."""
+        found = self._links[link]
+        self._received_bytes += end - len(found.rest)
+        self._split(found, buffer, end)
+
+    def _split(self, link: _Link, buffer: bytearray, end: int) -> None:
+        consumed, runs, bodies, error = self._snapshot.split(buffer, end, link.came_from)
+        link.rest = bytes(buffer[consumed:end]) if consumed < end else b""
         for out, run in runs:
-            self._relay(found, out, run)
+            self._relay(link, out, run)
         for body in bodies:
             if body in self._known:
                 self._absorbed_frames += 1
-                self._heard[link] = None
+                self._heard[link.number] = None
             elif kind_of(body) == _GOODBYE_KIND:
-                self._on_goodbye(found, body)
+                self._on_goodbye(link, body)
                 return
             else:
-                self._happened.append((link, contract.FRAME, body))
+                self._happened.append((link.number, contract.FRAME, body))
         if error is not None:
-            self._end(found, contract.MALFORMED, error)
+            self._end(link, contract.MALFORMED, error)
 
     def finish(self, link: int, errno: int) -> None:
         """See `LinkEngine.finish`."""

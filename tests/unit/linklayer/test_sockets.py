@@ -1,0 +1,269 @@
+"""Engines with descriptors: what they read, write, watch and close."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bmgd.linklayer import LinkEngine, LinkLayer
+from bmgd.linklayer.contract import (
+    BULK,
+    CLOSED,
+    CONTROL,
+    END,
+    FRAME,
+    GOODBYE,
+    RAW,
+    RETURNED,
+    Happening,
+)
+from tests.unit.linklayer.engines import (
+    ENGINES,
+    body,
+    data,
+    goodbye,
+    hopped,
+    ping,
+    snapshot,
+)
+
+LEFT, RIGHT = 11, 12
+ROUNDS = 2000
+SMALL_BYTES = 8 * 1024
+
+WITH_SOCKETS = {name: make for name, make in ENGINES.items() if make is not LinkLayer}
+
+
+class Pair:
+    """An engine with two TCP links, and the sockets at their other ends."""
+
+    def __init__(self, make: Callable[[], LinkEngine]) -> None:
+        self.engine = make()
+        self.kept: list[Happening] = []
+        self.left, self.right = self._connect(LEFT, 1), self._connect(RIGHT, 2)
+        self.engine.publish(snapshot({1: LEFT, 2: RIGHT}))
+
+    def _connect(self, link: int, peer: int) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            # Set before the handshake, or the window is what it was.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
+            ours = socket.socket()
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BYTES)
+            ours.connect(listener.getsockname())
+            theirs, _ = listener.accept()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        self.engine.adopt(ours.detach(), link, peer)
+        return theirs
+
+    def is_ready(self) -> bool:
+        """Whether the loop would wake for the engine."""
+        return bool(select.select([self.engine.fileno()], [], [], 0)[0])
+
+    def turn(self) -> list[Happening]:
+        """What one turn of the loop does."""
+        happened = self.engine.poll()
+        while self.engine.flush():
+            happened += self.engine.poll()
+        return happened
+
+    def until(self, count: int) -> list[Happening]:
+        """What happens, until there are so many of it."""
+        happened, self.kept = self.kept, []
+        for _ in range(ROUNDS):
+            if len(happened) >= count:
+                return happened
+            select.select([self.engine.fileno()], [], [], 0.01)
+            happened += self.turn()
+        raise TimeoutError(f"only {happened}")
+
+    def read(self, theirs: socket.socket, count: int) -> bytes:
+        """So many bytes that the engine wrote, while it has its turns."""
+        got = b""
+        for _ in range(ROUNDS):
+            self.kept += self.turn()
+            if select.select([theirs], [], [], 0.01)[0]:
+                some = theirs.recv(count - len(got))
+                got += some
+                if not some or len(got) == count:
+                    return got
+        raise TimeoutError(f"{len(got)} of {count} bytes")
+
+
+@pytest.fixture(params=sorted(WITH_SOCKETS))
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """An engine and the other ends of its links."""
+    pair = Pair(WITH_SOCKETS[request.param])
+    yield pair
+    for link in (LEFT, RIGHT):
+        pair.engine.close(link)
+    pair.left.close()
+    pair.right.close()
+
+
+def reset(theirs: socket.socket) -> None:
+    """Close with a reset."""
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+
+
+def test_engine_relays_between_sockets(pair: Pair) -> None:
+    pair.left.sendall(data(2, "x") + ping(1))
+    assert pair.until(1) == [(LEFT, FRAME, body(ping(1)))]
+    assert pair.read(pair.right, len(data(2, "x"))) == hopped(data(2, "x"))
+    assert pair.engine.heard() == (LEFT,)
+
+
+def test_engine_is_quiet_when_nothing_is_ready(pair: Pair) -> None:
+    assert not pair.is_ready()
+    pair.left.sendall(ping(1)[:5])
+    assert select.select([pair.engine.fileno()], [], [], 5)[0]
+    assert pair.turn() == []
+    assert not pair.is_ready()
+
+
+def test_engine_reads_64_kib_of_a_link_in_a_round(pair: Pair) -> None:
+    each = data(0, "x" * 30_000)
+    frames, sent = 0, 0
+    for _ in range(ROUNDS):
+        while sent < 40 * len(each):
+            try:
+                sent += pair.left.send((each * 40)[sent:])
+            except BlockingIOError:
+                break
+        before = pair.engine.totals()["received_bytes"]
+        frames += len(pair.engine.poll())
+        assert pair.engine.totals()["received_bytes"] - before <= 64 * 1024
+        if frames == 40:
+            return
+    raise AssertionError(f"{frames} frames")
+
+
+def test_engine_writes_what_was_read_behind_the_hello_first(pair: Pair) -> None:
+    pair.engine.put(LEFT, ping(1), CONTROL)
+    pair.engine.put(LEFT, b"welcome", RAW)
+    assert pair.read(pair.left, 7 + len(ping(1))) == b"welcome" + ping(1)
+    pair.engine.feed(LEFT, ping(2)[:7])
+    pair.left.sendall(ping(2)[7:])
+    assert pair.until(1) == [(LEFT, FRAME, body(ping(2)))]
+
+
+def test_engine_waits_for_a_socket_that_takes_no_more(pair: Pair) -> None:
+    frames = [data(1, f"{number:05}" * 4000) for number in range(150)]
+    for frame in frames:
+        pair.engine.put(LEFT, frame, BULK)
+    pair.turn()
+    assert pair.engine.backlog(LEFT) > 0
+    # Blocked: the engine waits for room, it does not spin.
+    assert not pair.is_ready()
+    pair.engine.put(LEFT, ping(1), CONTROL)
+    got = pair.read(pair.left, sum(map(len, frames)) + len(ping(1)))
+    at = got.index(ping(1))
+    assert got[:at] + got[at + len(ping(1)) :] == b"".join(frames)
+    assert at % len(frames[0]) == 0
+    assert at < len(got) // 2
+
+
+@pytest.mark.parametrize("how", ["eof", "reset"])
+def test_engine_ends_a_link_whose_peer_is_gone(pair: Pair, how: str) -> None:
+    pair.left.sendall(ping(1))
+    assert pair.until(1) == [(LEFT, FRAME, body(ping(1)))]
+    pair.left.close() if how == "eof" else reset(pair.left)
+    ((link, what, number),) = pair.until(1)
+    assert (link, what) == (LEFT, END)
+    assert number == (0 if how == "eof" else errno.ECONNRESET)
+    assert not pair.is_ready()
+    assert pair.turn() == []
+
+
+def test_engine_reads_what_waits_before_an_error_of_writing_ends_the_link(pair: Pair) -> None:
+    pair.left.sendall(ping(1) + goodbye())
+    reset(pair.left)
+    for _ in range(3):
+        pair.engine.put(LEFT, data(1, "x"), BULK)
+        pair.engine.flush()
+    happened = pair.until(2)
+    while happened[-1][1] not in (END, RETURNED):
+        happened += pair.until(1)
+    # A kernel may drop what a reset overtook, but nothing of it is half told.
+    assert [what for _, what, _ in happened if what != RETURNED] in (
+        [FRAME, GOODBYE],
+        [END],
+    )
+
+
+def test_engine_returns_the_unsent_of_a_link_that_broke(pair: Pair) -> None:
+    each = data(1, "x" * 60_000)
+    for _ in range(50):
+        pair.engine.put(LEFT, each, BULK)
+    pair.turn()
+    reset(pair.left)
+    happened = pair.until(2)
+    assert happened[0][:2] == (LEFT, END)
+    assert {what for _, what, _ in happened[1:]} == {RETURNED}
+    assert 0 < len(happened[1:]) <= 50
+
+
+def test_engine_says_goodbye_and_is_closed_by_the_other_end(pair: Pair) -> None:
+    bulk = data(1, "x" * 60_000) * 4
+    pair.engine.put(LEFT, bulk, BULK)
+    pair.engine.shut(LEFT, goodbye())
+    assert pair.read(pair.left, len(bulk) + len(goodbye()) + 1) == bulk + goodbye()
+    pair.left.sendall(ping(1))
+    assert pair.until(1) == [(LEFT, FRAME, body(ping(1)))]
+    pair.left.close()
+    assert pair.until(1) == [(LEFT, CLOSED, None)]
+    assert not pair.is_ready()
+
+
+def test_engine_closes_when_both_ends_said_goodbye(pair: Pair) -> None:
+    bulk = data(1, "x" * 60_000) * 50
+    pair.engine.put(LEFT, bulk, BULK)
+    pair.engine.shut(LEFT, goodbye())
+    pair.turn()
+    pair.left.sendall(goodbye())
+    pair.left.shutdown(socket.SHUT_WR)
+    assert pair.turn() == []
+    # The end of the other side's bytes stays readable, and must not wake the loop for ever.
+    pair.turn()
+    assert not pair.is_ready()
+    assert pair.read(pair.left, len(bulk) + len(goodbye())) == bulk + goodbye()
+    assert pair.until(1) == [(LEFT, CLOSED, None)]
+    assert pair.read(pair.left, 1) == b""
+
+
+def test_engine_closes_a_socket_at_once_when_told(pair: Pair) -> None:
+    pair.engine.put(LEFT, data(1, "x"), BULK)
+    assert pair.engine.close(LEFT) == [body(data(1, "x"))]
+    assert pair.read(pair.left, 1) == b""
+    assert not pair.is_ready()
+
+
+def test_engine_does_not_take_a_descriptor_that_cannot_be_watched(
+    pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("plain") / "file"
+    with path.open("wb") as file, pytest.raises(OSError, match=r".*"):
+        pair.engine.adopt(file.fileno(), 99, 3)
+    pair.engine.adopt(-1, 99, 3)
+    pair.engine.close(99)
+
+
+def test_engine_takes_fed_links_beside_sockets(pair: Pair) -> None:
+    pair.engine.adopt(-1, 77, 4)
+    pair.engine.publish(snapshot({1: LEFT, 4: 77}, 2))
+    pair.left.sendall(data(4, "x"))
+    for _ in range(ROUNDS):
+        select.select([pair.engine.fileno()], [], [], 0.01)
+        pair.turn()
+        if pair.engine.waiting() == (77,):
+            break
+    assert pair.engine.take(77, 1 << 20) == hopped(data(4, "x"))
+    pair.engine.feed(77, data(1, "back"))
+    assert pair.read(pair.left, len(data(1, "back"))) == hopped(data(1, "back"))
+    pair.engine.close(77)
