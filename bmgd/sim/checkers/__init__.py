@@ -9,6 +9,7 @@ from bmgd.chaos.history import History
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.detection import (
     LateNodesReset,
     NoFalseDeath,
@@ -41,6 +42,7 @@ from bmgd.sim.checkers.rest import (
     SurvivorsAgree,
 )
 from bmgd.sim.checkers.scene import Checker, Scene
+from bmgd.sim.checkers.sides import OneSideGoesOn
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
     HeartbeatsArePaced,
@@ -57,6 +59,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     ExitsHaveAReason,
     DigestsMeanMemberships,
     RanksAreABijection,
+    OneSideGoesOn,
+    HealsInTime,
     ChangesAreFlooded,
     LinksBeginWithADigest,
     HeartbeatsArePaced,

@@ -27,6 +27,7 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import DeadlineReached, Event, Greeted, Received
+from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
@@ -264,6 +265,52 @@ def told_late(f: Forger) -> None:
     f.deadline()
 
 
+def even_split_without_the_lowest(f: Forger) -> None:
+    f.inside.context.settings = replace(f.inside.context.settings, quorum=True)
+    for number in (0, 1, 2, 3):
+        life = Incarnation(1 << 32)
+        record = Record(life, 0, Status.DEAD, f"sim{number}:7400")
+        f.inside.membership.join(NodeId(number), record)
+    f.deadline()
+
+
+def two_sides_that_go_on(f: Forger) -> None:
+    """Node 2 counts its own side, node 5 the other; both hold the quorum."""
+    for number, dead in ((2, (4, 5, 6, 7)), (5, (0, 1, 2, 3))):
+        inside = Inside(f.network.hosts[NodeId(number)].node)
+        inside.context.settings = replace(inside.context.settings, quorum=True)
+        for peer in dead:
+            record = Record(Incarnation(1 << 33), 0, Status.DEAD, f"sim{peer}:7400")
+            inside.membership.join(NodeId(peer), record)
+    other = f.network.hosts[NodeId(2)]
+    f.scene.before(other, DeadlineReached())
+    f.scene.after(other, DeadlineReached(), ())
+    for _ in range(LOOK_EVERY):
+        f.scene.before(other, DeadlineReached())
+        f.scene.after(other, DeadlineReached(), ())
+    f.deadline()
+
+
+def dead_that_stay(f: Forger) -> None:
+    policy = HealingPolicy.parse("after:1")
+    f.inside.context.settings = replace(f.inside.context.settings, healing=policy)
+    f.inside.membership.join(PEER, f.record(Status.DEAD))
+    for _ in range(4):
+        f.network.timeline.now_ns += S
+        f.deadline()
+
+
+def neighbors_all_dead(f: Forger) -> None:
+    policy = HealingPolicy.parse("after:100")
+    f.inside.context.settings = replace(f.inside.context.settings, healing=policy)
+    for number in (1, 3, 4, 6):
+        record = Record(Incarnation(1 << 40), 0, Status.DEAD, f"sim{number}:7400")
+        f.inside.membership.join(NodeId(number), record)
+    for _ in range(4):
+        f.network.timeline.now_ns += S
+        f.deadline()
+
+
 FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("records-are-joined", changed_alone),
     ("lives-grow", lower_incarnation),
@@ -274,6 +321,10 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ),
     ("digests-mean-memberships", broken_digest),
     ("ranks-are-a-bijection", broken_ranks),
+    ("one-side-goes-on", even_split_without_the_lowest),
+    ("one-side-goes-on", two_sides_that_go_on),
+    ("heals-in-time", dead_that_stay),
+    ("heals-in-time", neighbors_all_dead),
     ("changes-are-flooded", told_late),
     ("links-begin-with-a-digest", unanswered_link),
     ("heartbeats-are-paced", lambda f: f.deadline(Send(f.link, Heartbeat(99, 0, 1)))),

@@ -1,0 +1,82 @@
+"""When the dead leave the graph: before a node has none but dead neighbors, and as the policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from bmgd.core.effects import Effect, RecordChanged
+from bmgd.core.events import Event
+from bmgd.policy import HealingTrigger
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.memberships import binomial_neighbors
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
+from bmgd.types import NodeId, NodeState, Status
+
+HEALED_WITHIN_NS: Final = 1_000_000_000
+"""Nobody waits longer than 225 ms for somebody else to heal; the rest is for the slow."""
+COUNTED_NS: Final = 500_000_000
+"""Of the time between two looks, so that a process that stood still or a clock that leapt
+counts little."""
+
+
+class HealsInTime(Checker):
+    """The dead leave the graph before anybody has none but dead neighbors, and after K deaths.
+
+    Counted are each node's own records: what it holds dead in its layout. Where healing is due it must
+    have been done, by this node or another, within `HEALED_WITHIN_NS` of the time in which it ran.
+    """
+
+    name: ClassVar[str] = "heals-in-time"
+    events: ClassVar[Kinds] = (Look,)
+    effects: ClassVar[Kinds] = (RecordChanged,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._due: dict[NodeId, tuple[int, int]] = {}
+        self._looked: dict[NodeId, tuple[int, bool, str]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._due.pop(journal.place, None)
+        self._looked.pop(journal.place, None)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        reason = self._why_due(journal)
+        if not reason:
+            self._due.pop(journal.place, None)
+            return
+        last_ns, waited_ns = self._due.get(journal.place, (journal.now_ns, 0))
+        waited_ns += min(journal.now_ns - last_ns, COUNTED_NS)
+        self._due[journal.place] = journal.now_ns, waited_ns
+        if waited_ns > HEALED_WITHIN_NS:
+            self.violate(journal, f"not healed for {waited_ns / 1e6:.0f} ms: {reason}")
+
+    def _why_due(self, journal: Journal) -> str:
+        """Why the dead of this node's layout must leave it; "" where they may stay."""
+        context, membership = journal.inside.context, journal.inside.membership
+        if journal.exited or context.state is not NodeState.READY or not membership.dead:
+            return ""
+        known = self._looked.get(journal.place)
+        key = membership.revision, context.has_quorum
+        if known is None or known[:2] != key:
+            known = *key, self._reason(journal)
+            self._looked[journal.place] = known
+        return known[2]
+
+    def _reason(self, journal: Journal) -> str:
+        context, membership = journal.inside.context, journal.inside.membership
+        policy = context.settings.healing
+        if policy.trigger is HealingTrigger.OFF or not context.has_quorum:
+            return ""
+        layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
+        dead = {i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD}
+        if policy.trigger is HealingTrigger.DEATHS and len(dead) >= policy.threshold:
+            return f"{len(dead)} are dead, {policy} is asked for"
+        for node_id in layout:
+            neighbors = binomial_neighbors(layout, node_id)
+            if node_id in dead or not dead.intersection(neighbors):
+                continue
+            living = len(set(neighbors) - dead)
+            if living <= 1 and len(neighbors) > 1:
+                return f"node {node_id} has {living} living of {len(neighbors)} neighbors"
+        return ""
