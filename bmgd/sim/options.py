@@ -10,15 +10,20 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.plan import Plan, Scalar, Workload
+from bmgd.chaos.faults import Kill, Restart
+from bmgd.chaos.plan import Plan, Scalar, Step, Workload
 from bmgd.chaos.random_plan import random_plan
 from bmgd.profiles import PROFILES
+from bmgd.topology import BinomialGraph
+from bmgd.types import NodeId
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
 _READINGS: Final = ((16, 2_000), (4, 300_000), (4, 900_000))
 """How many messages a program has in its hands, and for how long: eight that wait are read in 2 s."""
 MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
+_WAITING_POLICIES: Final = ("after:4", "after:100", "overhead:90%", "overhead:9")
+"""Healing policies under which the dead stay in the graph for a while, or until the guard's turn."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -33,12 +38,33 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     random = Random(f"scenario {seed}")
     plan = random_plan(seed, nodes, seconds)
     settings, workload = _settings(random), _workload(random, seconds)
+    around = Random(f"deaths around {seed}")
+    if nodes > 2 and around.random() < 0.2:
+        settings["healing"] = around.choice(_WAITING_POLICIES)
+        plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
     simulated = _simulated(random)
     if "queue_messages" in settings:
         # A short queue fills only where programs read more slowly than others send.
         messages, us_max = Random(f"reading {seed}").choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
+
+
+def _deaths_around(random: Random, nodes: int, seconds: float) -> tuple[Step, ...]:
+    """All neighbors of one node but one die, one after another; some of them come back later."""
+    center = random.randrange(nodes)
+    victims = [NodeId(rank) for rank in BinomialGraph(nodes).neighbors(center)]
+    random.shuffle(victims)
+    del victims[max(1, len(victims) - 1) :]
+    pause_s = random.choice((0.0, 0.01, 0.3, 1.2))
+    moments = [min(0.3 * seconds + number * pause_s, seconds) for number in range(len(victims))]
+    steps = [
+        Step(round(at_s, 6), Kill((victim,))) for at_s, victim in zip(moments, victims, strict=True)
+    ]
+    if random.random() < 0.5:
+        back = tuple(sorted(random.sample(victims, random.randint(1, len(victims)))))
+        steps.append(Step(round(max(0.8 * seconds, moments[-1]), 6), Restart(back)))
+    return tuple(steps)
 
 
 def _simulated(random: Random) -> dict[str, Scalar]:
