@@ -2,6 +2,7 @@
 
     python -m benchmarks.cluster launch [--sizes 16,64,128,256] [--repetitions 20]
     python -m benchmarks.cluster kill   [--sizes 16,32,64]      [--repetitions 20]
+    python -m benchmarks.cluster death  [--sizes 64]            [--repetitions 20]
     python -m benchmarks.cluster memory [--sizes 64]
     python -m benchmarks.cluster idle   [--sizes 64] [--seconds 30] [--profile lan]
     python -m benchmarks.cluster soak   [--sizes 64] [--seconds 600] [--hogs 2]
@@ -10,6 +11,8 @@ Printed are medians, least and greatest, with `--json` as one object a line. `la
 start of the command to the line that all have joined; its reference is a fork of as many processes
 that end at once. `kill` runs from just before SIGKILL to the time, taken in the daemons, of the last
 survivor's notice and of the last link exact; its reference is one round trip over a loopback socket.
+`death` counts the CPU time of all survivors until half a second after each death, less what they use at
+rest; the victims stay dead. CPU time is the kernel's, in nanoseconds (`/proc/PID/schedstat`).
 `idle` counts all of the loopback interface, so let nothing else use it (`unshare -n` gives an own one).
 `soak` counts deaths that were declared while nobody died.
 """
@@ -25,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -33,6 +37,7 @@ import psutil
 from benchmarks.launched import Launched, launched
 
 QUIET_S = 0.4
+DEATH_S = 0.5
 Row = dict[str, Any]
 
 
@@ -132,6 +137,32 @@ def measure_kill(size: int, options: argparse.Namespace) -> list[Row]:
     ]
 
 
+def _cpu_s(pids: list[int]) -> float:
+    """Seconds of CPU that these processes have used."""
+    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
+
+
+def measure_death(size: int, options: argparse.Namespace) -> list[Row]:
+    """CPU time that one death costs each survivor."""
+    spent = []
+    with launched(size) as cluster:
+        cluster.quiet(2.0)
+        pids = dict(cluster.pids())
+        for turn in range(min(options.repetitions, size // 2)):
+            victim = turn * 7 % size
+            del pids[victim]
+            survivors = list(pids.values())
+            before_s = _cpu_s(survivors)
+            time.sleep(DEATH_S)
+            rest_s = _cpu_s(survivors)
+            cluster.kill(victim)
+            time.sleep(DEATH_S)
+            used_s = (_cpu_s(survivors) - rest_s) - (rest_s - before_s)
+            spent.append(used_s * 1e3 / len(survivors))
+            cluster.quiet(QUIET_S)
+    return [summary("CPU per death and survivor", size, "ms", spent)]
+
+
 def measure_memory(size: int, options: argparse.Namespace) -> list[Row]:
     """Proportional memory of each daemon, once all have joined and the start has settled."""
     with launched(size) as cluster:
@@ -199,6 +230,7 @@ Measure = Callable[[int, argparse.Namespace], list[Row]]
 MEASURES: dict[str, tuple[Measure, str]] = {
     "launch": (measure_launch, "16,64,128,256"),
     "kill": (measure_kill, "16,32,64"),
+    "death": (measure_death, "64"),
     "memory": (measure_memory, "64"),
     "idle": (measure_idle, "64"),
     "soak": (measure_soak, "64"),

@@ -20,7 +20,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, cast
@@ -30,7 +30,7 @@ from bmgd.launcher.rundir import RunDir
 from bmgd.peers import PeerList, split_address
 from bmgd.shell.process import die_with_parent, set_title
 
-Report = Callable[[dict[str, Any]], None]
+Report = Callable[[Sequence[Mapping[str, object]]], None]
 Target = Callable[[Config, Report], int]
 Load = Callable[[], Target]
 """Imports what a daemon needs and returns what a child runs; its result is the exit code."""
@@ -355,13 +355,25 @@ def _reporter(number: int) -> Report:
     # A joiner's id comes with its events; the launcher must know whose it is.
     own: dict[str, Any] = {"number": number} if number < 0 else {}
 
-    def report(event: dict[str, Any]) -> None:
-        line = json.dumps({"id": number, **event, **own}, separators=(",", ":")).encode() + b"\n"
-        if len(line) > EVENT_BYTES_MAX:
-            event = {"id": number, "event": "too long an event", **own}
-            line = json.dumps(event).encode() + b"\n"
-        # The launcher may be stopped or gone; a daemon does not wait for its audience.
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(_EVENTS_FD, line)
+    def report(events: Sequence[Mapping[str, object]]) -> None:
+        lines = b""
+        for event in events:
+            line = (
+                json.dumps({"id": number, **event, **own}, separators=(",", ":")).encode() + b"\n"
+            )
+            if len(line) > EVENT_BYTES_MAX:
+                event = {"id": number, "event": "too long an event", **own}
+                line = json.dumps(event).encode() + b"\n"
+            if len(lines) + len(line) > EVENT_BYTES_MAX:
+                _write_events(lines)
+                lines = b""
+            lines += line
+        _write_events(lines)
 
     return report
+
+
+def _write_events(lines: bytes) -> None:
+    # The launcher may be stopped or gone; a daemon does not wait for its audience.
+    with suppress(BlockingIOError, BrokenPipeError):
+        os.write(_EVENTS_FD, lines)

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from types import ModuleType
@@ -53,12 +53,11 @@ from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.process import set_title
+from bmgd.shell.reports import Report, Reports
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.transport import Transport
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record
 from bmgd.wire.hello import Identity
-
-Report = Callable[[dict[str, object]], None]
 
 FLUSH_AT_EXIT_S = 0.5
 _REPORTED = frozenset(
@@ -83,7 +82,7 @@ class Daemon:
 
     Args:
         config: what it is told.
-        report: gets an event as a dict whenever something worth telling the starter happens.
+        report: gets events as dicts whenever something worth telling the starter happened.
 
     Raises:
         ConfigError: an address or a directory cannot be used.
@@ -92,6 +91,7 @@ class Daemon:
     def __init__(self, config: Config, report: Report | None = None) -> None:
         self._config = config
         self._report_to = report
+        self._reports: Reports | None = None
         self._settings = Settings.of(config)
         self._log = DaemonLog(config.id, config.log_level, config.log_format)
         self._state = self._birth = None
@@ -116,6 +116,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_stray_error)
         self._ended = asyncio.Event()
+        self._reports = Reports(self._report_to, self._loop)
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._spawn = tasks.create_task
@@ -126,6 +127,8 @@ class Daemon:
             for kept in (self._state, self._birth):
                 if kept is not None:
                     kept.close()
+            self._reports.flush()
+            self._log.close()
         return self._exit_code or 0
 
     async def _become_member(self, former: Node | None) -> bool:
@@ -149,6 +152,7 @@ class Daemon:
                 control=self._birth.control_of(self._settings.id),
             )
             self._state = self._birth.state
+            self._log.close()
             self._log = DaemonLog(self._config.id, self._config.log_level, self._config.log_format)
             set_title(
                 f"bmgd: node {self._config.id}, joined ({self._config.cluster})",
@@ -356,16 +360,16 @@ class Daemon:
 
     def _record_changed(self, changed: RecordChanged, at_ns: int) -> None:
         status = changed.record.status.name.lower()
-        self._log.observed(Observed("record", changed.id, changed.record.incarnation, status))
+        self._log.record(changed.id, changed.record.incarnation, status)
         if self._control is not None:
             self._control.record_changed(changed, at_ns)
         if changed.id != self._config.id:
             self._report("notice", at_ns, peer=changed.id, status=status)
 
     def _report(self, event: str, at_ns: int | None = None, **fields: object) -> None:
-        if self._report_to is not None:
+        if self._report_to is not None and self._reports is not None:
             at_ns = at_ns or time.monotonic_ns()
-            self._report_to({"event": event, "id": self._config.id, "at_ns": at_ns} | fields)
+            self._reports.put({"event": event, "id": self._config.id, "at_ns": at_ns} | fields)
 
     def _describe(self) -> Mapping[str, object]:
         return {

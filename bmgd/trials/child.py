@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bmgd.config import Config
@@ -57,8 +58,8 @@ def _stranger(address: str) -> int:
         id=0, size=1, peers=PeerList.parse(address, 1), cluster=STRANGERS_CLUSTER, log_level="error"
     )
 
-    def report(event: dict[str, object]) -> None:
-        if event["event"] == "listening":
+    def report(events: Sequence[Mapping[str, object]]) -> None:
+        if any(event["event"] == "listening" for event in events):
             print("listening", flush=True)
 
     return run_daemon(config, report=report)

@@ -27,13 +27,13 @@ def behave(behaviour: str) -> Target:
             raise RuntimeError("on purpose")
         if behaviour == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        report({"event": "ready"})
+        report([{"event": "ready"}])
         if behaviour == "stopped" and config.id == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
         if behaviour == "chatty":
             signal.signal(signal.SIGUSR1, lambda *_: None)
             for number in range(20_000):
-                report({"event": "notice", "peer": number, "status": "x" * 200})
+                report([{"event": "notice", "peer": number, "status": "x" * 200}])
             print("said it all", flush=True)
         while True:
             signal.pause()
