@@ -15,9 +15,25 @@ from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 ROOT = Path(__file__).parent.parent
 PLANTED = ROOT / "tests" / "sim" / "planted.toml"
+
+
+class Change(Protocol):
+    """A changed source of one module: a planted bug, or a mutant."""
+
+    @property
+    def module(self) -> str:
+        """The module's name."""
+
+    @property
+    def path(self) -> Path:
+        """The module's file."""
+
+    def applied_to(self, source: str) -> str:
+        """The module's source with the change in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,7 @@ def read_bugs(path: Path = PLANTED) -> list[Bug]:
 
 
 class _Loader(SourceLoader):
-    def __init__(self, bug: Bug) -> None:
+    def __init__(self, bug: Change) -> None:
         self._bug = bug
 
     def get_filename(self, fullname: str) -> str:
@@ -81,7 +97,7 @@ class _Loader(SourceLoader):
 
 
 class _Finder(MetaPathFinder):
-    def __init__(self, bug: Bug) -> None:
+    def __init__(self, bug: Change) -> None:
         self._bug = bug
 
     def find_spec(
@@ -94,7 +110,7 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_loader(fullname, _Loader(self._bug), origin=found.origin)
 
 
-def plant(bug: Bug) -> None:
+def plant(bug: Change) -> None:
     """Let a bug be in its module from its first import on.
 
     Raises:
