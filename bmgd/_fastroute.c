@@ -309,27 +309,53 @@ link_changes(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject
 
 /* ---- snapshot --------------------------------------------------------------------------- */
 
+/* Reads an id, or a run (first, last) of them. */
+static int
+as_outside(PyObject *item, int64_t id_space, PyObject *graph_error, int64_t *first, int64_t *last)
+{
+    static const char what[] = "outside the layout: id";
+
+    if (!PyTuple_Check(item)) {
+        if (as_number(item, what, 0, id_space - 1, graph_error, first) < 0)
+            return -1;
+        *last = *first;
+        return 0;
+    }
+    if (PyTuple_GET_SIZE(item) != 2) {
+        PyErr_SetString(graph_error, "a run of ids is not (first, last)");
+        return -1;
+    }
+    if (as_number(PyTuple_GET_ITEM(item, 0), what, 0, id_space - 1, graph_error, first) < 0)
+        return -1;
+    return as_number(PyTuple_GET_ITEM(item, 1), what, *first, id_space - 1, graph_error, last);
+}
+
+/* Ids that follow each other become one run. */
 static int
 take_outside(snapshot *self, PyObject *ids, PyObject *graph_error)
 {
-    int64_t id, before = -1;
+    const Py_ssize_t count = PyTuple_GET_SIZE(ids);
+    int64_t first, last, before = -2;
+    outside_run *run = self->outside = PyMem_New(outside_run, count + 1);
 
-    self->outside_count = PyTuple_GET_SIZE(ids);
-    self->outside = PyMem_New(uint32_t, self->outside_count + 1);
-    if (self->outside == NULL) {
+    if (run == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    for (Py_ssize_t i = 0; i < self->outside_count; i++) {
-        if (as_number(PyTuple_GET_ITEM(ids, i), "outside the layout: id", 0, self->id_space - 1,
-                      graph_error, &id) < 0)
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (as_outside(PyTuple_GET_ITEM(ids, i), self->id_space, graph_error, &first, &last) < 0)
             return -1;
-        if (id <= before) {
+        if (first <= before) {
             PyErr_SetString(graph_error, "the ids outside the layout are not ascending");
             return -1;
         }
-        self->outside[i] = (uint32_t)id;
-        before = id;
+        if (first != before + 1) {
+            const uint32_t behind = (uint32_t)outside_before(self, self->outside_runs);
+            run = &self->outside[self->outside_runs++];
+            *run = (outside_run){.first = (uint32_t)first, .behind = behind};
+        }
+        run->behind += (uint32_t)(last - first + 1);
+        before = last;
     }
     return 0;
 }
@@ -463,7 +489,7 @@ snapshot_fill(snapshot *self, PyObject *const *given, PyObject *graph_error)
     Py_DECREF(sequence);
     if (failed)
         return -1;
-    self->layout_size = self->id_space - self->outside_count;
+    self->layout_size = self->id_space - outside_before(self, self->outside_runs);
     self->rank = snapshot_rank(self, self->self_id);
     link_every_jump(self);
     return 0;

@@ -46,7 +46,7 @@ class Snapshot:
         generation: int,
         self_id: int,
         id_space: int,
-        outside: Sequence[int],
+        outside: Sequence[int | tuple[int, int]],
         links: Sequence[tuple[int, int]],
     ) -> Snapshot: ...
     @property

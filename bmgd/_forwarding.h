@@ -61,6 +61,12 @@ malformed(const uint8_t *body)
 
 /* ---- snapshot ---------------------------------------------------------------------------- */
 
+/* Ids that follow each other, all outside the layout. */
+typedef struct {
+    uint32_t first;
+    uint32_t behind; /* how many ids are outside up to the end of this run */
+} outside_run;
+
 typedef struct {
     PyObject_HEAD
     int64_t generation;
@@ -68,8 +74,8 @@ typedef struct {
     int64_t id_space;
     int64_t layout_size;
     int64_t rank; /* -1: outside the layout */
-    uint32_t *outside;
-    Py_ssize_t outside_count;
+    outside_run *outside;
+    Py_ssize_t outside_runs;
     uint32_t *peers; /* by slot: the number of a link within this snapshot */
     int64_t *links;
     Py_ssize_t link_count;
@@ -99,37 +105,48 @@ slot_of(const snapshot *self, uint32_t peer)
     return -1;
 }
 
+/* How many ids are outside in the runs before one. */
+static inline int64_t
+outside_before(const snapshot *self, Py_ssize_t run)
+{
+    return run == 0 ? 0 : self->outside[run - 1].behind;
+}
+
 /* The rank of an id, -1 where it has none. */
 static inline int64_t
 snapshot_rank(const snapshot *self, int64_t id)
 {
-    Py_ssize_t low = 0, high = self->outside_count;
+    Py_ssize_t low = 0, high = self->outside_runs;
 
     if (id >= self->id_space)
         return -1;
     while (low < high) {
         const Py_ssize_t middle = low + (high - low) / 2;
-        if (self->outside[middle] < id)
+        if (self->outside[middle].first <= id)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < self->outside_count && self->outside[low] == id ? -1 : id - low;
+    if (low == 0)
+        return id;
+    const outside_run run = self->outside[low - 1];
+    const int64_t length = run.behind - outside_before(self, low - 1);
+    return id < run.first + length ? -1 : id - run.behind;
 }
 
 static inline int64_t
 snapshot_id(const snapshot *self, int64_t rank)
 {
-    Py_ssize_t low = 0, high = self->outside_count;
+    Py_ssize_t low = 0, high = self->outside_runs;
 
     while (low < high) {
         const Py_ssize_t middle = low + (high - low) / 2;
-        if ((int64_t)self->outside[middle] <= rank + middle)
+        if ((int64_t)self->outside[middle].first - outside_before(self, middle) <= rank)
             low = middle + 1;
         else
             high = middle;
     }
-    return rank + low;
+    return rank + outside_before(self, low);
 }
 
 /* The linked jumps that do not lead back to `came_from`. */

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from operator import index
 from typing import final
 
@@ -21,6 +20,7 @@ from bmgd.routing.ranks import (
     neighbor_ids,
     rank_of,
 )
+from bmgd.routing.runs import Runs
 from bmgd.topology import SIZE_MAX
 from bmgd.topology.distance import first_hop, first_hops, hop_count, optimal_jumps
 
@@ -48,14 +48,15 @@ class Snapshot:
         generation: the number of the snapshot, 0..2**63-1. Only carried along.
         self_id: the own id, 0..id_space-1.
         id_space: 1 + the highest id known, 1..2**31.
-        outside: the ids of the space outside the layout, ascending.
+        outside: the ids of the space outside the layout, ascending; each item is an id, or a run
+            (first, last) of them.
         links: (peer id, link id) of the links that are up. Peer ids 0..2**31-1, each once, not the
             own; link ids 1..2**63-1, each once.
 
     Raises:
         GraphError: an argument is out of its range, or `outside` is not ascending.
 
-    O(len(outside) + len(links)).
+    O(items of outside + len(links)).
     """
 
     __slots__ = (
@@ -74,7 +75,7 @@ class Snapshot:
         generation: int,
         self_id: int,
         id_space: int,
-        outside: Sequence[int],
+        outside: Sequence[int | tuple[int, int]],
         links: Sequence[tuple[int, int]],
     ) -> None:
         self._generation = index(generation)
@@ -228,10 +229,9 @@ class Snapshot:
     def _rank_of(self, node_id: int) -> int:
         if node_id >= self._id_space:
             return -1
-        before = bisect_left(self._outside, node_id)
-        if before < len(self._outside) and self._outside[before] == node_id:
+        if node_id in self._outside:
             return -1
-        return node_id - before
+        return node_id - bisect_left(self._outside, node_id)
 
     def _link_every_jump(self) -> dict[int, tuple[int, int]]:
         """(peer id, link id) by the bit of `optimal_jumps`, forward ones first, where linked."""
@@ -273,13 +273,25 @@ def _spread(flow: int, self_id: int, count: int) -> int:
     return (x >> 32) * count >> 32
 
 
-def _checked_outside(outside: Sequence[int], id_space: int) -> tuple[int, ...]:
-    ids = tuple(index(each) for each in outside)
-    if ids and not 0 <= ids[0] <= ids[-1] < id_space:
-        raise GraphError(f"an id outside the layout is not within 0..{id_space - 1}")
-    if any(a >= b for a, b in pairwise(ids)):
-        raise GraphError("the ids outside the layout are not ascending")
-    return ids
+def _checked_outside(outside: Sequence[int | tuple[int, int]], id_space: int) -> Runs:
+    runs, before = Runs(), -1
+    for item in outside:
+        first, last = _checked_run(item)
+        if not 0 <= first <= last < id_space:
+            raise GraphError(f"an id outside the layout is not within 0..{id_space - 1}")
+        if first <= before:
+            raise GraphError("the ids outside the layout are not ascending")
+        runs.add(first, last)
+        before = last
+    return runs
+
+
+def _checked_run(item: int | tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(item, tuple):
+        return index(item), index(item)
+    if len(item) != 2:
+        raise GraphError("a run of ids is not (first, last)")
+    return index(item[0]), index(item[1])
 
 
 def _checked_links(links: Sequence[tuple[int, int]], self_id: int) -> dict[int, int]:
