@@ -210,13 +210,21 @@ class Measures:
     # --- counts -------------------------------------------------------------------------------
 
     def deliveries(self) -> dict[str, Any]:
-        """How many messages were sent, what became of them, and how many came twice."""
+        """How many messages were sent, what became of them, and how many came twice.
+
+        ``sent`` is the sum of ``acknowledged``, all of ``failed``, and ``sender_ended``: the sender's
+        daemon ended before it told an outcome.
+        """
         failed = Counter(fact.error for fact in self._history.of(Failed))
         came = Counter(fact.payload_id for fact in self._history.of(Delivered))
+        sent = {fact.payload_id for fact in self._history.of(Sent)}
+        acknowledged = [fact.payload_id for fact in self._history.of(Acknowledged)]
+        told = {*acknowledged, *(fact.payload_id for fact in self._history.of(Failed))}
         return {
-            "sent": sum(1 for _ in self._history.of(Sent)),
-            "acknowledged": sum(1 for _ in self._history.of(Acknowledged)),
+            "sent": len(sent),
+            "acknowledged": len(acknowledged),
             "failed": dict(sorted(failed.items())),
+            "sender_ended": len(sent - told),
             "delivered": len(came),
             "duplicates": sum(count - 1 for count in came.values()),
         }

@@ -54,6 +54,7 @@ def random_plan(
     seconds: float,
     kinds: Collection[str] | None = None,
     start_s: float = 0.0,
+    draw: int = 0,
 ) -> Plan:
     """A plan by chance.
 
@@ -65,6 +66,7 @@ def random_plan(
             order); None for all that there are.
         start_s: after each process that begins there is a pause of so long, since to begin takes a
             real one much time of a processor.
+        draw: which of the seed's plans, 0 for the first.
 
     Raises:
         PlanError: an unknown kind.
@@ -72,7 +74,8 @@ def random_plan(
     unknown = sorted(set(kinds or ()) - WRITERS.keys())
     if unknown:
         raise PlanError(f"no such fault: {unknown[0]!r}")
-    author = _Author(Random(f"plan {seed}"), nodes, seconds, start_s)
+    name = f"plan {seed}" if draw == 0 else f"plan {seed}, draw {draw}"
+    author = _Author(Random(name), nodes, seconds, start_s)
     author.write([kind for kind in WRITERS if kinds is None or kind in kinds])
     plan = Plan(nodes, seconds, tuple(sorted(author.steps, key=lambda step: step.at_s)), seed=seed)
     plan.check()

@@ -54,6 +54,7 @@ def run(args: Namespace) -> int:
     import asyncio
 
     from bmgd.chaos.history import to_line
+    from bmgd.trials.feasible import check_feasible
     from bmgd.trials.priority import hurry
     from bmgd.trials.runner import run_trial
     from bmgd.trials.verdict import judge, lines
@@ -61,6 +62,7 @@ def run(args: Namespace) -> int:
     cluster = _cluster(args)
     plan = _plan(args, cluster)
     if args.dry_run:
+        check_feasible(plan, cluster)
         print(plan.to_json(), end="")
         return 0
     progress = sys.stderr if args.json else sys.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from contextlib import suppress
 from typing import Final, Protocol
@@ -78,6 +79,9 @@ class TrialCluster(Protocol):
 
     def last_words(self, node: int) -> str:
         """Why a daemon ended, as it wrote into its log; "" when it wrote nothing of it."""
+
+    def restart_command(self, node: int) -> str:
+        """What an operator types to start a daemon again that has ended."""
 
 
 class LaunchedTrial(AdoptingCluster):
@@ -154,6 +158,9 @@ class LaunchedTrial(AdoptingCluster):
         except OSError:
             return ""
         return last_words_in(lines)
+
+    def restart_command(self, node: int) -> str:
+        return f"bmgd restart {node} --run-dir {shlex.quote(self._place.path)}"
 
     def place(self, node: int) -> str | None:
         member = self._member(node)

@@ -112,6 +112,9 @@ class ComposedTrial(AdoptingCluster):
     def place(self, node: int) -> str | None:
         return None
 
+    def restart_command(self, node: int) -> str:
+        return f"docker start {self._container(node).id[:12]}"
+
     def last_words(self, node: int) -> str:
         try:
             lines = _docker("logs", "--tail", _LOG_LINES, self._container(node).id).splitlines()

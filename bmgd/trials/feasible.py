@@ -6,28 +6,33 @@ the number of the step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from bmgd.chaos.faults import (
     NAME_OF,
     Clock,
+    Continue,
     Crash,
     Cut,
+    Evict,
     Fault,
     HalfOpen,
     Join,
     Kill,
+    Mend,
     Partition,
     Reset,
     Restart,
     Slow,
     Takeover,
 )
-from bmgd.chaos.plan import Plan, Step
+from bmgd.chaos.plan import Condition, Course, Plan, Step
 from bmgd.chaos.random_plan import random_plan
 from bmgd.errors import PlanError
 from bmgd.trials.cluster import TrialCluster
+from bmgd.types import NodeId
 
 ALWAYS: Final = (
     *("kill", "restart", "stop", "continue", "leave", "evict", "join", "hog", "takeover"),
@@ -38,13 +43,20 @@ PROXIED: Final = ("cut", "partition", "mend", "slow", "half-open", "reset", "swi
 START_S: Final = 0.25
 """What a daemon's start takes of a processor: random plans leave so much time for each."""
 
+DRAWS: Final = 100
+"""A seed whose plans are weak is drawn from so often."""
+
 _OF_LINKS = (Cut, Partition, Slow, HalfOpen, Reset)
+_MILD = (Mend, Continue, Restart)
 
 
 def possible_kinds(cluster: TrialCluster) -> tuple[str, ...]:
     """The kinds of faults, as `random_plan` names them, that this cluster can suffer."""
     kinds = ALWAYS if cluster.proxy_path is None else (*ALWAYS, *PROXIED)
-    return tuple(kind for kind in kinds if kind != "join" or cluster.can_grow)
+    impossible = set() if cluster.can_grow else {"join"}
+    if any(cluster.place(node) is None for node in range(cluster.size)):
+        impossible.add("takeover")
+    return tuple(kind for kind in kinds if kind not in impossible)
 
 
 def check_feasible(plan: Plan, cluster: TrialCluster) -> None:
@@ -83,7 +95,9 @@ def _why_not(fault: Fault, cluster: TrialCluster) -> str:
 def possible_random_plan(
     cluster: TrialCluster, seed: int, seconds: float, kinds: tuple[str, ...] | None = None
 ) -> Plan:
-    """A random plan that this cluster can suffer.
+    """A random plan that this cluster can suffer, and that harms it.
+
+    A plan is weak when it harms nothing, or has no step at all; then the seed is drawn from again.
 
     Args:
         seed: the same one gives the same plan for the same cluster.
@@ -91,18 +105,42 @@ def possible_random_plan(
         kinds: see `random_plan`; None for all that this cluster can suffer.
 
     Raises:
-        PlanError: a kind that it cannot suffer.
+        PlanError: a kind that it cannot suffer; or kinds and a time in which nothing is harmed.
     """
     possible = possible_kinds(cluster)
     impossible = sorted(set(kinds or ()) - set(possible))
     if impossible:
         raise PlanError(
-            f"this cluster cannot suffer {impossible[0]!r}: {', '.join(possible)} it can"
+            f"this cluster cannot suffer {impossible[0]!r}; it can suffer: {', '.join(possible)}"
         )
     chosen = possible if kinds is None else kinds
-    plan = random_plan(seed, cluster.size, seconds, chosen, START_S)
-    steps = tuple(Step(step.at_s, _as_real(step.fault)) for step in plan.steps)
-    return replace(plan, steps=steps)
+    for draw in range(DRAWS):
+        plan = random_plan(seed, cluster.size, seconds, chosen, START_S, draw)
+        steps = tuple(
+            Step(step.at_s, _as_real(step.fault)) for step in _without_idle_evictions(plan)
+        )
+        if any(not isinstance(step.fault, _MILD) for step in steps):
+            return replace(plan, steps=steps)
+    raise PlanError(
+        f"in {DRAWS} draws no plan harmed anything: choose a longer time, or other kinds"
+        f" than {', '.join(chosen)}"
+    )
+
+
+def _without_idle_evictions(plan: Plan) -> Iterator[Step]:
+    """Leave out evictions of nodes that were evicted and have not run again since."""
+    course = Course(plan.nodes)
+    evicted: set[NodeId] = set()
+    for step in plan.steps:
+        if isinstance(step.fault, Evict):
+            idle = {node for node in evicted if course.condition(node) is not Condition.RUNNING}
+            nodes = tuple(node for node in step.fault.nodes if node not in idle)
+            evicted.update(nodes)
+            if nodes:
+                yield Step(step.at_s, Evict(nodes, step.fault.by))
+        else:
+            yield step
+        course.follow(step.fault)
 
 
 def _as_real(fault: Fault) -> Fault:

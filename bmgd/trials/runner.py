@@ -14,9 +14,9 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from bmgd.chaos.faults import NAME_OF, write_fault
 from bmgd.chaos.history import History, Showed
@@ -52,12 +52,14 @@ class Outcome:
         history: everything that was done and heard.
         rest_s: from the undoing of all to the cluster at rest; None when it did not come to rest.
         notes: what was left out, and other things worth knowing.
+        down: nodes that stay down: ``{"id":…, "restart": the command that starts it again}``.
     """
 
     plan: Plan
     history: History
     rest_s: float | None
     notes: list[str]
+    down: list[dict[str, Any]] = field(default_factory=list)
 
 
 async def run_trial(
@@ -122,7 +124,8 @@ async def _run(cluster: TrialCluster, plan: Plan, show: Show, rest_within_s: flo
             proxy = await stack.enter_async_context(controlling(cluster.proxy_path))
         rest_s = await trial.run(proxy)
     recorder.history.sort()
-    return Outcome(plan, recorder.history, rest_s, trial.notes)
+    down = [{"id": n, "restart": cluster.restart_command(n)} for n in trial.ended]
+    return Outcome(plan, recorder.history, rest_s, trial.notes, down)
 
 
 def check_whole(cluster: TrialCluster) -> None:
@@ -155,6 +158,7 @@ class _Trial:
         self._last: dict[int, Showed] = {}
         self.complaints: list[str] = []
         self.notes: list[str] = []
+        self.ended: list[int] = []
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
@@ -174,6 +178,7 @@ class _Trial:
             rest_s = await self._come_to_rest(harm)
             traffic.end()
             await sending
+            self.ended = sorted(harm.ended)
         for fact in self._last.values():
             self._recorder.add(fact)
         return rest_s

@@ -47,6 +47,7 @@ def judge(outcome: Outcome) -> Document:
         "seconds": round(truth.ends_ns / 1e9, 3),
         "seed": outcome.plan.seed,
         "notes": outcome.notes,
+        "down": outcome.down,
         "plan": json.loads(outcome.plan.to_json()),
     }
 
@@ -85,8 +86,10 @@ def lines(document: Document) -> list[str]:
         f"false deaths   {document['false_deaths']}",
         f"at rest        {'never' if rest is None else f'after {rest:.3f} s'}",
         f"links exact    {'yes' if document['links_exact'] else 'no'}, {document['alone']} alone",
-        f"messages       {sent['sent']} sent, {sent['acknowledged']} acknowledged,"
-        f" {sent['duplicates']} duplicates; failed: {failed}",
+        f"messages       {sent['sent']} sent: {sent['acknowledged']} acknowledged,"
+        f" {sum(sent['failed'].values())} failed, {sent['sender_ended']} whose sender ended first;"
+        f" {sent['duplicates']} came twice",
+        f"failed         {failed}",
     ]
     for kind, rows in document["detection_ms"].items():
         for which, times in rows.items():
@@ -95,6 +98,9 @@ def lines(document: Document) -> list[str]:
     for kind, times in document["healing_ms"].items():
         text.append(f"links exact    {_line('after ' + kind, 'calm', times)}")
     text.append(f"random seed    {document['seed']}")
+    if document["down"]:
+        text.append("stay down      these nodes; each line starts one again:")
+        text += [f"  node {row['id']:<6}  {row['restart']}" for row in document["down"]]
     for row in document["violations"]:
         where = "" if row["node"] is None else f" at node {row['node']}"
         text.append(f"VIOLATION      {row['checker']}{where}: {row['text']}")

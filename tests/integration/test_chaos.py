@@ -66,7 +66,11 @@ async def test_chaos_carries_a_plan_out_and_passes(tmp_path: Path) -> None:
             assert (rows["count"], rows["not_found"]) == (1, 0), kind
         sent = found["deliveries"]
         assert sent["sent"] > 100
-        assert sent["acknowledged"] + sum(sent["failed"].values()) <= sent["sent"]
+        told = sent["acknowledged"] + sum(sent["failed"].values())
+        assert told + sent["sender_ended"] == sent["sent"]
+        [down] = found["down"]
+        assert down["id"] == 8
+        assert down["restart"].startswith("bmgd restart 8 --run-dir ")
         assert sent["duplicates"] == 0
         assert Plan.parse(json.dumps(found["plan"])) == Plan.parse(EVERYTHING)
         alive = [node for node in range(SIZE + 2) if node != 8]

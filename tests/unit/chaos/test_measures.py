@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from bmgd.chaos.faults import Hog, Join, Kill, Leave, Partition, Restart
-from bmgd.chaos.history import Began, Died, Fact, History, LeaveAsked, LinkedExactly, Stopped
+from bmgd.chaos.history import (
+    Acknowledged,
+    Began,
+    Died,
+    Fact,
+    Failed,
+    History,
+    LeaveAsked,
+    LinkedExactly,
+    Sent,
+    Stopped,
+)
 from bmgd.chaos.measures import Detection, Measures, Summary
 from bmgd.chaos.truth import Truth
 from bmgd.types import NodeId, Status
@@ -113,3 +124,19 @@ def test_summary_uses_the_nearest_rank() -> None:
     assert Summary.of(range(MS, 101 * MS, MS)) == Summary(100, 50.0, 99.0, 100.0)
     assert Summary.of([]) == Summary(0, 0.0, 0.0, 0.0)
     assert Summary.of([7 * MS]) == Summary(1, 7.0, 7.0, 7.0)
+
+
+def test_measures_account_for_every_message() -> None:
+    facts: list[Fact] = []
+    for number, outcome in enumerate(("taken", "failed", "sender ended", "taken"), 1):
+        at_ns = number * S
+        facts.append(Sent(at_ns, N0, life(0), number, N1, life(1), number))
+        if outcome == "taken":
+            facts.append(Acknowledged(at_ns + 1, N0, number, number))
+        elif outcome == "failed":
+            facts.append(Failed(at_ns + 1, N0, number, number, "PeerDeadError"))
+    found = measures(history(*facts, end())).deliveries()
+    assert found["sender_ended"] == 1
+    assert found["sent"] == (
+        found["acknowledged"] + sum(found["failed"].values()) + found["sender_ended"]
+    )

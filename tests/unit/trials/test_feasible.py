@@ -6,10 +6,14 @@ import signal
 
 import pytest
 
-from bmgd.chaos.faults import NAME_OF, Restart
-from bmgd.chaos.plan import Plan
+from bmgd.chaos.faults import NAME_OF, Evict, Restart
+from bmgd.chaos.plan import Condition, Course, Plan
+from bmgd.chaos.random_plan import random_plan
 from bmgd.errors import PlanError
-from bmgd.trials.feasible import check_feasible, possible_kinds, possible_random_plan
+from bmgd.trials.feasible import START_S, check_feasible, possible_kinds, possible_random_plan
+from bmgd.types import NodeId
+
+MILD = ("mend", "continue", "restart")
 
 
 class Paper:
@@ -26,6 +30,9 @@ class Paper:
         return self._size
 
     async def grow(self, count: int) -> None:
+        raise AssertionError
+
+    def restart_command(self, node: int) -> str:
         raise AssertionError
 
     def last_words(self, node: int) -> str:
@@ -120,3 +127,51 @@ def test_feasible_random_plans_can_be_suffered(seed: int, proxy_path: str | None
 def test_feasible_random_plans_refuse_kinds_that_cannot_be() -> None:
     with pytest.raises(PlanError, match="cut"):
         possible_random_plan(Paper(9), 1, 30.0, ("kill", "cut"))
+
+
+def test_feasible_does_not_draw_takeovers_where_nobody_else_can_listen() -> None:
+    composed = Paper(9, place=None)
+    assert "takeover" not in possible_kinds(composed)
+    for seed in range(40):
+        check_feasible(possible_random_plan(composed, seed, 30.0), composed)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 10.0, 30.0])
+def test_feasible_draws_weak_plans_again(seconds: float) -> None:
+    composed = Paper(8, place=None)
+    composed.can_grow = False
+    kinds = possible_kinds(composed)
+    without_harm = 0
+    for seed in range(60):
+        first = random_plan(seed, 8, seconds, kinds, START_S)
+        without_harm += all(NAME_OF[type(step.fault)] in MILD for step in first.steps)
+        made = possible_random_plan(composed, seed, seconds)
+        assert made == possible_random_plan(composed, seed, seconds)
+        assert any(NAME_OF[type(step.fault)] not in MILD for step in made.steps)
+    assert without_harm
+
+
+def test_feasible_random_plans_evict_a_node_once_in_a_life() -> None:
+    idle = 0
+    for seed in range(60):
+        first = random_plan(seed, 8, 30.0, possible_kinds(Paper(8)), START_S)
+        idle += evicted_again(first)
+        assert not evicted_again(possible_random_plan(Paper(8), seed, 30.0))
+    assert idle
+
+
+def evicted_again(plan: Plan) -> int:
+    """How many evictions are of nodes that were evicted and have not run again since."""
+    course, gone, idle = Course(plan.nodes), set[NodeId](), 0
+    for step in plan.steps:
+        if isinstance(step.fault, Evict):
+            for node in gone.intersection(step.fault.nodes):
+                idle += course.condition(node) is not Condition.RUNNING
+            gone.update(step.fault.nodes)
+        course.follow(step.fault)
+    return idle
+
+
+def test_feasible_refuses_kinds_that_harm_nothing() -> None:
+    with pytest.raises(PlanError, match="no plan harmed anything"):
+        possible_random_plan(Paper(4, "/proxy"), 1, 30.0, ("mend",))

@@ -19,6 +19,9 @@ class _Cluster:
     def has_ended(self, node: int) -> bool:
         return node in self.gone
 
+    def restart_command(self, node: int) -> str:
+        raise AssertionError
+
     def last_words(self, node: int) -> str:
         return ""
 
