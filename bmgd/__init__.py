@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SubscriptionError,
         UnreachableError,
     )
+    from bmgd.launcher.rundir import local_address
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "UnreachableError",
     "__version__",
     "connect",
+    "local_address",
 ]
 
 _OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Stream", "Trace", "connect"})
@@ -58,8 +60,14 @@ _OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Stream", "Trace", "conne
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'bmgd' has no attribute {name!r}")
-    if name in _OF_CLIENT:
-        from bmgd import client as module
+    if name == "local_address":
+        from bmgd.launcher import rundir as module
+    elif name in _OF_CLIENT:
+        from bmgd import client as module  # type: ignore[no-redef]
     else:
         from bmgd import errors as module  # type: ignore[no-redef]
     return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -116,6 +116,10 @@ class Daemon:
             RequestError: no such node, too large a payload, or a bad topic or timeout.
             NoDaemonError: the daemon is gone.
         """
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise RequestError(
+                f"a payload is bytes, not {type(payload).__name__}: encode a text with .encode()"
+            )
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise RequestError(
                 f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} fit"

@@ -52,12 +52,17 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Launch a cluster, or restart one daemon."""
     if args.restart is not None:
-        return _restart(args)
+        return _ask(args, "--restart")
     if args.grow is not None:
-        return _grow(args)
+        return _ask(args, "--grow")
     if args.count is None:
         raise ConfigError("how many daemons? give -n N")
     from bmgd.launcher.launch import launch
+    from bmgd.launcher.zygote import LAUNCH_MAX
+
+    count = _whole(args.count, "-n")
+    if not 1 <= count <= LAUNCH_MAX:
+        raise ConfigError(f"-n must be in 1..{LAUNCH_MAX}, not {count}")
 
     lines: list[str] = []
 
@@ -74,7 +79,7 @@ def run(args: Namespace) -> int:
             lines.clear()
 
     return launch(
-        _whole(args.count, "-n"),
+        count,
         args.run_dir,
         base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
         flags={key: getattr(args, key) for key in _SHARED},
@@ -92,32 +97,16 @@ def _proxy(path: str, detours: Sequence[Detour]) -> int:
     return run_proxy(path, detours)
 
 
-def _restart(args: Namespace) -> int:
-    from bmgd.launcher.requests import ask_restart
-
+def _ask(args: Namespace, flag: str) -> int:
     if args.count is not None:
-        raise ConfigError("give either -n or --restart")
-    node_id = _whole(args.restart, "--restart")
-    answer = ask_restart(args.run_dir, node_id)
-    if args.json:
-        print(_json({"id": node_id, **answer}))
-    else:
-        print(f"node {node_id} joined again in {answer['seconds']:.3f} s (pid {answer['pid']})")
-    return 0
+        raise ConfigError(f"give either -n or {flag}")
+    if flag == "--restart":
+        from bmgd.cli.restart import restart
 
+        return restart(args.run_dir, _whole(args.restart, flag), as_json=args.json)
+    from bmgd.cli.grow import grow
 
-def _grow(args: Namespace) -> int:
-    from bmgd.cli.output import id_ranges
-    from bmgd.launcher.requests import ask_grow
-
-    if args.count is not None:
-        raise ConfigError("give either -n or --grow")
-    answer = ask_grow(args.run_dir, _whole(args.grow, "--grow"))
-    if args.json:
-        print(_json(answer))
-    else:
-        print(f"nodes {id_ranges(answer['ids'])} joined in {answer['seconds']:.3f} s")
-    return 0
+    return grow(args.run_dir, _whole(args.grow, flag), as_json=args.json)
 
 
 def _whole(text: str, flag: str) -> int:
@@ -136,21 +125,22 @@ def _text(event: dict[str, Any]) -> str:
     kind, node = event["event"], event.get("id")
     if kind == "up":
         return f"ready: {event['daemons']} daemons joined in {event['at']:.3f} s"
+    # Until it has an id, a joiner has a number below 0.
+    who = "" if node is None else f"node {node}" if node >= 0 else f"joiner {-node}"
     match kind:
         case "listening":
-            text = f"node {node} listens"
+            text = f"{who} listens"
         case "ready":
-            text = f"node {node} joined"
+            text = f"{who} joined"
         case "notice":
-            text = f"node {node} hears that node {event['peer']} is {event['status']}"
+            text = f"{who} hears that node {event['peer']} is {event['status']}"
         case "ended":
             from bmgd.launcher.supervisor import how_ended
 
-            text = f"node {node} {how_ended(event['code'])} (pid {event['pid']})"
+            text = f"{who} {how_ended(event['code'])} (pid {event['pid']})"
         case _:
             known = ("event", "id", "at", "at_ns")
             given = {k: v for k, v in event.items() if k not in known and v not in (None, "")}
             rest = [f"{key}={value}" for key, value in given.items()]
-            who = "" if node is None else f"node {node} "
-            text = " ".join([f"{who}{kind}", *rest])
+            text = " ".join([f"{who} {kind}".strip(), *rest])
     return f"{event['at']:8.3f} s  {text}"

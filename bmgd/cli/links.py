@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from bmgd.cli.output import print_json, print_table
+from bmgd.cli.output import life, print_json, print_table
 from bmgd.cli.target import add_target, address_of, run_async
 
 configure = add_target
@@ -22,7 +22,8 @@ def run(args: Namespace) -> int:
         if args.json:
             print_json(links)
         else:
-            print_table(links, ("id", "state", "dialled_by", "incarnation", "silent_ms"))
+            rows = [{**row, "incarnation": life(row.get("incarnation"))} for row in links]
+            print_table(rows, ("id", "state", "dialled_by", "incarnation", "silent_ms"))
         return 0
 
     return run_async(main)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from bmgd.cli.output import print_json
+from bmgd.cli.output import clock, life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
 
 configure = add_target
@@ -31,5 +31,9 @@ def run(args: Namespace) -> int:
 
 def _line(event: dict[str, Any]) -> str:
     rest = {k: v for k, v in event.items() if k not in ("event", "time") and v not in (None, "")}
+    # `at_ns` orders events of one machine for programs; a person reads the wall clock.
+    rest.pop("at_ns", None)
+    if "incarnation" in rest:
+        rest["incarnation"] = life(rest["incarnation"])
     words = [f"{key}={value}" for key, value in rest.items()]
-    return " ".join([str(event["event"]), *words])
+    return " ".join([clock(event["time"]), str(event["event"]), *words])

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 
 def print_json(value: object) -> None:
     """One line of JSON; bytes become text where they are text, else ``{"hex": …}``."""
     print(json.dumps(value, separators=(",", ":"), default=_of_bytes), flush=True)
+
+
+def clock(unix_s: float) -> str:
+    """A moment as logs write it: UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(unix_s, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def life(incarnation: int | None) -> str:
+    """An incarnation as logs write it; "" for none and for one that is not known."""
+    return f"{incarnation:#x}" if incarnation else ""
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

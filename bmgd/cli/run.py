@@ -51,12 +51,25 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run it."""
+    import logging
+
+    from bmgd.cli import exit_code_of
     from bmgd.config import load
+    from bmgd.errors import ConfigError
+    from bmgd.shell.early_log import begin
     from bmgd.shell.process import set_title
 
     flags = vars(args)
     toml_path = flags.pop("config") or os.environ.get("BMGD_CONFIG")
-    config = load(flags, os.environ, toml_path)
+    form = str(args.log_format or os.environ.get("BMGD_LOG_FORMAT"))
+    begin(form)
+    try:
+        config = load(flags, os.environ, toml_path)
+    except ConfigError as error:
+        if form != "json":
+            raise
+        logging.getLogger("bmgd").error("%s", " ".join(str(error).split()))
+        return exit_code_of(error)
     from bmgd.shell.daemon import run_daemon
 
     if config.join:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bmgd.sim.campaign import Progress, Row
     from bmgd.sim.simulation import Outcome
 
+NODES_MAX = 100_000
 REPORT_EVERY_S = 10.0
 
 
@@ -80,7 +81,7 @@ def _plan_of(args: Namespace) -> Plan:
     if args.faults is None:
         from bmgd.sim.options import random_scenario
 
-        nodes = args.nodes or (16, 16)
+        nodes = _within(args.nodes) or (16, 16)
         if nodes[0] != nodes[1]:
             raise PlanError("--nodes LOW..HIGH is for campaigns")
         return random_scenario(args.seed or 0, nodes[0], args.time or 20.0)
@@ -91,13 +92,22 @@ def _plan_of(args: Namespace) -> Plan:
     changes: dict[str, object] = {}
     if args.seed is not None:
         changes["seed"] = args.seed
-    if args.nodes is not None:
-        changes["nodes"] = args.nodes[0]
+    if (span := _within(args.nodes)) is not None:
+        changes["nodes"] = span[0]
     if args.time is not None:
         changes["seconds"] = args.time
     plan = replace(plan, **changes)  # type: ignore[arg-type]
     plan.check()
     return plan
+
+
+def _within(nodes: tuple[int, int] | None) -> tuple[int, int] | None:
+    """What --nodes says, if it is a cluster that this machine can simulate."""
+    from bmgd.errors import PlanError
+
+    if nodes is not None and not 1 <= nodes[0] <= nodes[1] <= NODES_MAX:
+        raise PlanError(f"--nodes must be in 1..{NODES_MAX}, not {nodes[0]}..{nodes[1]}")
+    return nodes
 
 
 def _shrink(outcome: Outcome) -> Plan:
@@ -163,7 +173,7 @@ def _run_campaign(args: Namespace) -> int:
         raise PlanError("a campaign needs --out FILE")
     if args.faults is not None or args.seed is not None:
         raise PlanError("a campaign has neither --faults nor --seed")
-    nodes = args.nodes or (2, 33)
+    nodes = _within(args.nodes) or (2, 33)
     first, last = args.campaign
     campaign = Campaign(
         first, last, nodes[0], nodes[1], seconds=args.time or 20.0, hours=args.hours or 0.0

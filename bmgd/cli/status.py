@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from bmgd.cli.output import id_ranges, print_json
+from bmgd.cli.output import id_ranges, life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
 
 configure = add_target
@@ -24,7 +24,7 @@ def run(args: Namespace) -> int:
             return 0
         links = [row["id"] for row in status["links"]]
         print(f"node {status['id']} is {status['state']} (rank {status['rank']})")
-        print(f"  incarnation  {status['incarnation']}, version {status['version']}")
+        print(f"  incarnation  {life(status['incarnation'])}, version {status['version']}")
         print(
             f"  cluster      {status['founding_size']} founders, {status['layout_size']} in the layout"
         )

@@ -40,7 +40,9 @@ def address_of(args: Namespace) -> str:
         raise ConfigError("which daemon? give --id (with --run-dir), or --control")
     member = find_member(args.run_dir or default_run_dir(), args.id)
     if member.pid is None:
-        raise NoDaemonError(f"node {member.id} is not running")
+        raise NoDaemonError(
+            f"node {member.id} is not running: start it again with bmgd restart {member.id}"
+        )
     return member.control
 
 

@@ -136,6 +136,8 @@ class Context:
         renew_above: a life of this id above which a new one must begin; 0 for none.
         has_quorum: whether this node's side may go on (always, unless a majority is asked for).
         stands_aside: whether programs are refused because that has been lost for a while.
+        began_ns: when this core began.
+        moved_ns: since when each id's record is what it is; those without an entry since `began_ns`.
         followed: whether a former life of this id is known, so that tag 0 is refused.
         effects: the orders of the step under way, in order.
         counts: what this core has counted.
@@ -154,6 +156,8 @@ class Context:
         self.followed = counter_of(incarnation) > 1
         self.renew_above = UNKNOWN_INCARNATION
         self.now_ns = 0
+        self.began_ns = 0
+        self.moved_ns: dict[NodeId, int] = {}
         self.effects: list[Effect] = []
         self.facts: deque[Fact] = deque()
         self.counts = Counts()

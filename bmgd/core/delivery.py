@@ -25,6 +25,7 @@ from bmgd.core.commands import SendTo
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.show import gone_text
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Taken, Topics
 from bmgd.core.work import Work
@@ -155,7 +156,7 @@ class Delivery:
         if membership.status_of(destination) is None:
             return RequestError(f"no node has the id {destination}")
         if membership.is_gone(destination):
-            return DeadError(destination, _status_text(self._context, destination))
+            return DeadError(destination, gone_text(self._context.membership, destination))
         stream = self._outbound.get(destination)
         span = stream.next_sequence - stream.floor if stream else 0
         if self._count >= UNDERWAY_MAX or span >= WINDOW:
@@ -258,7 +259,7 @@ class Delivery:
         stream = self._outbound.get(peer)
         if stream is not None:
             for message in list(stream.underway.values()):
-                self._end(message, DeadError(peer, _status_text(self._context, peer)))
+                self._end(message, DeadError(peer, gone_text(self._context.membership, peer)))
         self._work.begin("resend", self._resends)
 
     def _resends(self) -> Iterator[None]:
@@ -357,8 +358,3 @@ class Delivery:
         tag = incarnation_tag(data.route.source_incarnation)
         route = self._forwarding.route_to(data.route.source, tag=tag, sequence=data.route.sequence)
         self._forwarding.originate(Ack(route, outcome, self._context.own_tag))
-
-
-def _status_text(context: Context, node_id: NodeId) -> str:
-    status = context.membership.status_of(node_id)
-    return f"it is {status.name.lower()}" if status is not None else "unknown"

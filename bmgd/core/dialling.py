@@ -315,8 +315,10 @@ class Dialling:
         context.observe("rejected", peer, detail=refusal.text)
         if refusal in MISCONFIGURED:
             peering.rejected = True
-            # Whoever answers there is not the peer: its address was taken over, or one is wrong.
-            self._suspect(peer, peering, refusal.text)
+            # Whoever answers there is not the peer: its address was taken over. One that was never
+            # linked may be the peer, and one of the two be told something wrong: that kills nobody.
+            if peering.linked != UNKNOWN_INCARNATION or refusal is Refusal.WRONG_CLUSTER:
+                self._suspect(peer, peering, refusal.text)
             self._again(peer, context.settings.backoff_max_ns)
             self._give_up_if_misconfigured(refusal)
         elif refusal is Refusal.STALE_INCARNATION and self._is_greater_twin(known_of_me):

@@ -132,7 +132,7 @@ class Node:
         records: Iterable[tuple[NodeId, Record]] = (),
     ) -> None:
         context = self._context = Context(settings, incarnation, random)
-        context.now_ns = now_ns
+        context.now_ns = context.began_ns = now_ns
         for node_id, record in records:
             context.membership.join(node_id, record)
         if context.membership.get(context.id) is None:
@@ -451,6 +451,8 @@ class Node:
         context = self._context
         peer, status = moved.id, moved.after.status
         self._quorum.on_record_moved(moved)
+        if moved.before is None or moved.before.status is not status:
+            context.moved_ns[peer] = context.now_ns
         self._relayout.unsettled = True
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED
         is_in = status < Status.EXCLUDED

@@ -10,6 +10,7 @@ from bmgd.core.commands import ProbeTo
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.show import gone_text
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
@@ -55,7 +56,7 @@ class Probing:
         if context.membership.status_of(destination) is None:
             error = RequestError(f"no node has the id {destination}")
         elif context.membership.is_gone(destination):
-            error = DeadError(destination, "it is dead")
+            error = DeadError(destination, gone_text(context.membership, destination))
         elif len(self._open) >= PROBES_MAX:
             error = RequestError("too many probes underway")
         if error is not None:
@@ -86,7 +87,8 @@ class Probing:
         probe, now_ns = self._open[key[1]], self._context.now_ns
         destination = probe.command.destination
         if self._context.membership.is_gone(destination):
-            self._end(key[1], error=DeadError(destination, "it died"))
+            text = gone_text(self._context.membership, destination)
+            self._end(key[1], error=DeadError(destination, text))
         elif now_ns - probe.first_sent_ns >= probe.command.timeout_ns:
             self._end(key[1], error=UnreachableError(destination, "no answer to the probe"))
         else:

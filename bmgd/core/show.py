@@ -6,6 +6,7 @@ from typing import Any
 
 from bmgd.core.context import Context
 from bmgd.core.links import Links
+from bmgd.core.membership import Membership
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 
 SHOWN_IDS_MAX = 2**18
@@ -77,6 +78,7 @@ def show_members(context: Context) -> dict[str, Any]:
             continue
         is_self = node_id == context.id
         life = context.incarnation if is_self else membership.incarnation(node_id)
+        since_ns = context.moved_ns.get(node_id, context.began_ns)
         members.append(
             {
                 "id": number,
@@ -84,6 +86,7 @@ def show_members(context: Context) -> dict[str, Any]:
                 "incarnation": life,
                 "version": record.version,
                 "address": record.address,
+                "for_ms": (context.now_ns - since_ns) // 1_000_000,
             }
         )
     return {"revision": membership.revision, "members": members}
@@ -94,3 +97,11 @@ def _shown_status(status: Status, life: Incarnation) -> str:
     if status is Status.EXPECTED and life != UNKNOWN_INCARNATION:
         return Status.ALIVE.name.lower()
     return status.name.lower()
+
+
+def gone_text(membership: Membership, node_id: NodeId) -> str:
+    """What programs are told of a node that is gone, in the same words everywhere."""
+    status = membership.status_of(node_id)
+    if status is None:
+        return "it is no member"
+    return "it has left" if status is Status.LEFT else "it is dead"

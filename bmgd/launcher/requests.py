@@ -171,7 +171,9 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
         except TimeoutError:
             raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
         except OSError as error:
-            raise NoDaemonError(f"no launcher runs in {run_dir}: {error.strerror}") from None
+            raise NoDaemonError(
+                f"no launcher runs in {run_dir} ({error.strerror}): give the --run-dir of a bmgd launch"
+            ) from None
     if not line:
         raise NoDaemonError(f"the launcher in {run_dir} ended")
     answer: dict[str, Any] = json.loads(line)

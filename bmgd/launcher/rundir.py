@@ -189,7 +189,9 @@ def read_members(run_dir: str) -> list[Member]:
             for n in document["nodes"]
         ]
     except (FileNotFoundError, NotADirectoryError):
-        raise NoDaemonError(f"no cluster runs in {run_dir}") from None
+        raise NoDaemonError(
+            f"no cluster runs in {run_dir}: start one with bmgd launch, or give its --run-dir"
+        ) from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
@@ -209,3 +211,20 @@ def find_member(run_dir: str, node_id: int) -> Member:
             f"id {node_id} is out of range: the cluster in {run_dir} has 0..{max(members)}"
         )
     return members[node_id]
+
+
+def local_address(node_id: int, run_dir: str | None = None) -> str:
+    """The control address of a daemon that `bmgd launch` started on this machine.
+
+    Args:
+        node_id: which daemon.
+        run_dir: the cluster's run directory; None for the default one.
+
+    Returns:
+        What `bmgd.connect` takes, such as ``unix:/tmp/bmgd-1000/node-3.sock``.
+
+    Raises:
+        NoDaemonError: no cluster runs there.
+        ConfigError: the cluster has no such id.
+    """
+    return find_member(run_dir or default_run_dir(), node_id).control

@@ -13,7 +13,6 @@ import logging
 import os
 import secrets
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -49,8 +48,10 @@ from bmgd.core.settings import Settings
 from bmgd.errors import BmgdError, ConfigError, InvariantError, SubscriptionError
 from bmgd.routing import BACKEND
 from bmgd.shell.addresses import bind_listener
+from bmgd.shell.advice import advice_on, with_advice
 from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
+from bmgd.shell.early_log import begin
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.process import set_title
 from bmgd.shell.reports import Report, Reports
@@ -138,7 +139,7 @@ class Daemon:
         if self._birth is not None:
             if self._state is not None:
                 self._state.close()
-            born = await self._birth.join(self._displaced, self._log.observed)
+            born = await self._birth.join(self._displaced, self._joiner_observed)
             if isinstance(born, Exit):
                 self._end(born.code, born.reason)
                 return False
@@ -167,6 +168,9 @@ class Daemon:
             self._node.inherit(former)
         self._transport = self._make_transport(incarnation)
         return True
+
+    def _joiner_observed(self, observed: Observed) -> None:
+        self._log.observed(with_advice(observed, self._config))
 
     def _make_transport(self, incarnation: Incarnation) -> Transport:
         identity = Identity(
@@ -352,7 +356,7 @@ class Daemon:
                 self._record_changed(effect, at_ns)
 
     def _observed(self, observed: Observed, at_ns: int) -> None:
-        self._log.observed(observed)
+        self._log.observed(with_advice(observed, self._config))
         if self._control is not None:
             self._control.observed(observed, at_ns)
         if observed.event in _REPORTED:
@@ -394,8 +398,12 @@ class Daemon:
     def _end(self, code: int, reason: str) -> None:
         if self._exit_code is None:
             self._exit_code = code
-            level = logging.INFO if code == 0 else logging.ERROR
-            self._log.line("exit", reason, level)
+            if code:
+                # What led to it stands before it.
+                self._show_what_happened()
+                advice = advice_on(reason.rpartition(": ")[2], self._config)
+                reason = f"{reason}: {advice}" if advice else reason
+            self._log.end(reason, logging.ERROR if code else logging.INFO)
             self._report("ending", code=code, detail=reason)
             self._ended.set()
 
@@ -429,6 +437,7 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
     Returns:
         The exit code: 0 after leaving, 1 when the daemon had to end.
     """
+    begin(config.log_format)
     uvloop = _uvloop_or_none(config.loop)
     factory = uvloop.new_event_loop if uvloop is not None else None
     try:
@@ -436,11 +445,11 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(daemon.run())
     except BmgdError as error:
-        print(f"bmgd: {error}", file=sys.stderr)
+        logging.getLogger("bmgd").error("%s", error)
         return 1
     except BaseExceptionGroup as group:
         expected, rest = group.split(BmgdError)
         if rest is not None or expected is None:
             raise
-        print(f"bmgd: {expected.exceptions[0]}", file=sys.stderr)
+        logging.getLogger("bmgd").error("%s", expected.exceptions[0])
         return 1

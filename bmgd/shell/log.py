@@ -5,6 +5,8 @@ is made, and written with one call, when the list is `BATCH_MAX` long, `FLUSH_S`
 an error, and at the end. So a death costs the path of its notice nothing but an append:
 
     observed, line --below the level, over the rate--> nothing (counted)
+                   --a warning whose cause was written a short while ago--> nothing (counted)
+                   --after the error that ends the daemon, no error--> nothing
                    --else--> waits --a moment later, many, an error, the end--> one write
 """
 
@@ -20,6 +22,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from bmgd.core.effects import Observed
+from bmgd.shell.repeats import Repeats
 from bmgd.types import Incarnation, NodeId
 
 RATE_PER_S = 200
@@ -64,13 +67,14 @@ class _Line(NamedTuple):
     incarnation: Incarnation | None = None
     detail: str = ""
     is_observed: bool = False
+    often: str = ""
 
 
 class DaemonLog:
     """The log of one daemon.
 
     Args:
-        node_id: written into each line.
+        node_id: written into each line; below 0 for a joiner that has no id yet.
         level: "debug", "info", "warning" or "error"; of lines below it nothing is kept.
         form: "text" or "json".
         write: writes text; to stderr by default.
@@ -79,7 +83,10 @@ class DaemonLog:
     def __init__(
         self, node_id: int, level: str, form: str, write: Callable[[str], None] | None = None
     ) -> None:
-        self._node_id = node_id
+        self._node_id = node_id if node_id >= 0 else None
+        self._who = f"node {node_id}" if node_id >= 0 else "joiner"
+        self._repeats = Repeats()
+        self._is_over = False
         self._write = write or _to_stderr
         self._level = _NUMBERS[level]
         self._format = self._in_json if form == "json" else self._in_text
@@ -116,6 +123,11 @@ class DaemonLog:
         """Write a line of warning of the shell's own."""
         self.line(event, f"{event} {text}", logging.WARNING)
 
+    def end(self, reason: str, level: int) -> None:
+        """Write why the daemon ends; after an error nothing but errors follows."""
+        self.line("exit", reason, level)
+        self._is_over = level >= logging.ERROR
+
     # --- when it is written -------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -133,6 +145,14 @@ class DaemonLog:
         self.flush()
 
     def _put(self, line: _Line) -> None:
+        if self._is_over and line.level < logging.ERROR:
+            return
+        if line.level == logging.WARNING:
+            count = self._repeats.admit(line.event, line.peer, line.text or line.detail)
+            if count is None:
+                return
+            if count:
+                line = line._replace(often=f" ({count} more of these since)")
         second = int(line.at_s)
         if second != self._second:
             self._tell_left_out(line.at_s)
@@ -171,9 +191,7 @@ class DaemonLog:
             self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         milliseconds = int((line.at_s - second) * 1000)
         level = _NAMES[line.level].upper()
-        return (
-            f"{self._stamp}.{milliseconds:03d}Z node {self._node_id} {level} {_message_of(line)}\n"
-        )
+        return f"{self._stamp}.{milliseconds:03d}Z {self._who} {level} {_message_of(line)}\n"
 
     def _in_json(self, line: _Line) -> str:
         fields: dict[str, object] = {
@@ -196,7 +214,7 @@ def _to_stderr(text: str) -> None:
 
 def _message_of(line: _Line) -> str:
     if not line.is_observed:
-        return line.text
+        return line.text + line.often
     words = [line.event]
     if line.peer is not None:
         words.append(f"peer {line.peer}")
@@ -204,4 +222,4 @@ def _message_of(line: _Line) -> str:
         words.append(f"incarnation {line.incarnation:#x}")
     if line.detail:
         words.append(f"({line.detail})")
-    return " ".join(words)
+    return " ".join(words) + line.often

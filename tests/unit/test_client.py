@@ -68,6 +68,8 @@ async def test_errors_are_those_of_the_tree(
 async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmgd.Daemon) -> None:
     with pytest.raises(bmgd.RequestError, match=r"65537 bytes, at most 65536"):
         await daemon.send(1, bytes(65_537))
+    with pytest.raises(bmgd.RequestError, match=r"a payload is bytes, not str.*\.encode\(\)"):
+        await daemon.send(6, "text")  # type: ignore[arg-type]
     for topic in ("", "x" * 256, "\udcff"):
         with pytest.raises(bmgd.RequestError, match="topic"):
             await daemon.send(1, b"", topic=topic)

@@ -198,11 +198,12 @@ async def test_no_daemon_there(tmp_path: Path) -> None:
         ("--control", f"unix:{dead}"),
         ("--run-dir", str(tmp_path), "--id", "0"),
     ):
-        for command in (("status",), ("kill",), ("kill", "--hard"), ("monitor",)):
+        for command in (("status",), ("leave",), ("kill",), ("kill", "--hard"), ("monitor",)):
             ran = await run(*command, *words)
             assert (ran.code, len(ran.err.splitlines())) == (3, 1)
-    ran = await run("launch", "--restart", "1", "--run-dir", str(tmp_path))
-    assert (ran.code, len(ran.err.splitlines())) == (3, 1)
+    for asked in (("launch", "--restart", "1"), ("restart", "1"), ("grow", "1")):
+        ran = await run(*asked, "--run-dir", str(tmp_path))
+        assert (ran.code, len(ran.err.splitlines())) == (3, 1)
 
 
 @pytest.mark.parametrize("address", ["x", "unix:", "tcp:1.2.3.4:5", "unix:/" + "x" * 200])
@@ -232,6 +233,11 @@ RUN = ("run", "--id", "0", "--size", "2", "--peers", "127.0.0.1:{7400+id}")
         (RUN, {"BMGD_BACKEND": "fortran"}, "", "BMGD_BACKEND"),
         (("launch",), {}, "", "-n N"),
         (("launch", "-n", "x"), {}, "", "-n"),
+        (("launch", "-n", "0"), {}, "", "-n must be in 1.."),
+        (("sim", "--nodes", "0"), {}, "", "--nodes must be in 1.."),
+        (("sim", "--nodes", "99999999"), {}, "", "--nodes must be in 1.."),
+        (("grow", "0"), {}, "", "whole number"),
+        (("restart", "x"), {}, "", "not a node id"),
         (("launch", "-n", "2", "--base-port", "x"), {}, "", "--base-port"),
         (("launch", "-n", "2", "--restart", "1"), {}, "", "either"),
         (("launch", "-n", "2", "--healing", "no"), {}, "", "--healing"),

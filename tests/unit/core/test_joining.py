@@ -6,8 +6,13 @@ from random import Random
 
 import pytest
 
+from bmgd.core.effects import Dial, Effect, Observed
+from bmgd.core.events import DeadlineReached, DialFailed
+from bmgd.core.show import show_members
 from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
+from bmgd.types import Evidence, NodeId
+from bmgd.wire.hello import Refusal
 from tests.unit.core.clusters import linked, observed, send, settle, trace
 
 
@@ -105,3 +110,39 @@ def test_restarted_node_whose_neighbors_are_all_dead_finds_others(seed: int) -> 
     network.boot(10, counter=2)
     dead.remove(10)
     assert settle(network, dead) < 5
+
+
+@pytest.mark.parametrize("refusal", [Refusal.WRONG_SIZE, Refusal.WRONG_PEERS, Refusal.WRONG_SECRET])
+def test_joining_a_living_peer_that_refuses_is_not_held_dead_for_it(refusal: Refusal) -> None:
+    network = Network(4, start=False)
+    network.boot(1)
+    node = network.hosts[NodeId(1)].node
+    now_ns, told = network.now_ns, False
+    effects: list[Effect] = []
+    for _ in range(400):
+        now_ns += 100_000_000
+        for effect in node.step(now_ns, DeadlineReached()):
+            effects.append(effect)
+            if isinstance(effect, Dial):
+                evidence = Evidence.REJECTED if effect.peer == 0 else Evidence.NO_ANSWER
+                why = refusal if effect.peer == 0 else None
+                effects += node.step(now_ns, DialFailed(effect.peer, evidence, why))
+                told |= effect.peer == 0
+    assert told
+    verdicts = {e.peer for e in effects if isinstance(e, Observed) and e.event == "verdict"}
+    assert NodeId(0) not in verdicts
+    assert verdicts, "whoever never answers is"
+
+
+def test_joining_members_are_shown_with_the_time_since_when() -> None:
+    network = Network(4)
+    settle(network)
+    network.kill(3)
+    settle(network, dead=[3])
+    network.run(2.0)
+    rows = {
+        row["id"]: row for row in show_members(network.hosts[NodeId(0)].node._context)["members"]
+    }
+    dead_ms, alive_ms = rows[3]["for_ms"], rows[1]["for_ms"]
+    assert (rows[3]["status"], rows[1]["status"]) == ("excluded", "alive")
+    assert 1000 <= dead_ms < alive_ms

@@ -12,7 +12,9 @@ import pytest
 
 from bmgd.core.effects import Observed
 from bmgd.shell import log
+from bmgd.shell.early_log import begin
 from bmgd.shell.log import BATCH_MAX, FLUSH_S, RATE_PER_S, DaemonLog
+from bmgd.shell.repeats import CAUSES_MAX
 from bmgd.types import Incarnation, NodeId
 
 VERDICT = Observed("verdict", NodeId(5), Incarnation(0x100000001), "refused")
@@ -161,3 +163,84 @@ def test_log_without_a_reader_does_not_end_the_daemon(monkeypatch: pytest.Monkey
     said = DaemonLog(3, "info", "text")
     monkeypatch.setattr(sys, "stderr", Gone())
     said.line("n", "to nobody")
+
+
+def refused(peer: int, why: str = "wrong size") -> Observed:
+    return Observed("rejected", NodeId(peer), None, why)
+
+
+def test_log_writes_one_warning_per_cause(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    for _ in range(50):
+        said.observed(refused(1))
+        said.warn("refused", f"a hello from 10.0.0.1:{50_000}: wrong size")
+    for port in range(50_000, 50_050):
+        said.warn("refused", f"a hello from 10.0.0.1:{port}: wrong size")
+    said.observed(refused(2))
+    said.observed(refused(1, "wrong peers"))
+    assert [line.split("WARNING ")[1] for line in written.lines] == [
+        "rejected peer 1 (wrong size)",
+        "refused a hello from 10.0.0.1:50000: wrong size",
+        "rejected peer 2 (wrong size)",
+        "rejected peer 1 (wrong peers)",
+    ]
+
+
+def test_log_says_how_many_were_left_out(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr("bmgd.shell.repeats.time.monotonic", lambda: now_s[0])
+    said = DaemonLog(3, "info", "text", written)
+    for _ in range(4):
+        said.observed(refused(1))
+    now_s[0] += 31
+    said.observed(refused(1))
+    assert written.lines[-1].endswith("rejected peer 1 (wrong size) (3 more of these since)")
+
+
+def test_log_remembers_a_bounded_number_of_causes(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    for peer in range(CAUSES_MAX + 1):
+        said.observed(refused(peer))
+    assert len(said._repeats) == CAUSES_MAX
+
+
+def test_log_leaves_information_alone(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    for _ in range(3):
+        said.observed(Observed("ready", detail="5 links"))
+    assert len(written.lines) == 3
+
+
+def test_log_ends_with_the_final_error(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    said.end("every neighbor refuses this node", logging.ERROR)
+    said.observed(refused(1))
+    said.line("flush", "not everything could be written", logging.WARNING)
+    assert len(written.lines) == 1
+
+
+def test_log_goes_on_after_leaving(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    said.end("left the cluster", logging.INFO)
+    said.observed(Observed("record", NodeId(3), Incarnation(7), "left"))
+    assert len(written.lines) == 2
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_log_calls_a_joiner_a_joiner(written: Written, form: str) -> None:
+    DaemonLog(-1, "info", form, written).observed(Observed("not joined", detail="a:1: refused"))
+    [line] = written.lines
+    assert "node -1" not in line
+    assert "joiner" in line if form == "text" else json.loads(line)["node"] is None
+
+
+def test_log_is_json_before_the_daemon_has_one(capsys: pytest.CaptureFixture[str]) -> None:
+    begin("json")
+    logging.getLogger("bmgd").error("cannot listen")
+    try:
+        raise ValueError("deep down")
+    except ValueError:
+        logging.getLogger("bmgd").critical("a bug", exc_info=True)
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["level"], first["message"]) == ("error", "cannot listen")
+    assert "deep down" in second["exception"]

@@ -1,0 +1,58 @@
+"""Let a daemon leave the cluster gracefully: it drains, tells everybody, and ends."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bmgd.cli.output import print_json
+from bmgd.cli.target import add_target, address_of, run_async, seconds
+from bmgd.config import control_path
+from bmgd.errors import SilentDaemonError
+from bmgd.launcher.listening import ListeningProcess
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="S", help="wait S seconds for its end"
+    )
+    add_target(parser)
+
+
+def run(args: Namespace) -> int:
+    """Ask it, and wait until its process is gone."""
+    return end(address_of(args), hard=False, timeout_s=args.timeout, as_json=args.json)
+
+
+def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
+    """End the daemon at a control address, and wait until its process is gone.
+
+    Args:
+        hard: SIGKILL instead of a request to leave.
+
+    Raises:
+        NoDaemonError: no daemon is there.
+        SilentDaemonError: its process has not ended in time.
+    """
+    with ListeningProcess(control_path(address)) as process:
+        if hard:
+            process.kill()
+        else:
+            run_async(lambda: _leave(address))
+        if not process.wait(timeout_s):
+            raise SilentDaemonError(
+                f"process {process.pid} has not ended in {timeout_s:g} s: wait longer with"
+                " --timeout, or end it with bmgd kill --hard"
+            )
+    if as_json:
+        print_json({"pid": process.pid, "hard": hard})
+    else:
+        print(f"process {process.pid} {'was killed' if hard else 'left and ended'}")
+    return 0
+
+
+async def _leave(address: str) -> None:
+    from bmgd.client import connect
+
+    async with connect(address) as daemon:
+        await daemon.leave()
