@@ -24,7 +24,7 @@ def advice_on(refusal: str, config: Config) -> str:
             return "this node has no secret: give it the cluster's with --secret-file"
         case "wrong secret":
             return "the secret of --secret-file here is not the one there, or there is none there"
-        case "wrong version":
+        case "wrong version" | "unknown extension":
             return "the two daemons speak different versions: install the same bmgd on both"
         case "wrong id":
             return "another daemon listens at that address: compare --id and --peers of both"
