@@ -17,6 +17,10 @@ once it has the message; the costliest is served first. A subtree of m positions
 kind over m, and its cost is ceil(log2 m): the whole children cost 0, 1, 2, ... steps, so that each is
 done when the next cheaper one is, and the one cut short by the ring's end fits in between. So the
 order and the cost of children are known without building the tree.
+
+A subtree's shape does not depend on the source either: as seen from its root, it is a part of the tree
+whose source that root is. So a relay that is told which ranks to cover needs to know no source: the
+child through which it reaches a rank is the same in its own tree (`routing/branches.py`).
 """
 
 from __future__ import annotations
@@ -103,6 +107,20 @@ class BroadcastTree:
         O(1).
         """
         return self._covered(self._position(rank))
+
+    def subtree(self, rank: int) -> range:
+        """The positions of a rank's subtree, its own first: how far after the source each lies.
+
+        An interval in the closest-last tree, every 2**i-th position in the closest-first tree.
+
+        Raises:
+            GraphError: the rank is not within 0..n-1.
+
+        O(1).
+        """
+        position = self._position(rank)
+        step = 1 << position.bit_length() if self.order == "closest-first" else 1
+        return range(position, position + step * self._covered(position), step)
 
     def cost(self, rank: int) -> int:
         """The steps from when a rank has the message until its whole subtree has it.

@@ -1,0 +1,49 @@
+"""Sets of node ids as integers: bit i says whether id i is in it.
+
+Unions, differences and intervals of such sets cost a few machine words, whatever is in them; so a
+broadcast to thousands of ids is split among branches without looking at each id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bmgd.types import NodeId
+
+ID_SET_SPACE = 2**17
+"""Ids in a set are below this: no frame makes anybody allocate more than 16 KiB for one."""
+
+_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+
+def id_set(ids: Iterable[int]) -> int:
+    """The set of these ids. O(count * highest / 64)."""
+    found = 0
+    for node_id in ids:
+        found |= 1 << node_id
+    return found
+
+
+def ids_between(first: int, end: int) -> int:
+    """The set of the ids first..end-1; empty where `end` is not above `first`."""
+    return (1 << end) - (1 << first) if end > first else 0
+
+
+def ids_in(members: int) -> list[NodeId]:
+    """The ids of a set, ascending. O(highest / 8 + count)."""
+    data = members.to_bytes((members.bit_length() + 7) // 8, "little")
+    return [NodeId(8 * at + bit) for at, byte in enumerate(data) if byte for bit in _BITS[byte]]
+
+
+def runs_in(members: int) -> list[tuple[int, int]]:
+    """The runs of neighboring ids of a set, as (first, last), ascending. O(runs * highest / 64)."""
+    found = []
+    at = 0
+    while members:
+        skipped = (members & -members).bit_length() - 1
+        members >>= skipped
+        length = (~members & (members + 1)).bit_length() - 1
+        found.append((at + skipped, at + skipped + length - 1))
+        members >>= length
+        at += skipped + length
+    return found
