@@ -21,7 +21,8 @@ from typing import Any, Final, NamedTuple
 from bmgd.config import control_path
 from bmgd.connection import Connection, Stream, open_connection
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.wire.control import CREDIT_MAX
+from bmgd.to_many import SendsToMany
+from bmgd.wire.control import BROADCASTS_MAX, CREDIT_MAX
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 __all__ = ["Change", "Daemon", "Message", "Stream", "Trace", "connect"]
@@ -45,11 +46,13 @@ class Message:
         source: the node id that sent it.
         topic: the topic that it was sent to.
         payload: at most 65,536 bytes.
+        broadcast: whether it was sent to every reader, and not to this one alone.
     """
 
     source: int
     topic: str
     payload: bytes = field(repr=False)
+    broadcast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class Trace(NamedTuple):
     seconds: float
 
 
-class Daemon:
+class Daemon(SendsToMany):
     """A daemon as a program sees it; made by `connect`."""
 
     def __init__(self, connection: Connection) -> None:
@@ -227,7 +230,8 @@ class Daemon:
     ) -> AbstractAsyncContextManager[Stream[Message]]:
         """Read the messages of a topic; registered on entry, ended on exit.
 
-        What was not taken when the stream ends waits in the daemon for the next reader.
+        What was not taken when the stream ends waits in the daemon for the next reader, but for
+        broadcasts: those go to every reader that is there when they come.
 
         Args:
             topic: 1 to 255 bytes.
@@ -239,7 +243,9 @@ class Daemon:
         params = {"topic": _checked_topic(topic), "credit": credit}
         if not 1 <= credit <= CREDIT_MAX:
             raise RequestError(f"a credit is in 1..{CREDIT_MAX}, not {credit}")
-        return self._connection.stream("subscribe", params, _messages, credit, counts=True)
+        return self._connection.stream(
+            "subscribe", params, _messages, credit + BROADCASTS_MAX, counts=True
+        )
 
     def membership(self) -> AbstractAsyncContextManager[Stream[Change]]:
         """Follow the membership: one `Change` for every node id, then every change, no gap."""
@@ -288,6 +294,13 @@ def _checked_topic(topic: str) -> str:
 
 def _messages(value: Any) -> list[Message]:
     match value:
+        case {
+            "source": int(source),
+            "topic": str(topic),
+            "payload": bytes(payload),
+            "broadcast": True,
+        }:
+            return [Message(source, topic, payload, broadcast=True)]
         case {"source": int(source), "topic": str(topic), "payload": bytes(payload)}:
             return [Message(source, topic, payload)]
     raise ProtocolError("not a message")

@@ -49,7 +49,7 @@ class Stream(Generic[T]):
         NoDaemonError: the daemon is gone.
     """
 
-    def __init__(self, bound: int, on_taken: Callable[[], None] | None) -> None:
+    def __init__(self, bound: int, on_taken: Callable[[T], None] | None) -> None:
         self._bound = bound
         self._on_taken = on_taken
         self._items: deque[T] = deque()
@@ -75,7 +75,7 @@ class Stream(Generic[T]):
             await self._changed.wait()
         item = self._items.popleft()
         if self._on_taken is not None and not self._over:
-            self._on_taken()
+            self._on_taken(item)
         return item
 
     def add(self, items: list[T]) -> None:
@@ -160,8 +160,12 @@ class Connection(asyncio.Protocol):
         """
         sequence = self._request(verb, params)
 
-        def consumed() -> None:
-            self._write(control.Consumed(sequence, 1))
+        def consumed(item: T) -> None:
+            # Broadcasts, and what was missed of them, have a credit of their own.
+            if getattr(item, "broadcast", True):
+                self._write(control.ConsumedBroadcasts(sequence, 1))
+            else:
+                self._write(control.Consumed(sequence, 1))
 
         stream: Stream[T] = Stream(bound, consumed if counts else None)
         self._streams[sequence] = _Opened(stream, read)

@@ -11,17 +11,22 @@ BmgdError
 │   ├── SilentDaemonError     the daemon is there and does not answer in time
 │   ├── RequestError          the daemon cannot do what was asked
 │   └── SubscriptionError     the daemon ended a subscription (a reader too slow)
-├── DeliveryError             a message that is not confirmed; `.destination` says whose
+├── DeliveryError             a message that is not confirmed; `.destination`, `.sent`
 │   ├── DeadError             the destination is dead, excluded or has left
 │   ├── UnreachableError      no confirmation before the deadline
 │   ├── QueueFullError        the destination's queue for that topic is full
 │   ├── NewLifeError          the destination restarted before it confirmed
+│   ├── NoReaderError         nobody there reads that topic
+│   ├── ReaderLostError       the program that read a long message went away
 │   └── NoQuorumError         the node that sends is in a minority, and stands aside
+├── PartialError              not every node has a broadcast or multicast; `.report` says who has
 ├── LaunchError               a local cluster that cannot be started or changed
 └── PlanError                 a fault plan that cannot be carried out; `.step` says which step
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 
 class BmgdError(Exception):
@@ -82,12 +87,14 @@ class DeliveryError(BmgdError):
     Args:
         destination: the node id that it was for.
         detail: what is known of its fate.
+        sent: whether it may have been taken, or may yet be; False where sending it again is safe.
     """
 
-    def __init__(self, destination: int, detail: str) -> None:
+    def __init__(self, destination: int, detail: str, *, sent: bool = False) -> None:
         super().__init__(f"node {destination}: {detail}")
         self.destination = destination
         self.detail = detail
+        self.sent = sent
 
 
 class DeadError(DeliveryError):
@@ -106,8 +113,42 @@ class NewLifeError(DeliveryError):
     """The destination restarted before it confirmed; its former life may have taken the message."""
 
 
+class NoReaderError(DeliveryError):
+    """Nobody at the destination reads that topic, and a long message does not wait; it was not taken."""
+
+
+class ReaderLostError(DeliveryError):
+    """The program that read a long message went away before it had the whole."""
+
+
 class NoQuorumError(DeliveryError):
     """The sending node is on the smaller side of a partition, and stands aside; nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a broadcast or multicast.
+
+    Args:
+        confirmed: the ids whose daemons hold it; of a broadcast, the sender's own among them.
+        failed: the other ids that it was for, and why they have not confirmed it.
+    """
+
+    confirmed: frozenset[int]
+    failed: dict[int, DeliveryError]
+
+
+class PartialError(BmgdError):
+    """A broadcast or multicast that is not confirmed by everybody.
+
+    Args:
+        report: who confirmed it, and why the others did not.
+    """
+
+    def __init__(self, report: Report) -> None:
+        count = len(report.failed) + len(report.confirmed)
+        super().__init__(f"{len(report.failed)} of {count} nodes have not confirmed it")
+        self.report = report
 
 
 class LaunchError(BmgdError):

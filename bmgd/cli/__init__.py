@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "members": "what a daemon believes of every node",
     "links": "a daemon's links that are up",
     "send": "send a message to a node",
+    "multicast": "send a message to some nodes",
+    "broadcast": "send a message to all nodes",
     "recv": "read the messages of a topic",
     "ping": "measure the way to a node and back",
     "trace": "show the nodes on the way to a node",

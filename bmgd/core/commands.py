@@ -33,6 +33,42 @@ class SendTo:
 
 
 @dataclass(frozen=True, slots=True)
+class BroadcastTo:
+    """Send a payload to every reader of a topic, at every node.
+
+    Answered by ``{"confirmed": [id…], "failed": [{"id", "error", "detail", "sent"}…]}``: at best
+    effort at once and empty, else when every node has it, is held dead, or the time is over.
+    """
+
+    topic: str
+    payload: bytes = field(repr=False)
+    reliable: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class MulticastTo:
+    """Send a payload to one reader of a topic at each of these nodes; answered as `BroadcastTo`.
+
+    Args:
+        destinations: a set of ids (`bmgd.routing.id_sets`).
+    """
+
+    destinations: int
+    topic: str
+    payload: bytes = field(repr=False)
+    reliable: bool
+    timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedAnnouncements:
+    """The program has taken `count` more broadcasts of the subscription `request`; not answered."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeTo:
     """Measure the way to a node; answered by ``{"rtt_ns":…, "path":[…]}`` (path when `record`)."""
 
@@ -122,6 +158,9 @@ Command = (
     | ShowMembers
     | ShowLinks
     | SendTo
+    | BroadcastTo
+    | MulticastTo
+    | ConsumedAnnouncements
     | ProbeTo
     | Subscribe
     | Consumed

@@ -83,6 +83,31 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class Announce:
+    """Hand a broadcast to the program that holds the subscription `request`."""
+
+    request: int
+    source: NodeId
+    incarnation: Incarnation
+    topic: str
+    payload: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TellMissed:
+    """Tell the subscription `request` that it gets nothing of a source's reliable broadcasts first..last.
+
+    They are counted over all topics, from 1 in each life of the source.
+    """
+
+    request: int
+    source: NodeId
+    incarnation: Incarnation
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """Answer a program's request with a value or an error of the tree."""
 
@@ -197,6 +222,8 @@ Effect = (
     | Grant
     | Close
     | Deliver
+    | Announce
+    | TellMissed
     | Reply
     | RecordChanged
     | ForwardingChanged

@@ -25,6 +25,7 @@ from bmgd.core.notices import Notices
 from bmgd.core.redialling import Redialling
 from bmgd.core.relayout import Relayout
 from bmgd.core.timers import TimerKey
+from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
 from bmgd.types import (
     UNKNOWN_INCARNATION,
@@ -59,6 +60,7 @@ class Lifecycle:
     relayout: Relayout
     delivery: Delivery
     topics: Topics
+    to_many: ToMany
     _leave_by_ns: int = 0
 
     # --- starting -----------------------------------------------------------------------------
@@ -159,6 +161,7 @@ class Lifecycle:
         context.observe("new life", context.id, context.incarnation)
         self.notices.publish(context.id, context.own_record())
         self.delivery.on_own_new_life()
+        self.to_many.on_own_new_life()
         self.dialling.reconcile()
 
     def displace(self, why: str) -> None:
@@ -201,7 +204,9 @@ class Lifecycle:
     def on_leave_timer(self, key: TimerKey) -> None:
         """Look whether all is drained, or the time for it is over."""
         context = self.context
-        is_drained = not self.delivery.underway and not self.topics.being_read()
+        is_drained = not self.delivery.underway and not (
+            self.topics.being_read() or self.to_many.announcements.being_read()
+        )
         if not is_drained and context.now_ns < self._leave_by_ns:
             context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
             return

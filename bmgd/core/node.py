@@ -71,6 +71,7 @@ from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
 from bmgd.core.survey import TRACE_TIMER, Survey
 from bmgd.core.timers import TimerKey
+from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
 from bmgd.core.work import WORK_TIMER, Work
 from bmgd.errors import InvariantError
@@ -86,6 +87,7 @@ from bmgd.wire.messages import (
     Ack,
     Answer,
     Ask,
+    Broadcast,
     Buckets,
     Data,
     Goodbye,
@@ -94,6 +96,7 @@ from bmgd.wire.messages import (
     JoinRequest,
     LinkMessage,
     Message,
+    Multicast,
     Notice,
     Ping,
     Pong,
@@ -149,10 +152,20 @@ class Node:
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context)
         delivery = self._delivery = Delivery(context, forwarding, topics, work)
+        to_many = self._to_many = ToMany(context, links, forwarding, topics)
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
-            context, links, notices, detector, dialling, redialling, relayout, delivery, topics
+            context,
+            links,
+            notices,
+            detector,
+            dialling,
+            redialling,
+            relayout,
+            delivery,
+            topics,
+            to_many,
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
@@ -181,6 +194,7 @@ class Node:
             relayout,
             quorum,
             survey,
+            to_many,
         )
         self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()
@@ -211,6 +225,7 @@ class Node:
     def inherit(self, former: Node) -> None:
         """Take over what waits for programs from the node that this process was, before a step."""
         self._topics.inherit(former._topics)
+        self._to_many.inherit(former._to_many)
 
     def step(self, now_ns: int, event: Event) -> list[Effect]:
         """Take one event; return the effects, to be carried out in order.
@@ -350,6 +365,8 @@ class Node:
                 self._growth.on_request(message)
             case JoinGrant(_, incarnation, node_id):
                 self._growth.on_grant(incarnation, node_id)
+            case Broadcast() | Multicast():
+                self._to_many.on_message(message)
             case ReportAsk():
                 self._survey.on_ask(message)
             case Report():

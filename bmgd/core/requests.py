@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from bmgd.core.commands import (
     AskReports,
+    BroadcastTo,
     Command,
     Consumed,
+    ConsumedAnnouncements,
     Evict,
     Leave,
+    MulticastTo,
     ProbeTo,
     SendReport,
     SendTo,
@@ -33,6 +36,7 @@ from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import Relayout
 from bmgd.core.show import SHOWN_IDS_MAX, is_isolated, show_links, show_members, show_status
 from bmgd.core.survey import Survey
+from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
 from bmgd.errors import RequestError
 
@@ -52,6 +56,7 @@ class Requests:
     relayout: Relayout
     quorum: Quorum
     survey: Survey
+    to_many: ToMany
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -67,6 +72,7 @@ class Requests:
                     "waiting": self.topics.waiting(),
                     "neighbors": list(self.dialling.wanted),
                     "healing": self.relayout.show(),
+                    "to_many": self.to_many.show(),
                     "isolated": is_isolated(self.links, self.quorum.counted),
                 }
                 context.emit(Reply(request, show_status(context, self.links) | facts))
@@ -79,12 +85,17 @@ class Requests:
             case ProbeTo():
                 self.probing.start(request, command)
             case Subscribe(topic, credit):
-                if not self.topics.subscribe(request, topic, credit):
+                if self.topics.subscribe(request, topic, credit):
+                    self.to_many.announcements.subscribe(request, topic)
+                else:
                     context.emit(Reply(request, error=RequestError("too many subscriptions")))
+            case BroadcastTo() | MulticastTo() | ConsumedAnnouncements():
+                self.to_many.on_command(request, command)
             case Consumed(count):
                 self.topics.consumed(request, count)
             case Unsubscribe():
                 self.topics.unsubscribe(request)
+                self.to_many.announcements.unsubscribe(request)
             case Evict():
                 self.eviction.start(request, command)
             case ShowReport():

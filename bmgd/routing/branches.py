@@ -1,8 +1,8 @@
 """How a node splits the ids that it is told to cover among the branches of a broadcast tree.
 
 The tree is that of `topology/broadcast.py` over the ranks of a node's own layout, with the head of the
-branch as its source; what a frame carries are ids. So two nodes whose layouts differ still cover the same ids,
-each once: an id goes to exactly one branch, whatever the layout says of it.
+branch as its source; what a frame carries are ids. So two nodes whose layouts differ still cover the
+same ids, each once: an id goes to exactly one branch, whatever the layout says of it.
 
     a branch     (head, cover): the head is told to get the message to these ids
     covered ids  in the closest-last tree a branch is an interval of the ring of ids, so ids between

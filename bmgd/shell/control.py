@@ -19,11 +19,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from bmgd.core.commands import Command, Consumed, Unsubscribe
-from bmgd.core.effects import Deliver, Observed, RecordChanged, Reply
+from bmgd.core.commands import Command, Consumed, ConsumedAnnouncements, Unsubscribe
+from bmgd.core.effects import Announce, Deliver, Observed, RecordChanged, Reply, TellMissed
 from bmgd.errors import BmgdError, ProtocolError, RequestError, SubscriptionError
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
-from bmgd.shell.verbs import VERBS, describe_change, describe_observed
+from bmgd.shell.verbs import VERBS, describe_announced, describe_change, describe_observed
 from bmgd.wire import control
 from bmgd.wire.control import Frame, FrameReader
 
@@ -48,6 +48,7 @@ class _Call:
         "revision",
         "sequence",
         "unread",
+        "unread_broadcasts",
         "verb",
     )
 
@@ -59,6 +60,7 @@ class _Call:
         self.opened = False
         self.forgotten = False
         self.unread = 0
+        self.unread_broadcasts = 0
         self.revision = 0
 
 
@@ -135,6 +137,13 @@ class ControlServer:
             {"source": deliver.source, "topic": deliver.topic, "payload": deliver.payload},
         )
 
+    def announce(self, effect: Announce | TellMissed) -> None:
+        """Pass on a broadcast, or that some were missed, to a program that reads its topic."""
+        call = self._calls.get(effect.request)
+        if call is not None:
+            call.unread_broadcasts += 1
+            self._item(call, describe_announced(effect))
+
     def record_changed(self, change: RecordChanged, at_ns: int) -> None:
         """Pass on a changed record to those who watch the membership; `at_ns` is when it changed."""
         if not (self._watchers or self._monitors):
@@ -180,6 +189,8 @@ class ControlServer:
                 self._on_request(program, frame)
             case control.Consumed():
                 self._on_consumed(program, frame)
+            case control.ConsumedBroadcasts():
+                self._on_consumed_broadcasts(program, frame)
             case control.Cancel():
                 self._on_cancel(program, frame)
             case _:
@@ -217,6 +228,17 @@ class ControlServer:
             raise ProtocolError("consumed more than was delivered")
         call.unread -= consumed.count
         self._issue_command(call.number, Consumed(consumed.count))
+
+    def _on_consumed_broadcasts(
+        self, program: _Program, consumed: control.ConsumedBroadcasts
+    ) -> None:
+        call = program.calls.get(consumed.sequence)
+        if call is None or call.verb != "subscribe":
+            return
+        if consumed.count > call.unread_broadcasts:
+            raise ProtocolError("consumed more broadcasts than were delivered")
+        call.unread_broadcasts -= consumed.count
+        self._issue_command(call.number, ConsumedAnnouncements(consumed.count))
 
     def _on_cancel(self, program: _Program, cancel: control.Cancel) -> None:
         call = program.calls.get(cancel.sequence)

@@ -24,6 +24,7 @@ from typing import Any
 from bmgd.config import Config
 from bmgd.core.commands import Command, Leave, ShowStatus
 from bmgd.core.effects import (
+    Announce,
     AskContact,
     Close,
     Deliver,
@@ -40,6 +41,7 @@ from bmgd.core.effects import (
     Renewed,
     Reply,
     Send,
+    TellMissed,
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DeadlineReached, Event
@@ -311,6 +313,9 @@ class Daemon:
             case Deliver():
                 if control is not None:
                     control.deliver(effect)
+            case Announce() | TellMissed():
+                if control is not None:
+                    control.announce(effect)
             case Renewed(incarnation):
                 if self._state is not None:
                     self._state.keep(incarnation)

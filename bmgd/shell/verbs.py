@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from bmgd.core.commands import (
+    BroadcastTo,
     Command,
     Evict,
     Leave,
+    MulticastTo,
     ProbeTo,
     SendTo,
     ShowLinks,
@@ -20,11 +22,15 @@ from bmgd.core.commands import (
     ShowStatus,
     Subscribe,
 )
-from bmgd.core.effects import Observed, RecordChanged
+from bmgd.core.effects import Announce, Observed, RecordChanged, TellMissed
 from bmgd.errors import RequestError
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
 from bmgd.types import NODE_ID_MAX, NodeId
 from bmgd.wire.control import CREDIT_MAX, TIMEOUT_S_MAX
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+
+RANGES_MAX: Final = 4096
+"""Ranges of ids in the destinations of a multicast."""
 
 Params = Mapping[str, Any]
 
@@ -63,6 +69,49 @@ def _send(params: Params) -> SendTo:
     return SendTo(_destination(params), _topic(params), payload, _timeout_ns(params))
 
 
+def _payload(params: Params) -> bytes:
+    payload = params["payload"]
+    if type(payload) is not bytes or len(payload) > PAYLOAD_BYTES_MAX:
+        raise RequestError(f"a payload is binary, at most {PAYLOAD_BYTES_MAX} bytes")
+    return payload
+
+
+def _is_reliable(params: Params) -> bool:
+    if params["quality"] not in ("reliable", "best-effort"):
+        raise RequestError("a quality is reliable or best-effort")
+    return bool(params["quality"] == "reliable")
+
+
+def _broadcast(params: Params) -> BroadcastTo:
+    _only(params, "topic", "payload", "quality", "timeout")
+    return BroadcastTo(_topic(params), _payload(params), _is_reliable(params), _timeout_ns(params))
+
+
+def _multicast(params: Params) -> MulticastTo:
+    _only(params, "destinations", "topic", "payload", "quality", "timeout")
+    return MulticastTo(
+        _destinations(params),
+        _topic(params),
+        _payload(params),
+        _is_reliable(params),
+        _timeout_ns(params),
+    )
+
+
+def _destinations(params: Params) -> int:
+    value = params["destinations"]
+    if type(value) is not list or not 0 < len(value) <= RANGES_MAX:
+        raise RequestError(f"destinations are a list of 1 to {RANGES_MAX} ranges")
+    found = 0
+    for item in value:
+        match item:
+            case [int(first), int(last)] if 0 <= first <= last < ID_SET_SPACE:
+                found |= ids_between(first, last + 1)
+            case _:
+                raise RequestError(f"a range is [first, last], ids below {ID_SET_SPACE}")
+    return found
+
+
 def _evict(params: Params) -> Evict:
     _only(params, "destination", "timeout")
     return Evict(_destination(params), _timeout_ns(params))
@@ -97,6 +146,8 @@ VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
     "members": _plain(ShowMembers()),
     "links": _plain(ShowLinks()),
     "send": _send,
+    "broadcast": _broadcast,
+    "multicast": _multicast,
     "ping": _probe(record=False),
     "trace": _probe(record=True),
     "subscribe": _subscribe,
@@ -130,4 +181,24 @@ def describe_observed(observed: Observed, at_ns: int) -> dict[str, Any]:
         "detail": observed.detail,
         "time": time.time(),
         "at_ns": at_ns,
+    }
+
+
+def describe_announced(effect: Announce | TellMissed) -> dict[str, Any]:
+    """A broadcast, or what was missed, as an item of the stream `subscribe`."""
+    if isinstance(effect, TellMissed):
+        return {
+            "missed": {
+                "source": effect.source,
+                "incarnation": effect.incarnation,
+                "first": effect.first,
+                "last": effect.last,
+            }
+        }
+    return {
+        "source": effect.source,
+        "incarnation": effect.incarnation,
+        "topic": effect.topic,
+        "payload": effect.payload,
+        "broadcast": True,
     }

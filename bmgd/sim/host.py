@@ -7,7 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from bmgd.core.effects import AskContact, Deliver, Dial, Exit, Observed, RecordChanged, Reply
+from bmgd.core.effects import (
+    Announce,
+    AskContact,
+    Deliver,
+    Dial,
+    Exit,
+    Observed,
+    RecordChanged,
+    Reply,
+    TellMissed,
+)
 from bmgd.core.events import Event
 from bmgd.core.joiner import Joiner
 from bmgd.core.node import Node
@@ -78,6 +88,7 @@ class Host:
         accepts_until_ns: until then its dead listener still accepts.
         squatter: another process has its address: "silent" or "cluster"; "" for none.
         delivered: the `Deliver` effects of its core, in order.
+        announced: the `Announce` and `TellMissed` effects of its core, in order.
         replies: the last `Reply` for each request.
         observed: what its core wanted an operator to see, with virtual times.
         records: the changed records.
@@ -109,6 +120,7 @@ class Host:
     proxied: bool = False
     squatter: str = ""
     delivered: list[Deliver] = field(default_factory=list)
+    announced: list[Announce | TellMissed] = field(default_factory=list)
     replies: dict[int, Reply] = field(default_factory=dict)
     observed: list[tuple[int, Observed]] = field(default_factory=list)
     records: list[RecordChanged] = field(default_factory=list)

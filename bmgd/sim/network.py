@@ -23,6 +23,7 @@ from typing import Any
 from bmgd.config import load
 from bmgd.core.commands import Command, SendReport, ShowStatus
 from bmgd.core.effects import (
+    Announce,
     AskContact,
     Close,
     Deliver,
@@ -41,6 +42,7 @@ from bmgd.core.effects import (
     Reported,
     ReportWanted,
     Send,
+    TellMissed,
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Granted, Heard
@@ -362,6 +364,9 @@ class Network:
             case Deliver():
                 if self._keeps_all:
                     host.delivered.append(effect)
+            case Announce() | TellMissed():
+                if self._keeps_all:
+                    host.announced.append(effect)
             case Reply(request):
                 if self._keeps_all:
                     host.replies[request] = effect

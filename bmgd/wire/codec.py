@@ -17,6 +17,7 @@ import msgpack
 
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
+from bmgd.routing.branches import Branch
 from bmgd.routing.header import (
     BODY_BYTES_MIN,
     FLAG_CAREFUL,
@@ -26,7 +27,9 @@ from bmgd.routing.header import (
     HEADER_BYTES,
 )
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
+from bmgd.wire.id_sets import decode_id_set, encode_id_set
 from bmgd.wire.messages import (
+    BRANCHES_MAX,
     BUCKETS,
     PAYLOAD_BYTES_MAX,
     PROBLEM_BYTES_MAX,
@@ -39,6 +42,7 @@ from bmgd.wire.messages import (
     Ack,
     Answer,
     Ask,
+    Broadcast,
     Buckets,
     Data,
     Goodbye,
@@ -46,6 +50,7 @@ from bmgd.wire.messages import (
     JoinGrant,
     JoinRequest,
     Message,
+    Multicast,
     Notice,
     Ping,
     Pong,
@@ -166,6 +171,22 @@ def _ids(value: object) -> tuple[NodeId, ...]:
     return tuple(_id(item) for item in _array(value, ROUTE_IDS_MAX))
 
 
+def _branch_fields(branches: tuple[Branch, ...]) -> list[tuple[NodeId, bytes]]:
+    return [(branch.head, encode_id_set(branch.cover)) for branch in branches]
+
+
+def _branch(value: object) -> Branch:
+    fields = _array(value, 2)
+    if len(fields) != 2:
+        raise ProtocolError("not a branch")
+    return Branch(_id(fields[0]), decode_id_set(fields[1]))
+
+
+def _branches(value: object) -> tuple[Branch, ...]:
+    items = _array(value, BRANCHES_MAX)
+    return tuple(_branch(item) for item in items)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 _FORMATS: dict[int, _Format] = {
@@ -242,6 +263,23 @@ _FORMATS: dict[int, _Format] = {
         2,
         lambda m: (m.incarnation, m.id),
         lambda f: (Incarnation(_int(f[0], 1, _U64_MAX)), _id(f[1])),
+    ),
+    0x50: _Format(
+        Broadcast,
+        4,
+        lambda m: (m.topic, m.payload, m.tree, _branch_fields(m.branches)),
+        lambda f: (
+            _topic(f[0]),
+            _bytes(f[1], PAYLOAD_BYTES_MAX),
+            _int(f[2], 0, 1),
+            _branches(f[3]),
+        ),
+    ),
+    0x51: _Format(
+        Multicast,
+        3,
+        lambda m: (m.topic, m.payload, _branch_fields(m.branches)),
+        lambda f: (_topic(f[0]), _bytes(f[1], PAYLOAD_BYTES_MAX), _branches(f[2])),
     ),
     0x68: _Format(ReportAsk, 0, lambda m: (), lambda f: ()),
     0x69: _Format(Report, 1, lambda m: (m.body,), lambda f: (_bytes(f[0], REPORT_BYTES_MAX),)),

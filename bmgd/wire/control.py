@@ -8,6 +8,7 @@ write a client in another language, is docs/control-protocol.md.
     REQUEST n verb params  ->      <- RESULT n value     or   ERROR n name message fields
                                    <- ITEM n value       a verb that opens a stream: any number
     CONSUMED n count       ->                            gives back credit (subscribe)
+    CONSUMED_BROADCASTS n count  ->                      the same, for broadcasts
     CANCEL n               ->      <- END n name message the stream is over; "" is no error
 
 This module is bytes and values only; the server is `bmgd.shell.control`, the client `bmgd.client`.
@@ -35,6 +36,9 @@ ANSWER_BYTES_MAX: Final = 16 * 2**20
 SEQUENCE_MAX: Final = 2**64 - 1
 CREDIT_MAX: Final = 1024
 """The most messages of a subscription that can be on their way to a program."""
+
+BROADCASTS_MAX: Final = 64
+"""The most broadcasts of a subscription that can be on their way to a program."""
 
 TIMEOUT_S_MAX: Final = 86_400.0
 
@@ -108,13 +112,21 @@ class Consumed:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumedBroadcasts:
+    """The program has taken `count` more broadcasts, or tellings of missed ones, of a subscription."""
+
+    sequence: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The program does not want the answer or the stream any more."""
 
     sequence: int
 
 
-Frame = Request | Result | Failure | Item | End | Consumed | Cancel
+Frame = Request | Result | Failure | Item | End | Consumed | ConsumedBroadcasts | Cancel
 
 _KINDS: Final[dict[type[Frame], int]] = {
     Request: 0x80,
@@ -124,6 +136,7 @@ _KINDS: Final[dict[type[Frame], int]] = {
     End: 0x84,
     Consumed: 0x85,
     Cancel: 0x86,
+    ConsumedBroadcasts: 0x8E,
 }
 
 
@@ -160,7 +173,7 @@ def _fields(frame: Frame) -> tuple[object, ...]:
             return frame.name, frame.message, frame.fields
         case End():
             return frame.name, frame.message
-        case Consumed():
+        case Consumed() | ConsumedBroadcasts():
             return (frame.count,)
         case Cancel():
             return ()
@@ -240,6 +253,8 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
             return End(sequence, name, message)
         case 0x85, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
             return Consumed(sequence, count)
+        case 0x8E, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
+            return ConsumedBroadcasts(sequence, count)
         case 0x86, []:
             return Cancel(sequence)
     raise ProtocolError(f"a control frame of kind {kind:#x} with wrong fields")

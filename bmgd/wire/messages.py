@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bmgd.routing.branches import Branch
 from bmgd.types import Incarnation, NodeId, Record
 
 PAYLOAD_BYTES_MAX = 65_536
@@ -19,6 +20,9 @@ ROUTE_IDS_MAX = 4096
 REPORT_BYTES_MAX = 16_384
 PROBLEM_BYTES_MAX = 255
 TRACE_MS_MAX = 60_000
+BRANCHES_MAX = 1024
+BRANCH_BYTES_MAX = 16_384 + 256
+"""Of all covers of a frame together, as they are written, and 9 bytes for each branch."""
 
 
 # --- link messages ------------------------------------------------------------------------------
@@ -284,6 +288,42 @@ class TraceAnswer:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """A program's message to every reader of a topic, at most once.
+
+    It goes from neighbor to neighbor. Whoever a branch names as its head takes the message, where the
+    cover has its id, and sees to the rest of the cover; a branch with another head is passed on.
+
+    Args:
+        route: `destination` is who gets this copy, `sequence` counts the source's unconfirmed
+            broadcasts and multicasts.
+        tree: which of the two trees of ISPA07 §5.3: 0 closest-last, 1 closest-first.
+        branches: at most `BRANCHES_MAX`, `BRANCH_BYTES_MAX` bytes in all.
+    """
+
+    route: Route
+    topic: str
+    payload: bytes = field(repr=False)
+    tree: int
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """A program's message to some nodes, to one reader of a topic at each, at most once.
+
+    Args:
+        route: as of a `Broadcast`, with the same count of sequences.
+        branches: as of a `Broadcast`; heads pass the message on by shortest ways (ISPA07 §5.2).
+    """
+
+    route: Route
+    topic: str
+    payload: bytes = field(repr=False)
+    branches: tuple[Branch, ...]
+
+
 LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye
 RoutedMessage = (
     Data
@@ -299,5 +339,7 @@ RoutedMessage = (
     | Report
     | TraceAsk
     | TraceAnswer
+    | Broadcast
+    | Multicast
 )
 Message = LinkMessage | RoutedMessage

@@ -31,6 +31,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("wire",),
     ("linklayer",),
     ("connection",),
+    ("to_many",),
     ("client",),
     ("chaos",),
     ("core",),
@@ -65,6 +66,8 @@ OF_CORE: Final = {
     "typing",
 }
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
+
+OF_CLIENT: Final = {"bmgd.client", "bmgd.connection", "bmgd.to_many"}
 
 HELLO_NAMES_OF_CORE: Final = {"Refusal", "MISCONFIGURED"}
 
@@ -272,9 +275,9 @@ def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
 
 
 def test_layers_client_knows_neither_core_nor_shell() -> None:
-    of_client = [f for f in IMPORTS if f.by in ("bmgd.client", "bmgd.connection")]
+    of_client = [f for f in IMPORTS if f.by in OF_CLIENT]
     rooms = {room_of(found.target) for found in of_client if is_own(found.target)}
-    assert rooms <= {"connection", "config", "errors", "types", "wire"}
+    assert rooms <= {"connection", "config", "errors", "routing", "to_many", "types", "wire"}
 
 
 def test_layers_know_no_other_third_party_package() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -117,6 +118,7 @@ def test_id_sets_tell_their_members_and_runs() -> None:
         assert ids_in(members) == ids
         runs = runs_in(members)
         assert [each for a, b in runs for each in range(a, b + 1)] == ids
-        assert all(a[1] + 1 < b[0] for a, b in zip(runs, runs[1:], strict=False))
-    assert ids_in(0) == runs_in(0) == []
+        assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
+    assert ids_in(0) == []
+    assert runs_in(0) == []
     assert ids_in(ids_between(5, 5)) == ids_in(ids_between(6, 5)) == []

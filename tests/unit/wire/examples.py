@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from bmgd.routing.branches import Branch
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
 from bmgd.wire.messages import (
     BUCKETS,
@@ -17,6 +20,7 @@ from bmgd.wire.messages import (
     Ack,
     Answer,
     Ask,
+    Broadcast,
     Buckets,
     Data,
     Goodbye,
@@ -24,6 +28,7 @@ from bmgd.wire.messages import (
     JoinGrant,
     JoinRequest,
     Message,
+    Multicast,
     Notice,
     Ping,
     Pong,
@@ -134,6 +139,35 @@ MESSAGES: Final[dict[str, Message]] = {
     "join request highest": JoinRequest(
         HIGHEST_ROUTE, Incarnation(U64_MAX), "a" * 255, NODE_ID_MAX + 1
     ),
+    "broadcast": Broadcast(
+        ROUTE,
+        "news",
+        b"\x00\xffhello",
+        0,
+        (Branch(NodeId(9), 0b11 << 9), Branch(NodeId(12), 1 << 12)),
+    ),
+    "broadcast with a bitmap": Broadcast(
+        ROUTE, "news", b"x", 1, (Branch(NodeId(0), int("5" * 8, 16) << 8),)
+    ),
+    "broadcast with holes": Broadcast(
+        ROUTE, "news", b"x", 0, (Branch(NodeId(5), ids_between(0, 300) & ~(1 << 100)),)
+    ),
+    "broadcast longest": Broadcast(
+        replace(LONGEST_SEARCH, record=False),
+        "t" * 255,
+        bytes(PAYLOAD_BYTES_MAX),
+        1,
+        (Branch(NodeId(NODE_ID_MAX), 1 << (ID_SET_SPACE - 1)),),
+    ),
+    "broadcast widest": Broadcast(
+        HIGHEST_ROUTE,
+        "t" * 255,
+        bytes(PAYLOAD_BYTES_MAX),
+        1,
+        (Branch(NodeId(NODE_ID_MAX), id_set(range(0, ID_SET_SPACE, 2))),),
+    ),
+    "multicast": Multicast(ROUTE, "jobs", b"hello", (Branch(NodeId(9), 1 << 9 | 1 << 40),)),
+    "multicast of nobody": Multicast(LOWEST_ROUTE, "t", b"", ()),
     "join grant": JoinGrant(ROUTE, LIFE, NodeId(17)),
     "report ask": ReportAsk(ROUTE),
     "report": Report(ROUTE, b'{"state":"ready"}'),

@@ -22,9 +22,12 @@ from bmgd.routing.header import (
     KIND_AT,
     LENGTH_BYTES,
 )
+from bmgd.routing.id_sets import ID_SET_SPACE
 from bmgd.types import NODE_ID_MAX
 from bmgd.wire.codec import decode, encode, encode_header
+from bmgd.wire.id_sets import ID_SET_BYTES_MAX
 from bmgd.wire.messages import (
+    BRANCHES_MAX,
     BUCKETS,
     PAYLOAD_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
@@ -62,6 +65,8 @@ VALID: dict[int, list[Any]] = {
     0x46: [7, 1, True],
     0x47: [U64_MAX, "new:1", 17],
     0x48: [1, 17],
+    0x50: ["news", b"payload", 0, [[9, b"\x01\x00\x00\x00\x09"]]],
+    0x51: ["jobs", b"payload", [[9, b"\x02\x00\x00\x00\x08\xff"]]],
     0x68: [],
     0x69: [b"{}"],
     0x6A: [9, 1000],
@@ -69,12 +74,49 @@ VALID: dict[int, list[Any]] = {
 }
 """The fields of one good message of every kind."""
 
+
+def u32(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(4, "big") for number in numbers)
+
+
+NOT_PAYLOADS: list[Any] = [bytes(PAYLOAD_BYTES_MAX + 1), "payload", 1, None, [1]]
 NOT_U64: list[Any] = [-1, U64_MAX + 1, True, 1.0, "1", b"1", None, [1]]
 NOT_U32: list[Any] = [-1, U32_MAX + 1, False, 0.0, "0", None]
 NOT_ID: list[Any] = [-1, NODE_ID_MAX + 1, U64_MAX, True, 3.0, "3", None, []]
 NOT_BOOL: list[Any] = [0, 1, "true", None, b"\x01"]
 NOT_DIGEST: list[Any] = [b"", bytes(15), bytes(17), "0" * 16, 0, None, [0] * 16]
 NOT_IDS: list[Any] = [[1] * (ROUTE_IDS_MAX + 1), [NODE_ID_MAX + 1], [-1], ["1"], [[1]], 1, {}, None]
+NOT_ID_SETS: list[Any] = [
+    b"\x00",
+    b"\x03\x00\x00\x00\x01",
+    b"\x00" + u32(1, 2, 3),
+    b"\x00" + u32(2, 1),
+    b"\x00" + u32(1, 2, 3, 4),
+    b"\x00" + u32(1, ID_SET_SPACE),
+    b"\x01",
+    b"\x01" + u32(2, 2),
+    b"\x01" + u32(ID_SET_SPACE),
+    b"\x01\x00",
+    b"\x02" + u32(0),
+    b"\x02" + u32(4) + b"\x01",
+    b"\x02" + u32(0) + b"\x00\x01",
+    b"\x02" + u32(0) + b"\x01\x00",
+    b"\x02" + u32(ID_SET_SPACE) + b"\x01",
+    bytes(ID_SET_BYTES_MAX + 1),
+    "\x01",
+    9,
+    None,
+]
+NOT_BRANCHES: list[Any] = [
+    [[9]],
+    [[9, b"", 0]],
+    [[-1, b""]],
+    [9],
+    [[9, b""]] * (BRANCHES_MAX + 1),
+    {9: b""},
+    None,
+    *[[[9, value]] for value in NOT_ID_SETS],
+]
 NOT_RECORDS: list[Any] = [
     [ROW[:4]],
     [[*ROW, 0]],
@@ -125,6 +167,10 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x47, 1, value) for value in ["x" * 256, "é" * 128, b"new:1", 1, None]],
     *[(0x47, 2, value) for value in [-1, NODE_ID_MAX + 2, True, "1", None]],
     *[(0x48, 1, value) for value in NOT_ID],
+    *[(kind, 0, value) for kind in (0x50, 0x51) for value in ["", "x" * 256, b"jobs", 1, None]],
+    *[(kind, 1, value) for kind in (0x50, 0x51) for value in NOT_PAYLOADS],
+    *[(0x50, 2, value) for value in [-1, 2, True, "0", None]],
+    *[(kind, at, value) for kind, at in ((0x50, 3), (0x51, 2)) for value in NOT_BRANCHES],
     *[(0x69, 0, value) for value in [bytes(REPORT_BYTES_MAX + 1), "{}", 1, None, {}]],
     *[(0x6A, 0, value) for value in NOT_ID],
     *[(0x6A, 1, value) for value in [0, TRACE_MS_MAX + 1, True, 1.0, "1", None]],

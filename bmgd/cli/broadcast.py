@@ -1,0 +1,35 @@
+"""Send a message to every reader of a topic, at every node."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bmgd.cli.sending import add_message, payload_of, show_report
+from bmgd.cli.target import add_target, address_of, run_async
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_message(parser)
+    add_target(parser)
+
+
+def run(args: Namespace) -> int:
+    """Send it, and show who has it."""
+    address = address_of(args)
+    payload = payload_of(args.payload)
+
+    async def main() -> int:
+        from bmgd.client import connect
+        from bmgd.errors import PartialError
+
+        async with connect(address) as daemon:
+            try:
+                report = await daemon.broadcast(
+                    payload, topic=args.topic, quality=args.quality, timeout=args.timeout
+                )
+            except PartialError as error:
+                report = error.report
+        return show_report(report, as_json=args.json, quality=args.quality)
+
+    return run_async(main)

@@ -1,0 +1,164 @@
+"""Messages from one program to many nodes: broadcasts and multicasts, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import index
+from typing import Any, Final, Literal
+
+from bmgd.connection import Connection
+from bmgd.errors import DeliveryError, PartialError, ProtocolError, Report, RequestError
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
+from bmgd.wire.control import error_of
+from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+
+Quality = Literal["reliable", "best-effort"]
+GRACE_S: Final = 5.0
+"""How much longer than its own timeout a daemon may take to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """An item of a subscription: some reliable broadcasts of a source did not come, and will not.
+
+    They were for this node while it was held dead, or its reader was too slow.
+
+    Args:
+        source: the node id whose they are.
+        first, last: the source's count of its reliable broadcasts, over all topics.
+        incarnation: the source's life.
+    """
+
+    source: int
+    first: int
+    last: int
+    incarnation: int = 0
+
+
+class SendsToMany:
+    """The part of `bmgd.Daemon` that sends to many nodes at once."""
+
+    _connection: Connection
+
+    async def broadcast(
+        self,
+        payload: bytes,
+        *,
+        topic: str = "default",
+        quality: Quality = "reliable",
+        timeout: float = 10.0,  # noqa: ASYNC109 (the daemon keeps it, not this loop)
+    ) -> Report:
+        """Send a message to every reader of a topic, at every node, this one too.
+
+        Args:
+            payload: at most 65,536 bytes.
+            topic: 1 to 255 bytes.
+            quality: "reliable": all nodes that nobody holds dead meanwhile get it, or none, in the
+                order in which this daemon sent them. "best-effort": at most once, and nothing is
+                told of it.
+            timeout: seconds until the report is made, above 0. What is on its way then stays so.
+
+        Returns:
+            Whose daemons hold it; at best effort nobody is named.
+
+        Raises:
+            PartialError: some nodes did not confirm it; its report says which, and why.
+            RequestError: too large a payload, or a bad topic or timeout.
+            NoQuorumError: this node stands aside.
+            NoDaemonError: the daemon is gone.
+        """
+        params = {**_checked(payload, topic, quality), "timeout": timeout}
+        return _report(await self._connection.ask("broadcast", params, timeout + GRACE_S))
+
+    async def multicast(
+        self,
+        destinations: Iterable[int | range],
+        payload: bytes,
+        *,
+        topic: str = "default",
+        quality: Quality = "reliable",
+        timeout: float = 10.0,  # noqa: ASYNC109
+    ) -> Report:
+        """Send a message to one reader of a topic at each of some nodes.
+
+        Args:
+            destinations: node ids, and ranges of them.
+            payload, topic, timeout: as of `broadcast`.
+            quality: "reliable": once, in order and confirmed, as by `send`. "best-effort": at most once.
+
+        Raises: as `broadcast`.
+        """
+        params = {
+            **_checked(payload, topic, quality),
+            "destinations": _ranges(destinations),
+            "timeout": timeout,
+        }
+        return _report(await self._connection.ask("multicast", params, timeout + GRACE_S))
+
+
+def missed_of(value: Any) -> Missed | None:
+    """The `Missed` that an item of a subscription tells of; None where it is something else."""
+    match value:
+        case {
+            "missed": {
+                "source": int(source),
+                "incarnation": int(incarnation),
+                "first": int(first),
+                "last": int(last),
+            }
+        }:
+            return Missed(source, first, last, incarnation)
+    return None
+
+
+def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise RequestError(f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} fit")
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        raise RequestError("the topic is not valid text") from None
+    if not 1 <= length <= TOPIC_BYTES_MAX:
+        raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
+    return {"topic": topic, "payload": bytes(payload), "quality": quality}
+
+
+def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
+    found = 0
+    for item in destinations:
+        ids = item if isinstance(item, range) else range(index(item), index(item) + 1)
+        if ids and not 0 <= min(ids) <= max(ids) < ID_SET_SPACE:
+            raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
+        for each in ids if ids.step != 1 else ():
+            found |= 1 << each
+        if ids.step == 1:
+            found |= ids_between(ids.start, ids.stop)
+    if not found:
+        raise RequestError("a multicast needs a destination")
+    return runs_in(found)
+
+
+def _report(value: Any) -> Report:
+    match value:
+        case {"confirmed": list(confirmed), "failed": list(failed)}:
+            report = Report(frozenset(confirmed), dict(_failure(item) for item in failed))
+            if report.failed:
+                raise PartialError(report)
+            return report
+    raise ProtocolError("not a report")
+
+
+def _failure(value: Any) -> tuple[int, DeliveryError]:
+    match value:
+        case {
+            "id": int(node_id),
+            "error": str(name),
+            "detail": str(detail),
+            "sent": bool(sent),
+        }:
+            error = error_of(name, detail, {"destination": node_id, "detail": detail})
+            if isinstance(error, DeliveryError):
+                error.sent = sent
+                return node_id, error
+    raise ProtocolError("not a failure")

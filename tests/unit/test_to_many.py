@@ -1,0 +1,151 @@
+"""Broadcasts and multicasts as programs and people see them, with a core that answers from a table."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import bmgd
+from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
+from bmgd.core.effects import Announce, Reply
+from bmgd.errors import DeadError, PartialError, RequestError, UnreachableError
+from bmgd.routing.id_sets import id_set
+from bmgd.types import Incarnation, NodeId
+from tests.unit.cli.test_commands import run
+from tests.unit.fake_core import FakeCore
+
+FAILED = [
+    {"id": 7, "error": "DeadError", "detail": "it is dead", "sent": True},
+    {"id": 9, "error": "UnreachableError", "detail": "no way was found", "sent": False},
+]
+
+
+class ManyCore(FakeCore):
+    """Confirms everything on the topic "good"; on others ids 7 and 9 fail."""
+
+    def issue(self, request: int, command: Command) -> None:
+        match command:
+            case BroadcastTo() | MulticastTo():
+                self.told.append((request, command))
+                failed = [] if command.topic == "good" or not command.reliable else FAILED
+                confirmed = [0, 1] if command.reliable else []
+                self.server.reply(Reply(request, {"confirmed": confirmed, "failed": failed}))
+            case _:
+                super().issue(request, command)
+
+    @property
+    def last(self) -> Command:
+        return self.told[-1][1]
+
+    def announce(self, payload: bytes) -> None:
+        assert self.reader is not None
+        life = Incarnation(1 << 32)
+        self.server.announce(Announce(self.reader, NodeId(4), life, "news", payload))
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[ManyCore]:
+    fake = ManyCore(tmp_path / "node-0.sock")
+    await fake.server.start()
+    try:
+        yield fake
+    finally:
+        fake.server.close()
+
+
+async def test_broadcast_gives_a_report_or_says_who_has_not_confirmed(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        report = await daemon.broadcast(b"x", topic="good", timeout=3)
+        assert (report.confirmed, report.failed) == (frozenset({0, 1}), {})
+        assert core.last == BroadcastTo("good", b"x", True, 3_000_000_000)
+        with pytest.raises(PartialError, match="2 of 4") as partial:
+            await daemon.broadcast(b"x", topic="bad")
+        failed = partial.value.report.failed
+        assert partial.value.report.confirmed == frozenset({0, 1})
+        assert isinstance(failed[7], DeadError)
+        assert failed[7].sent
+        assert isinstance(failed[9], UnreachableError)
+        assert not failed[9].sent
+        report = await daemon.broadcast(b"x", topic="bad", quality="best-effort")
+        assert report == bmgd.Report(frozenset(), {})
+
+
+async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        await daemon.multicast([1, range(8, 16), range(20, 26, 2)], b"x", topic="good")
+        wanted = id_set([1, *range(8, 16), 20, 22, 24])
+        assert core.last == MulticastTo(wanted, "good", b"x", True, 10_000_000_000)
+        for wrong in ([], [-1], [range(3, 3)], [2**17], [range(2**17 - 1, 2**17 + 1)]):
+            with pytest.raises(RequestError):
+                await daemon.multicast(wrong, b"x")
+        with pytest.raises(TypeError):
+            await daemon.multicast(["1"], b"x")  # type: ignore[list-item]
+
+
+async def test_messages_to_many_are_refused_before_they_are_sent(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        for topic, payload in (
+            ("", b"x"),
+            ("t" * 256, b"x"),
+            ("\ud800", b"x"),
+            ("t", bytes(65_537)),
+        ):
+            with pytest.raises(RequestError):
+                await daemon.broadcast(payload, topic=topic)
+        with pytest.raises(RequestError):
+            await daemon.broadcast(b"x", quality="perfect")  # type: ignore[arg-type]
+        with pytest.raises(RequestError):
+            await daemon.broadcast(b"x", timeout=0)
+        assert not core.told
+
+
+async def test_broadcasts_are_items_of_a_subscription_with_a_credit_of_their_own(
+    core: ManyCore,
+) -> None:
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", credit=1) as messages,
+    ):
+        core.put(b"alone")
+        for number in range(64):
+            core.announce(b"%d" % number)
+        first = await anext(messages)
+        assert (first.payload, first.broadcast) == (b"alone", False)
+        taken = [await anext(messages) for _ in range(64)]
+        assert [each.payload for each in taken] == [b"%d" % number for number in range(64)]
+        assert all(each.broadcast and each.source == 4 for each in taken)
+        told = [command for _, command in core.told if isinstance(command, ConsumedAnnouncements)]
+        await daemon.status()
+        told = [command for _, command in core.told if isinstance(command, ConsumedAnnouncements)]
+        assert sum(command.count for command in told) == 64
+
+
+async def test_commands_print_who_confirmed_and_exit_with_4_when_partial(core: ManyCore) -> None:
+    there = ("--control", core.address)
+    ran = await run("broadcast", "hello", "--topic", "good", "--json", *there)
+    assert (ran.code, ran.out) == (0, '{"confirmed":[0,1],"failed":{}}\n')
+    ran = await run("multicast", "1,7-9", "hello", "--json", *there)
+    assert (ran.code, ran.out) == (
+        4,
+        '{"confirmed":[0,1],"failed":{"7":{"error":"DeadError","sent":true},'
+        '"9":{"error":"UnreachableError","sent":false}}}\n',
+    )
+    command = core.last
+    assert isinstance(command, MulticastTo)
+    assert command.destinations == id_set([1, 7, 8, 9])
+    ran = await run("broadcast", "hello", *there)
+    assert (ran.code, ran.out) == (4, "confirmed: 0-1\n")
+    assert "node 7: it is dead" in ran.err
+    ran = await run("broadcast", "--best-effort", "-", *there, stdin=b"from stdin")
+    assert (ran.code, ran.out) == (0, "")
+    command = core.last
+    assert isinstance(command, BroadcastTo)
+    assert (command.payload, command.reliable) == (b"from stdin", False)
+
+
+@pytest.mark.parametrize("ids", ["", "x", "1,", "3-1", "1-", "-1", "1--3", "1.5", str(2**31)])
+async def test_ids_that_are_none_are_a_usage_error(core: ManyCore, ids: str) -> None:
+    ran = await run("multicast", "--control", core.address, "--", ids, "x")
+    assert ran.code == 2
