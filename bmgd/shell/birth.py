@@ -21,8 +21,8 @@ from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import split_address
 from bmgd.shell.addresses import numeric_family
-from bmgd.shell.connection import evidence_of
 from bmgd.shell.resolver import Resolver
+from bmgd.shell.sockets import evidence_of
 from bmgd.shell.state import JoinedState, StateDirectory
 from bmgd.types import NO_ID, Evidence, NodeId
 from bmgd.wire.applicant import Applicant
@@ -144,7 +144,7 @@ async def _ask(identity: Identity, ask: AskContact) -> Granted | AskFailed:
     except EOFError:
         return AskFailed(Evidence.EOF)
     except OSError as error:
-        return AskFailed(evidence_of(error))
+        return AskFailed(evidence_of(error.errno))
     if applicant.state is HelloState.REFUSED or applicant.peer is None:
         return AskFailed(Evidence.REJECTED, applicant.refusal)
     return Granted(

@@ -15,7 +15,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from types import ModuleType
@@ -54,6 +54,7 @@ from bmgd.shell.advice import advice_on, with_advice
 from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
 from bmgd.shell.early_log import begin
+from bmgd.shell.engines import choose_engine
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.process import set_title
 from bmgd.shell.reports import Report, Reports
@@ -102,6 +103,7 @@ class Daemon:
             self._birth = Birth(config, self._settings)
         else:
             self._state = StateDirectory(config.state_dir, config.id)
+        self._engine_name, self._make_engine = choose_engine()
         self._listener = bind_listener(config.listen or self._settings.address)
         self._control: ControlServer | None = None
         self._events: deque[Event] = deque()
@@ -188,10 +190,11 @@ class Daemon:
             self._config.peers.text,
             self._listener,
             self._config.timing.timeout_ms,
-            self._emit,
+            self._emit_all,
             self._spawn,
             self._log.warn,
             incarnation,
+            self._make_engine(),
         )
 
     async def _serve(self) -> None:
@@ -226,8 +229,8 @@ class Daemon:
         for request, command in held:
             self.issue(request, command)
         await self._ended.wait()
-        self._transport.flush()
-        if not await self._transport.settle(FLUSH_AT_EXIT_S):
+        self._transport.links.flush()
+        if not await self._transport.links.settle(FLUSH_AT_EXIT_S):
             self._log.line("flush", "not everything could be written", logging.WARNING)
         if self._displaced is not None:
             self._transport.stop()
@@ -264,16 +267,22 @@ class Daemon:
             self._emit(CommandIssued(request, command))
 
     def _emit(self, event: Event) -> None:
-        self._events.append(event)
+        self._emit_all((event,))
+
+    def _emit_all(self, events: Iterable[Event]) -> None:
+        self._events.extend(events)
         if self._stepping:
             return
         self._stepping = True
         try:
-            while self._events:
-                self._step(self._events.popleft())
+            while True:
+                while self._events:
+                    self._step(self._events.popleft())
+                # Without an event too: relayed frames wait to be written.
+                self._transport.links.flush()
+                self._show_what_happened()
                 if not self._events:
-                    self._transport.flush()
-                    self._show_what_happened()
+                    break
         except InvariantError as error:
             self._end_loudly(error)
         finally:
@@ -290,19 +299,19 @@ class Daemon:
         transport, control = self._transport, self._control
         match effect:
             case Send(link, message):
-                transport.send(link, message)
+                transport.links.send(link, message)
             case Observed() | RecordChanged():
                 self._happened.append((time.monotonic_ns(), effect))
             case ForwardingChanged(snapshot):
-                transport.snapshot = snapshot
+                transport.links.publish(snapshot)
             case Dial():
-                transport.dial(effect)
+                transport.dials.dial(effect)
             case Welcome():
-                transport.welcome(effect)
+                transport.hellos.welcome(effect)
             case Refuse():
-                transport.refuse(effect)
+                transport.hellos.refuse(effect)
             case Grant():
-                transport.grant(effect)
+                transport.hellos.grant(effect)
             case Close(link, reason):
                 transport.close(link, reason)
             case Reply(request):
@@ -319,7 +328,7 @@ class Daemon:
             case Renewed(incarnation):
                 if self._state is not None:
                     self._state.keep(incarnation)
-                transport.incarnation = incarnation
+                transport.own.incarnation = incarnation
             case Displaced():
                 self._displaced = effect
                 self._ended.set()
@@ -381,14 +390,17 @@ class Daemon:
             self._reports.put({"event": event, "id": self._config.id, "at_ns": at_ns} | fields)
 
     def _describe(self) -> Mapping[str, object]:
+        totals = self._transport.links.totals()
+        dropped = ("dropped_urgent_frames", "dropped_bulk_frames", "malformed_frames")
         return {
             "backend": BACKEND,
+            "engine": self._engine_name,
             "loop": "uvloop" if type(self._loop).__module__.startswith("uvloop") else "asyncio",
             "pid": os.getpid(),
             "uptime_s": round((time.monotonic_ns() - self._began_ns) / 1e9, 3),
-            "relayed_runs": self._transport.relayed_runs,
-            "dropped_frames": self._transport.dropped_frames,
-            "backlog_bytes": self._transport.backlog_bytes(),
+            "relayed_runs": totals["relayed_runs"],
+            "dropped_frames": sum(totals[name] for name in dropped),
+            "backlog_bytes": totals["backlog_bytes"],
         }
 
     # --- ending -------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from bmgd.core.effects import Welcome
 from bmgd.core.events import Event, Greeted, LinkDown
 from bmgd.shell.accepting import ACCEPT_PAUSE_S
 from bmgd.shell.addresses import bind_listener
+from bmgd.shell.engine import Engine
 from bmgd.shell.transport import Transport
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.handshake import Dialer
@@ -37,16 +38,18 @@ class Accepting:
             "host{id}:7400",
             listener,
             1500,
-            self.events.append,
+            self.events.extend,
             asyncio.ensure_future,
             lambda event, text: self.notes.append(event),
             Incarnation(1 << 32),
+            Engine(),
         )
         self.transport.start()
 
     def has_read(self, count: int) -> bool:
         """Whether the one connection's hello has taken this many bytes."""
-        return [c.hello._received_bytes for c in self.transport._connections.values()] == [count]
+        waiting = self.transport.hellos._waiting.values()
+        return [hello._received_bytes for hello, _ in waiting] == [count]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -77,7 +80,7 @@ async def test_a_hello_is_told_once_whatever_comes_behind_it(accepting: Acceptin
 
 
 async def test_a_welcome_for_a_hello_that_is_gone_is_a_lost_link(accepting: Accepting) -> None:
-    accepting.transport.welcome(Welcome(LinkId(77), UNKNOWN_INCARNATION))
+    accepting.transport.hellos.welcome(Welcome(LinkId(77), UNKNOWN_INCARNATION))
     assert accepting.events == [LinkDown(LinkId(77), Evidence.EOF)]
 
 

@@ -1,0 +1,34 @@
+"""What this daemon says of itself in every hello, and the numbers of its links."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+from bmgd.types import Incarnation, LinkId
+from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity
+
+_LINK_NUMBERS = count(1)
+"""One process may be several nodes, one after the other: no link of one is taken for another's."""
+
+
+class OwnSide:
+    """This daemon, as hellos show it.
+
+    Args:
+        identity: what hellos say.
+        incarnation: the life that they speak of; it can change.
+    """
+
+    def __init__(self, identity: Identity, incarnation: Incarnation) -> None:
+        self.identity = identity
+        self.incarnation = incarnation
+        self._own_nonce = os.urandom(OWN_NONCE_BYTES)
+
+    def nonce(self) -> bytes:
+        """A fresh nonce, by which this process knows itself."""
+        return self._own_nonce + os.urandom(NONCE_BYTES - OWN_NONCE_BYTES)
+
+    def new_link(self) -> LinkId:
+        """A link id that was not used in this process."""
+        return LinkId(next(_LINK_NUMBERS))
