@@ -23,7 +23,7 @@ def run(args: Namespace) -> int:
             print_json(links)
         else:
             rows = [{**row, "incarnation": life(row.get("incarnation"))} for row in links]
-            print_table(rows, ("id", "state", "dialled_by", "incarnation", "silent_ms"))
+            print_table(rows, ("id", "state", "dialled_by", "incarnation", "key", "silent_ms"))
         return 0
 
     return run_async(main)

@@ -55,6 +55,8 @@ class Link:
         accused_ns: when the peer was told over this link that it is declared dead, or 0.
         agreed: whether its digest was equal once.
         probe: the nonce of the ping that decides between two links of one pair, or 0.
+        key: what it was made under, see `KeysChanged`.
+        renews: it takes the place of the other links of its pair, and has not yet.
     """
 
     id: LinkId
@@ -76,6 +78,8 @@ class Link:
     accused_ns: int = 0
     agreed: bool = False
     probe: int = 0
+    key: str = ""
+    renews: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ class Context:
         began_ns: when this core began.
         moved_ns: since when each id's record is what it is; those without an entry since `began_ns`.
         followed: whether a former life of this id is known, so that tag 0 is refused.
+        keys: what links are made under, see `KeysChanged`; None before they changed.
         effects: the orders of the step under way, in order.
         counts: what this core has counted.
     """
@@ -155,6 +160,7 @@ class Context:
         self.stands_aside = False
         self.followed = counter_of(incarnation) > 1
         self.renew_above = UNKNOWN_INCARNATION
+        self.keys: tuple[str, ...] | None = None
         self.now_ns = 0
         self.began_ns = 0
         self.moved_ns: dict[NodeId, int] = {}
@@ -201,6 +207,11 @@ class Context:
     def own_record(self, status: Status = Status.ALIVE) -> Record:
         """What this node says of itself."""
         return Record(self.incarnation, self.version, status, self.settings.address)
+
+    @property
+    def first_key(self) -> str | None:
+        """What new links are made under where the other end can; None before that changed."""
+        return (self.keys or ("",))[0] if self.keys is not None else None
 
     @property
     def own_tag(self) -> int:

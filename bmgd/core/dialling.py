@@ -139,12 +139,16 @@ class Dialling:
 
     # --- dialling -----------------------------------------------------------------------------
 
-    def dial(self, peer: NodeId) -> None:
-        """Dial a peer now, unless a dial to it is under way."""
+    def dial(self, peer: NodeId, *, renews: bool = False) -> bool:
+        """Dial a peer now, unless a dial to it is under way; returns whether it is dialled.
+
+        Args:
+            renews: whether the new link is to take the place of the one that is up.
+        """
         context, peering = self.context, self.peering(peer)
         record = context.membership.get(peer)
         if peering.dialling or record is None or context.state is NodeState.LEAVING:
-            return
+            return False
         peering.dialling = True
         peering.trying_since_ns = peering.trying_since_ns or context.now_ns
         self._cancel_timers(peer)
@@ -157,8 +161,10 @@ class Dialling:
                 known=peering.dialled_life,
                 dial_number=self._dial_number,
                 timeout_ns=self.detector.patience_ns(context.settings.dial_ns, DIAL_LEGS),
+                renews=renews,
             )
         )
+        return True
 
     def on_new_life(self) -> None:
         """Dials that are under way speak for the former life."""
@@ -252,6 +258,7 @@ class Dialling:
         peering.dialling = False
         peering.attempts += 1
         if peer in self.links.by_peer:
+            peering.attempts = peering.trying_since_ns = 0
             return
         # A dial that began before a link was lost says nothing of how long there is none.
         peering.trying_since_ns = peering.trying_since_ns or self.context.now_ns

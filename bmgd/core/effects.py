@@ -29,6 +29,7 @@ class Dial:
         known: the highest incarnation of the peer that is known; 0 for none.
         dial_number: counts this node's dials, for the choice between two links of one pair.
         timeout_ns: how long the dial may take until the hello is answered.
+        renews: whether the link is to take the place of those that there are.
     """
 
     peer: NodeId
@@ -36,6 +37,7 @@ class Dial:
     known: Incarnation
     dial_number: int
     timeout_ns: int
+    renews: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ class Greeted:
     Args:
         address: the address that the newcomer advertises.
         known_of_me: the highest incarnation of this node that the newcomer knows; 0 for none.
+        key: what the link is made under, see `KeysChanged`.
+        renews: whether it is to take the place of the links that there are.
     """
 
     link: LinkId
@@ -41,6 +43,8 @@ class Greeted:
     address: str
     known_of_me: Incarnation
     dial_number: int
+    key: str = ""
+    renews: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class LinkUp:
     address: str
     known_of_me: Incarnation
     dial_number: int
+    key: str = ""
+    renews: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,18 @@ class Backlog:
 
     link: LinkId
     backlog_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """Links are made under other keys now.
+
+    Args:
+        keys: the names of those that are accepted, the one to be used first at the beginning;
+            () for none.
+    """
+
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +166,7 @@ Event = (
     | Granted
     | AskFailed
     | Backlog
+    | KeysChanged
     | CommandIssued
     | DeadlineReached
 )

@@ -197,5 +197,7 @@ class Greeting:
                 dial_number=greeted.dial_number,
                 heard_ns=context.now_ns,
                 known_of_me=greeted.known_of_me,
+                key=greeted.key,
+                renews=greeted.renews,
             )
         )

@@ -6,6 +6,9 @@ This module only knows those that are, and closes those that must go:
 * Of two links of one pair and the same lives the higher id closes one: its own dial stays if it
   answers a probe, else the one with the newest dial number. The lower id closes neither, so the two
   ends can never close one each.
+* A link that renews (`renewal.py`) stays instead of the others of its pair, by the same end and rules.
+  One that the other end has dialled stays once it has answered a probe: then the other end has it too. A
+  link under the first key is not given up for one under another.
 * A link that the layout no longer wants is closed at rest and by agreement: an end whose wanted
   links are settled sends `Unwanted(digest)`, and an end that is settled too, does not want the link
   either and has an equal digest closes it (make before break).
@@ -69,6 +72,8 @@ class Links:
                 self.close(old, "replaced by a new life")
         if len(self.by_peer[link.peer]) > 1:
             self._settle_pair(link.peer)
+        else:
+            link.renews = False
 
     def lose(self, link_id: LinkId, evidence: Evidence) -> None:
         """Forget a link that is gone, and tell what is left to conclude."""
@@ -109,6 +114,9 @@ class Links:
         if me < peer:
             return
         links = self.by_peer[peer]
+        if any(link.renews for link in links):
+            self._keep_renewed(max(links, key=self._rank_in_renewal))
+            return
         mine = [link for link in links if link.dialled_by == me]
         if mine and len(mine) < len(links):
             keep = max(mine, key=lambda link: link.dial_number)
@@ -116,6 +124,16 @@ class Links:
                 keep.probe = self.probe(keep)
             return
         self._keep_only(max(links, key=lambda link: link.dial_number))
+
+    def _rank_in_renewal(self, link: Link) -> tuple[bool, bool, int]:
+        """Two dials that renew can cross, and the later one be made under the older key."""
+        return link.key == self._context.first_key, link.renews, link.opened_ns
+
+    def _keep_renewed(self, keep: Link) -> None:
+        if not keep.renews or keep.dialled_by == self._context.id:
+            self._keep_only(keep)
+        elif not keep.probe:
+            keep.probe = self.probe(keep)
 
     def probe(self, link: Link) -> int:
         """Ping a link; returns the nonce that its `Pong` will carry."""
@@ -131,9 +149,15 @@ class Links:
         """A probed link answered: if it was in a choice between two, it stays."""
         if link.probe and pong.nonce == link.probe:
             link.probe = 0
-            self._keep_only(link)
+            links = self.by_peer[link.peer]
+            best = max(links, key=self._rank_in_renewal)
+            if best is not link and any(other.renews for other in links):
+                self._keep_renewed(best)
+            else:
+                self._keep_only(link)
 
     def _keep_only(self, keep: Link) -> None:
+        keep.renews = False
         for link in list(self.by_peer[keep.peer]):
             if link is not keep:
                 self.close(link, "another link of this pair stays")

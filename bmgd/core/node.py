@@ -50,6 +50,7 @@ from bmgd.core.events import (
     Greeted,
     Heard,
     JoinAsked,
+    KeysChanged,
     LinkDown,
     LinkUp,
     Received,
@@ -67,6 +68,7 @@ from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
 from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
 from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
+from bmgd.core.renewal import RENEW_TIMER, Renewal
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
 from bmgd.core.survey import TRACE_TIMER, Survey
@@ -149,6 +151,7 @@ class Node:
         detector = self._detector = Detector(context, links, notices, forwarding, healing)
         dialling = self._dialling = Dialling(context, links, detector)
         redialling = self._redialling = Redialling(context, links, dialling)
+        self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context)
         delivery = self._delivery = Delivery(context, forwarding, topics, work)
@@ -273,6 +276,7 @@ class Node:
                 self._dialling.on_dial_failed(event)
                 self._greeting.on_dial_failed(event)
                 self._eviction.on_dial_failed(event)
+                self._renewal.on_dial_failed(event)
             case Greeted():
                 self._greeting.on_greeted(event)
             case JoinAsked():
@@ -281,6 +285,8 @@ class Node:
                 pass  # A joiner's; this one has joined.
             case CommandIssued(request, command):
                 self._requests.on_command(request, command)
+            case KeysChanged(keys):
+                self._renewal.on_keys_changed(keys)
             case Backlog(link_id, backlog_bytes):
                 self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
 
@@ -295,6 +301,8 @@ class Node:
             dial_number=up.dial_number,
             heard_ns=self._context.now_ns,
             known_of_me=up.known_of_me,
+            key=up.key,
+            renews=up.renews,
         )
         self._links.open(link)
         if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
@@ -429,6 +437,7 @@ class Node:
             SEARCH_TIMER: self._redialling.on_search_timer,
             LINGER_TIMER: self._relayout.on_linger_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
+            RENEW_TIMER: self._renewal.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,
             START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
@@ -448,6 +457,7 @@ class Node:
         match fact:
             case LinkOpened(link):
                 self._meeting.on_link_opened(link)
+                self._renewal.on_link_opened(link)
             case LinkLost(link, evidence):
                 self._context.counts.lost[evidence] += 1
                 self._context.observe("link down", link.peer, link.incarnation, evidence.value)

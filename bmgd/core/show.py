@@ -51,6 +51,7 @@ def show_links(context: Context, links: Links) -> list[dict[str, Any]]:
             "dialled_by": link.dialled_by,
             "state": "accused" if link.accused_ns else "up",
             "incarnation": link.incarnation,
+            "key": link.key,
             "silent_ms": (context.now_ns - link.heard_ns) // 1_000_000,
         }
         for link in rows

@@ -90,6 +90,7 @@ class Dials:
             dial.known,
             dial.dial_number,
             self._own.nonce(),
+            renews=dial.renews,
         )
         timeout_s = dial.timeout_ns / 1e9
         greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), dialer, timeout_s)
@@ -117,6 +118,8 @@ class Dials:
                 hello.peer.address,
                 hello.known_of_me,
                 dial.dial_number,
+                hello.key,
+                dial.renews,
             )
         )
         self._links.feed(greeting.link, hello.take_rest())

@@ -66,7 +66,7 @@ class Hellos:
             self._note("refused", f"a hello {greeting.where()}: {why}")
             self.drop(greeting.link)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
-            self._emit(_event_of(greeting.link, hello.peer))
+            self._emit(_event_of(greeting.link, hello.peer, hello.key))
 
     def on_hello_gone(self, greeting: HelloSocket, evidence: Evidence, detail: str) -> None:
         """One that waited went away."""
@@ -150,8 +150,17 @@ class Hellos:
         self._waiting.clear()
 
 
-def _event_of(link: LinkId, hello: Hello) -> Event:
+def _event_of(link: LinkId, hello: Hello, key: str) -> Event:
     if hello.is_joiner:
         claimed = None if hello.id == NO_ID else hello.id
         return JoinAsked(link, claimed, hello.incarnation, hello.address)
-    return Greeted(link, hello.id, hello.incarnation, hello.address, hello.known, hello.dial_number)
+    return Greeted(
+        link,
+        hello.id,
+        hello.incarnation,
+        hello.address,
+        hello.known,
+        hello.dial_number,
+        key,
+        hello.renews,
+    )

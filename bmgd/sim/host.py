@@ -44,6 +44,7 @@ class End:
         dead: the connection has died without anybody being told (half-open).
         rest: bytes of a frame that came in part.
         life: what the accepting side's hello says of itself.
+        key: what the connection was proven by.
     """
 
     host: Host
@@ -62,6 +63,7 @@ class End:
     dead: bool = False
     rest: bytes = b""
     life: Incarnation = UNKNOWN_INCARNATION
+    key: str = ""
 
 
 Waiting: TypeAlias = "tuple[Host, Dial | AskContact, int]"
@@ -86,6 +88,7 @@ class Host:
         known_notices: bodies of notices that need not be decoded again, oldest first.
         crash_after: dies after so many more effects; None for not.
         accepts_until_ns: until then its dead listener still accepts.
+        keys: what its links are proven by, the one to be used first at the beginning; () for nothing.
         squatter: another process has its address: "silent" or "cluster"; "" for none.
         delivered: the `Deliver` effects of its core, in order.
         announced: the `Announce` and `TellMissed` effects of its core, in order.
@@ -118,6 +121,7 @@ class Host:
     crash_after: int | None = None
     accepts_until_ns: int = 0
     proxied: bool = False
+    keys: tuple[str, ...] = ()
     squatter: str = ""
     delivered: list[Deliver] = field(default_factory=list)
     announced: list[Announce | TellMissed] = field(default_factory=list)

@@ -20,11 +20,20 @@ from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId
 from bmgd.wire.hello import Refusal
 
 
-def event_of_hello(host: Host, dial: Dial | AskContact, link: LinkId) -> Event:
+def common_key(dialer: Host, acceptor: Host) -> str | None:
+    """What a link between two hosts is made under; None if it cannot be made."""
+    if not dialer.keys and not acceptor.keys:
+        return ""
+    return next((key for key in acceptor.keys if key in dialer.keys), None)
+
+
+def event_of_hello(host: Host, dial: Dial | AskContact, link: LinkId, key: str) -> Event:
     """What the acceptor's core is told when a host's hello has arrived on a link of its own."""
     if isinstance(dial, AskContact):
         return JoinAsked(link, dial.claimed, dial.incarnation, host.address)
-    return Greeted(link, host.id, host.node.incarnation, host.address, dial.known, dial.dial_number)
+    life, address = host.node.incarnation, host.address
+    known, number = dial.known, dial.dial_number
+    return Greeted(link, host.id, life, address, known, number, key, dial.renews)
 
 
 def event_of_failure(

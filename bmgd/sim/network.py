@@ -45,7 +45,14 @@ from bmgd.core.effects import (
     TellMissed,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, DeadlineReached, Event, Granted, Heard
+from bmgd.core.events import (
+    CommandIssued,
+    DeadlineReached,
+    Event,
+    Granted,
+    Heard,
+    KeysChanged,
+)
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, PlanError
@@ -260,6 +267,12 @@ class Network:
         """What these hosts have sent and a cut held back is sent again, where it now can."""
         self.wires.release([end for host in hosts for end in list(host.ends.values())])
         self.wires.release([end for host in hosts for end in list(host.closing.values())])
+
+    def rekey(self, number: int, keys: tuple[str, ...]) -> None:
+        """A host's links are made under other keys from now on, see `KeysChanged`."""
+        host = self.hosts[NodeId(number)]
+        host.keys = keys
+        self._step(host, KeysChanged(keys))
 
     def issue(self, number: int, command: Command) -> int:
         """Let a program ask its daemon; returns the request's number."""

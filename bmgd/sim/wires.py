@@ -18,7 +18,7 @@ from bmgd.errors import InvariantError
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
-from bmgd.sim.joining import event_of_failure, event_of_hello
+from bmgd.sim.joining import common_key, event_of_failure, event_of_hello
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
@@ -97,6 +97,8 @@ class Wires:
             self._timeline.plan(waiting[2], self._leave_backlog, target, waiting)
         elif expected not in (_ANYBODY, target.id):
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
+        elif common_key(host, target) is None:
+            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_SECRET)
         else:
             self._connect(host, target, dial)
 
@@ -118,12 +120,13 @@ class Wires:
         return Evidence.REFUSED
 
     def _connect(self, host: Host, target: Host, dial: Dial | AskContact) -> None:
-        mine = End(host, self._new_link(), dial=dial)
+        key = common_key(host, target) or ""
+        mine = End(host, self._new_link(), dial=dial, key=key)
         theirs = End(target, self._new_link(), other=mine, life=target.node.incarnation)
         mine.other = theirs
         host.ends[mine.link] = mine
         target.ends[theirs.link] = theirs
-        hello = event_of_hello(host, dial, theirs.link)
+        hello = event_of_hello(host, dial, theirs.link, key)
         now_ns = self._timeline.now_ns
         mine.last_ns = now_ns + sum(
             self._ways.delay_ns() for _ in range(self._conditions.hello_trips - 1)
@@ -178,7 +181,8 @@ class Wires:
             return
         end.up = True
         address = dial.address if end.other is None else end.other.host.address
-        up = LinkUp(end.link, dial.peer, incarnation, address, known, dial.dial_number)
+        link, peer, number = end.link, dial.peer, dial.dial_number
+        up = LinkUp(link, peer, incarnation, address, known, number, end.key, dial.renews)
         self._emit(end.host, up)
 
     def refuse(self, host: Host, refuse: Refuse) -> None:

@@ -83,6 +83,7 @@ class _Side:
     """
 
     _is_joiner = False
+    _renews = False
 
     def __init__(self, identity: Identity, nonce: bytes) -> None:
         self.identity = identity
@@ -157,6 +158,7 @@ class _Side:
                 nonce=self._nonce,
                 address=me.address,
                 is_joiner=self._is_joiner,
+                renews=self._renews,
                 lowest=me.lowest,
                 highest=me.highest,
                 features=me.features,
@@ -240,6 +242,7 @@ class Dialer(_Side):
         known: the highest incarnation of it that is known; 0 for none.
         dial_number: see `Hello`.
         nonce: 8 random bytes of this process, by which it knows itself, and 8 fresh ones.
+        renews: see `Hello`.
     """
 
     def __init__(
@@ -250,8 +253,11 @@ class Dialer(_Side):
         known: Incarnation,
         dial_number: int,
         nonce: bytes,
+        *,
+        renews: bool = False,
     ) -> None:
         super().__init__(identity, nonce)
+        self._renews = renews
         self._expected = expected
         self._proven = not identity.secrets
         self._put_hello(expected, known, incarnation, dial_number)

@@ -33,6 +33,7 @@ WELCOME = struct.Struct(">Q")
 GRANT = struct.Struct(">I")
 _FLAG_SECRET = 0x01
 _FLAG_JOINER = 0x02
+_FLAG_RENEWS = 0x04
 CRITICAL = 0x80
 """The bit in an extension's type with which a receiver that does not know the type must refuse."""
 
@@ -127,6 +128,7 @@ class Hello:
         known: the highest incarnation of the receiver that the sender knows; 0 for none.
         incarnation: the sender's own.
         dial_number: counts the dialer's dials; 0 from an acceptor.
+        renews: whether the dialer wants this link to take the place of the one that is up.
         lowest, highest: the versions that the sender speaks.
         features: see `Identity`.
         extensions: (type, value) of each, types ascending; type 0..255, at most 255 bytes.
@@ -144,6 +146,7 @@ class Hello:
     nonce: bytes
     address: str
     is_joiner: bool = False
+    renews: bool = False
     lowest: int = PROTOCOL_VERSION_LOWEST
     highest: int = PROTOCOL_VERSION
     features: int = 0
@@ -157,7 +160,9 @@ class Hello:
 def encode_hello(hello: Hello) -> bytes:
     """The body of a HELLO record."""
     cluster, address = hello.cluster.encode(), hello.address.encode()
-    flags = (_FLAG_SECRET if hello.has_secret else 0) | (_FLAG_JOINER if hello.is_joiner else 0)
+    flags = _FLAG_SECRET if hello.has_secret else 0
+    flags |= _FLAG_JOINER if hello.is_joiner else 0
+    flags |= _FLAG_RENEWS if hello.renews else 0
     return b"".join(
         (
             VERSIONS.pack(hello.highest, hello.lowest),
@@ -242,6 +247,7 @@ def decode_hello(body: bytes) -> Hello:
         nonce=nonce,
         address=address,
         is_joiner=is_joiner,
+        renews=bool(flags & _FLAG_RENEWS),
         lowest=lowest,
         highest=highest,
         features=features,

@@ -311,6 +311,16 @@ def test_hello_uses_the_features_that_both_have(secret: bytes) -> None:
     assert (one.features, other.features) == (0b100, 0b100)
 
 
+def test_hello_of_a_dial_that_renews_says_so() -> None:
+    for renews in (False, True):
+        one = Dialer(FIVE, LIFE_OF_FIVE, NodeId(1), KNOWN_OF_ONE, 3, NONCE_OF_FIVE, renews=renews)
+        other = acceptor()
+        converse(one, other)
+        assert one.peer is not None
+        assert other.peer is not None
+        assert (one.peer.renews, other.peer.renews) == (False, renews)
+
+
 # --- extensions -------------------------------------------------------------------------------------
 
 
@@ -677,6 +687,7 @@ def test_hello_body_reads_what_it_writes() -> None:
         highest=2**16 - 1,
         features=2**32 - 1,
         extensions=((0, b"x" * 40), (255, b"")),
+        renews=True,
     )
     lowest = replace(BLANK, cluster="", address="", founding_size=1, dial_number=0, id=NodeId(0))
     for hello in (BLANK, highest, lowest):
