@@ -1,0 +1,30 @@
+"""A pytest plugin that loads one extension from elsewhere: ``-p benchmarks.c_mutant_plugin``.
+
+`BMGD_C_MUTANT` is `MODULE PATH`: the extension's dotted name, and the file that is loaded instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from types import ModuleType
+
+_module, _path = os.environ["BMGD_C_MUTANT"].split(" ", 1)
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _module:
+            return None
+        return importlib.util.spec_from_loader(fullname, ExtensionFileLoader(fullname, _path))
+
+
+if _module in sys.modules:
+    raise RuntimeError(f"{_module} was imported before the mutant was put in its place")
+sys.meta_path.insert(0, _Finder())
