@@ -19,10 +19,10 @@ from bmgd.core.events import AskFailed, DeadlineReached, Event, Granted
 from bmgd.core.joiner import Joiner
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, ProtocolError
+from bmgd.linkevents import evidence_of
 from bmgd.peers import split_address
 from bmgd.shell.addresses import numeric_family
 from bmgd.shell.resolver import Resolver
-from bmgd.shell.sockets import evidence_of
 from bmgd.shell.state import JoinedState, StateDirectory
 from bmgd.types import NO_ID, Evidence, NodeId
 from bmgd.wire.applicant import Applicant

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Protocol
 
 from bmgd.errors import ProtocolError
-from bmgd.shell.sockets import evidence_of
+from bmgd.linkevents import evidence_of
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.handshake import Acceptor, Dialer
 

@@ -2,9 +2,7 @@
 
 Theory of operation. The loop watches the engine as one descriptor. When it is ready, one `poll` gives
 a list of what happened on all links; the core is stepped for all of it, and then outboxes are written
-once. Frames are decoded here: what only the neighbor can have written and is malformed costs it the
-link; a routed frame may come from afar, so it is dropped and counted, and the relay that passed it on
-is not to blame (ADR 24).
+once. What the list means for the core is in `bmgd.linkevents`.
 """
 
 from __future__ import annotations
@@ -14,16 +12,13 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from bmgd.core.events import Backlog, Event, Heard, LinkDown, Received
-from bmgd.errors import ProtocolError
+from bmgd.core.events import Event
+from bmgd.linkevents import LinkEvents
 from bmgd.linklayer import LinkEngine, contract
-from bmgd.linklayer.contract import Happening
-from bmgd.linklayer.frames import is_routed
 from bmgd.routing import Snapshot
-from bmgd.shell.sockets import evidence_of
-from bmgd.types import Evidence, LinkId
-from bmgd.wire.codec import decode, encode
-from bmgd.wire.messages import Goodbye, LinkMessage, Message, Notice
+from bmgd.types import LinkId
+from bmgd.wire.codec import encode
+from bmgd.wire.messages import Goodbye, Message
 
 CLOSING_TIMEOUT_S = 1.0
 DRAIN_ROUNDS_MAX = 64
@@ -56,14 +51,12 @@ class Links:
     def __init__(self, engine: LinkEngine, emit_all: EmitAll) -> None:
         self._engine = engine
         self._emit_all = emit_all
+        self._events = LinkEvents(engine, self._forget, self._end_writing)
         self._loop = asyncio.get_running_loop()
         self._links: set[LinkId] = set()
         self._closing: dict[LinkId, asyncio.TimerHandle] = {}
         self._carriers: dict[LinkId, Carrier] = {}
-        self._heard_again: dict[LinkId, None] = {}
         self._poll_soon: asyncio.Handle | None = None
-        self._encoded: tuple[Message | None, bytes] = (None, b"")
-        self._malformed_frames = 0
 
     def start(self) -> None:
         """Begin to look at the engine."""
@@ -124,6 +117,9 @@ class Links:
         if carrier is not None:
             carrier.close()
 
+    def _end_writing(self, link: LinkId) -> None:
+        self._carriers[link].end_writing()
+
     # --- bytes of links without descriptor, and what was read behind a hello --------------------
 
     def feed(self, link: LinkId, data: bytes) -> None:
@@ -147,7 +143,7 @@ class Links:
 
     def _turn(self) -> None:
         """One turn: read, step the core for all of it, write."""
-        self._emit_all(self._events_of(self._engine.poll()))
+        self._emit_all(self._events.of(self._engine.poll()))
 
     def _look_soon(self) -> None:
         if self._poll_soon is None:
@@ -157,80 +153,6 @@ class Links:
         self._poll_soon = None
         self._turn()
 
-    def _events_of(self, happened: list[Happening]) -> list[Event]:
-        """The core's events for what one poll told, in order."""
-        events: list[Event] = []
-        lost: set[LinkId] = set()
-        told: set[bytes] = set()
-        for number, what, detail in happened:
-            link = LinkId(number)
-            match what:
-                case contract.FRAME:
-                    assert isinstance(detail, bytes)
-                    if detail in told:
-                        self._heard_again[link] = None
-                    elif link not in lost:
-                        self._take_frame(link, detail, events, lost, told)
-                case contract.RETURNED:
-                    assert isinstance(detail, bytes)
-                    events += self._received(link, [detail])
-                case contract.GOODBYE:
-                    self._forget(link)
-                    events.append(LinkDown(link, Evidence.GOODBYE))
-                case contract.MALFORMED:
-                    self._forget(link)
-                    events.append(LinkDown(link, Evidence.PROTOCOL_ERROR))
-                case contract.END:
-                    assert isinstance(detail, int)
-                    self._forget(link)
-                    events.append(LinkDown(link, evidence_of(detail)))
-                case contract.BACKLOGGED | contract.WRITABLE:
-                    assert isinstance(detail, int)
-                    events.append(Backlog(link, detail))
-                case contract.WRITTEN:
-                    self._carriers[link].end_writing()
-                case contract.CLOSED:
-                    self._forget(link)
-        return events
-
-    def _take_frame(
-        self,
-        link: LinkId,
-        body: bytes,
-        events: list[Event],
-        lost: set[LinkId],
-        told: set[bytes],
-    ) -> None:
-        try:
-            message = decode(body)
-        except ProtocolError:
-            if is_routed(body):
-                self._malformed_frames += 1
-            else:
-                lost.add(link)
-                events += self._lose(link, Evidence.PROTOCOL_ERROR)
-            return
-        if isinstance(message, Notice):
-            self._engine.know(body)
-            told.add(body)
-        events.append(Received(link, message))
-
-    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Event]:
-        """Routed frames that could not be passed on, for the core to find another way."""
-        events: list[Event] = []
-        for body in bodies:
-            try:
-                events.append(Received(link, decode(body)))
-            except ProtocolError:
-                self._malformed_frames += 1
-        return events
-
-    def _lose(self, link: LinkId, evidence: Evidence) -> list[Event]:
-        """Close a link that its owner gives up: first the core hears of it, then its rest comes."""
-        unsent = self._engine.close(link)
-        self._forget(link)
-        return [LinkDown(link, evidence), *self._received(link, unsent)]
-
     # --- what the core orders -----------------------------------------------------------------
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -239,15 +161,9 @@ class Links:
 
     def send(self, link: LinkId, message: Message) -> None:
         """Put a message into a link's outbox; `flush` writes it."""
-        # One notice goes to many links: the same object is encoded once.
-        if self._encoded[0] is not message:
-            self._encoded = (message, encode(message))
-        if isinstance(message, LinkMessage):
-            kind = contract.CONTROL
-        else:
-            kind = contract.BULK if message.route.priority else contract.URGENT
-        if self._engine.put(link, self._encoded[1], kind) == contract.OVER_BOUND:
-            self._emit_all(self._lose(link, Evidence.TIMED_OUT))
+        events = self._events.send(link, message)
+        if events:
+            self._emit_all(events)
 
     def close(self, link: LinkId, reason: str) -> None:
         """Say goodbye on a link, and close it once the other end has heard it, or a second later."""
@@ -256,9 +172,7 @@ class Links:
             self._closing[link] = self._loop.call_later(CLOSING_TIMEOUT_S, self._give_up, link)
 
     def _give_up(self, link: LinkId) -> None:
-        unsent = self._engine.close(link)
-        self._forget(link)
-        self._emit_all(self._received(link, unsent))
+        self._emit_all(self._events.end(link))
 
     def flush(self) -> None:
         """Write what the last events have put into outboxes."""
@@ -274,10 +188,7 @@ class Links:
             self._turn()
             if self._engine.totals()["received_bytes"] == before:
                 break
-        heard = dict.fromkeys((*map(LinkId, self._engine.heard()), *self._heard_again))
-        self._heard_again.clear()
-        if heard:
-            self._emit_all([Heard(tuple(heard))])
+        self._emit_all(self._events.heard())
 
     async def settle(self, limit_s: float) -> bool:
         """Wait, not longer than `limit_s`, until all is written and the other ends have closed too.
@@ -294,4 +205,4 @@ class Links:
 
     def totals(self) -> dict[str, int]:
         """The engine's counters (see `LinkEngine.totals`) and `malformed_frames`, dropped and routed."""
-        return self._engine.totals() | {"malformed_frames": self._malformed_frames}
+        return self._engine.totals() | {"malformed_frames": self._events.malformed_frames}

@@ -35,6 +35,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("client",),
     ("chaos",),
     ("core",),
+    ("linkevents",),
     ("shell", "sim"),
     ("launcher",),
     ("trials",),

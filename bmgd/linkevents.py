@@ -1,0 +1,166 @@
+"""Between an engine of links and a core: frames become events, messages become frames.
+
+The shell and the simulator both use it, so what it does with a frame is done once. A malformed frame
+that only the neighbor can have written costs it the link. A malformed routed one may come from afar: it
+is dropped and counted, and the relay that passed it on is not to blame (ADR 24).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+
+from bmgd.core.events import Backlog, Event, Heard, LinkDown, Received
+from bmgd.errors import ProtocolError
+from bmgd.linklayer import LinkEngine, contract
+from bmgd.linklayer.contract import Happening
+from bmgd.linklayer.frames import is_routed
+from bmgd.types import Evidence, LinkId
+from bmgd.wire.codec import decode, encode
+from bmgd.wire.messages import LinkMessage, Message, Notice
+
+
+def evidence_of(number: int | None) -> Evidence:
+    """The class of evidence that the number of a socket's error is; 0 is the end of the bytes."""
+    match number:
+        case 0:
+            return Evidence.EOF
+        case errno.ECONNREFUSED:
+            return Evidence.REFUSED
+        case errno.ECONNRESET | errno.EPIPE | errno.ECONNABORTED:
+            return Evidence.RESET
+        case errno.ETIMEDOUT:
+            return Evidence.TIMED_OUT
+        case _:
+            return Evidence.NO_ANSWER
+
+
+class LinkEvents:
+    """What one engine tells one core, and the other way.
+
+    Args:
+        engine: of the links.
+        on_gone: called once for each link that is gone, before the events about it are returned.
+        on_written: called when a shut link without descriptor has nothing more to write.
+        decode: reads the body of a frame.
+
+    Attributes:
+        malformed_frames: routed frames that were dropped because they cannot be read.
+    """
+
+    def __init__(
+        self,
+        engine: LinkEngine,
+        on_gone: Callable[[LinkId], None],
+        on_written: Callable[[LinkId], None],
+        decode: Callable[[bytes], Message] = decode,
+    ) -> None:
+        self.malformed_frames = 0
+        self._engine = engine
+        self._on_gone = on_gone
+        self._on_written = on_written
+        self._decode = decode
+        self._heard_again: dict[LinkId, None] = {}
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
+
+    # --- up to the core -----------------------------------------------------------------------
+
+    def of(self, happened: Iterable[Happening]) -> list[Event]:
+        """The core's events for what one poll told, in order."""
+        events: list[Event] = []
+        lost: set[LinkId] = set()
+        told: set[bytes] = set()
+        for number, what, detail in happened:
+            link = LinkId(number)
+            match what:
+                case contract.FRAME:
+                    assert isinstance(detail, bytes)
+                    if detail in told:
+                        # The engine absorbs it only from the next poll on.
+                        self._heard_again[link] = None
+                    elif link not in lost:
+                        self._take_frame(link, detail, events, lost, told)
+                case contract.RETURNED:
+                    assert isinstance(detail, bytes)
+                    events += self._received(link, (detail,))
+                case contract.GOODBYE:
+                    self._on_gone(link)
+                    events.append(LinkDown(link, Evidence.GOODBYE))
+                case contract.MALFORMED:
+                    self._on_gone(link)
+                    events.append(LinkDown(link, Evidence.PROTOCOL_ERROR))
+                case contract.END:
+                    assert isinstance(detail, int)
+                    self._on_gone(link)
+                    events.append(LinkDown(link, evidence_of(detail)))
+                case contract.BACKLOGGED | contract.WRITABLE:
+                    assert isinstance(detail, int)
+                    events.append(Backlog(link, detail))
+                case contract.WRITTEN:
+                    self._on_written(link)
+                case contract.CLOSED:
+                    self._on_gone(link)
+        return events
+
+    def _take_frame(
+        self,
+        link: LinkId,
+        body: bytes,
+        events: list[Event],
+        lost: set[LinkId],
+        told: set[bytes],
+    ) -> None:
+        try:
+            message = self._decode(body)
+        except ProtocolError:
+            if is_routed(body):
+                self.malformed_frames += 1
+            else:
+                lost.add(link)
+                events += self.lose(link, Evidence.PROTOCOL_ERROR)
+            return
+        if isinstance(message, Notice):
+            self._engine.know(body)
+            told.add(body)
+        events.append(Received(link, message))
+
+    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Event]:
+        """Routed frames that could not be passed on, for the core to find another way."""
+        events: list[Event] = []
+        for body in bodies:
+            try:
+                events.append(Received(link, self._decode(body)))
+            except ProtocolError:
+                self.malformed_frames += 1
+        return events
+
+    def heard(self) -> list[Event]:
+        """The links on which something came that the core did not see, if there are any."""
+        heard = dict.fromkeys((*map(LinkId, self._engine.heard()), *self._heard_again))
+        self._heard_again.clear()
+        return [Heard(tuple(heard))] if heard else []
+
+    # --- down from the core -------------------------------------------------------------------
+
+    def send(self, link: LinkId, message: Message) -> list[Event]:
+        """Put a message into a link's outbox; what that causes for the core."""
+        # One notice goes to many links: the same object is encoded once.
+        if self._encoded[0] is not message:
+            self._encoded = (message, encode(message))
+        if isinstance(message, LinkMessage):
+            kind = contract.CONTROL
+        else:
+            kind = contract.BULK if message.route.priority else contract.URGENT
+        if self._engine.put(link, self._encoded[1], kind) == contract.OVER_BOUND:
+            return self.lose(link, Evidence.TIMED_OUT)
+        return []
+
+    def lose(self, link: LinkId, evidence: Evidence) -> list[Event]:
+        """End a link that is given up: first the core hears of it, then its unsent frames come."""
+        return [LinkDown(link, evidence), *self.end(link)]
+
+    def end(self, link: LinkId) -> list[Event]:
+        """End a link now; its unsent routed frames find another way."""
+        unsent = self._engine.close(link)
+        self._on_gone(link)
+        return self._received(link, unsent)
