@@ -18,20 +18,25 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from benchmarks import compiled
 from bmgd.sim.campaign import read_rows
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.options import random_scenario
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "seeds"
 RESULTS = ROOT / "docs" / "results" / "seeds.jsonl"
 REPORT = ROOT / "docs" / "seeds.md"
 GROUP = 100
+SHARES_OF = 1_000
 
 COLUMNS = (
     *("campaign", "aim", "seeds", "nodes", "faults for, s", "violated"),
@@ -152,6 +157,31 @@ def report(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
+def shares(seeds: int = SHARES_OF) -> dict[str, float]:
+    """In which share of the seeds each option is not as a daemon has it, and each fault occurs."""
+    part, plain = PARTS["many"], asdict(Conditions())
+    counted: Counter[str] = Counter()
+    for seed in range(1, seeds + 1):
+        nodes = Random(f"size {seed}").randint(*part.nodes)
+        scenario = random_scenario(seed, nodes, part.seconds)
+        on = {f"setting {key}" for key in scenario.settings}
+        on |= {f"network {key}" for key, value in scenario.simulated.items() if value != plain[key]}
+        on |= {f"fault {type(step.fault).__name__.lower()}" for step in scenario.steps}
+        counted.update(on)
+    return {name: counted[name] / seeds for name in sorted(counted)}
+
+
+def shares_table() -> Iterator[str]:
+    """The shares as a table of the page."""
+    yield ""
+    yield f"Of {SHARES_OF:,} seeds this share has a setting, network or fault that is no default:"
+    yield ""
+    yield "| option | share |"
+    yield "|---|---|"
+    for name, share in shares().items():
+        yield f"| {name} | {100 * share:.0f} % |"
+
+
 def main() -> int:
     """The command line."""
     text = __doc__ or ""
@@ -163,7 +193,7 @@ def main() -> int:
     if any(BUILD.glob("*.jsonl")):
         keep()
     rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
-    REPORT.write_text("\n".join(report(rows)) + "\n", encoding="utf-8")
+    REPORT.write_text("\n".join([*report(rows), *shares_table()]) + "\n", encoding="utf-8")
     return code
 
 

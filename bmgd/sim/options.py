@@ -24,6 +24,17 @@ MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
 _WAITING_POLICIES: Final = ("after:4", "after:100", "overhead:90%", "overhead:9")
 """Healing policies under which the dead stay in the graph for a while, or until the guard's turn."""
+_TIMINGS_MS: Final[dict[str, tuple[int, ...]]] = {
+    "ask_ms": (150, 800),
+    "dial_ms": (500, 2_000),
+    "join_ms": (500, 2_000),
+    "start_ms": (5_000, 30_000),
+    "backoff_min_ms": (2, 50),
+    "backoff_max_ms": (400, 3_000),
+    "redial_ms": (1_500, 8_000),
+    "leave_ms": (500, 15_000),
+}
+"""Numbers of detection and dialling beside the profile's."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -38,6 +49,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     random = Random(f"scenario {seed}")
     plan = random_plan(seed, nodes, seconds)
     settings, workload = _settings(random), _workload(random, seconds)
+    settings |= _timings(Random(f"timings {seed}"))
     around = Random(f"deaths around {seed}")
     if nodes > 2 and around.random() < 0.2:
         settings["healing"] = around.choice(_WAITING_POLICIES)
@@ -106,6 +118,11 @@ def _settings(random: Random) -> dict[str, Scalar]:
     if random.random() < 0.2:
         settings["relayout_ms"] = random.choice((0, 50))
     return settings
+
+
+def _timings(random: Random) -> dict[str, Scalar]:
+    chosen = {key: random.choice(_TIMINGS_MS[key]) for key in _TIMINGS_MS if random.random() < 0.08}
+    return dict(chosen)
 
 
 def _workload(random: Random, seconds: float) -> Workload:
