@@ -145,6 +145,15 @@ class Daemon(SendsToMany):
         value: dict[str, Any] = await self._connection.ask("status", {})
         return value
 
+    async def reload(self) -> dict[str, Any]:
+        """Let the daemon read its secrets and certificates anew: ``{"changed": …, "keys": […]}``.
+
+        Raises:
+            RequestError: what the files hold cannot be used; nothing was changed.
+        """
+        value: dict[str, Any] = await self._connection.ask("reload", {})
+        return value
+
     async def members(self) -> list[dict[str, Any]]:
         """A dict for every node id: ``id, status, incarnation, version, address``; sorted by id.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
 from bmgd.errors import ConfigError
@@ -78,6 +78,21 @@ class Config:
     log_format: str = "text"
     queue_messages: int = 1024
     timing: Timing = field(default_factory=Timing)
+
+    def read_files(self) -> tuple[str, ...]:
+        """The paths of the files that may change while the daemon runs."""
+        return (self.secret_file,) if self.secret_file else ()
+
+
+def read_again(config: Config) -> Config:
+    """The same configuration with what its files hold now.
+
+    Raises:
+        ConfigError: a file cannot be read, or what it holds cannot be used.
+    """
+    if config.secret_file:
+        config = replace(config, secrets=read_secrets(config.secret_file))
+    return config
 
 
 CONTACTS_MAX: Final = 64

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "grow": "add daemons to a local cluster",
     "kill": "end a daemon",
     "evict": "take a node out of the cluster",
+    "reload": "let a daemon read its secrets and certificates anew",
     "secret": "make a secret file, and change the secrets in it",
     "monitor": "show what a daemon observes, as it happens",
     "sim": "run a cluster in virtual time and disturb it",

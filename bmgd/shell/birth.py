@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from bmgd.config import Config
@@ -61,6 +62,10 @@ class Birth:
     def control_of(self, node_id: int) -> str:
         """Where programs reach the node with that id."""
         return self._config.control.replace(_NAMED, str(node_id))
+
+    def use(self, config: Config) -> None:
+        """Its files were read anew."""
+        self._config = replace(self._config, secrets=config.secrets)
 
     def close(self) -> None:
         """Let another daemon have the state."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from bmgd.core.commands import Command, Consumed, ConsumedAnnouncements, Unsubscribe
@@ -71,12 +72,21 @@ class ControlServer:
         address: ``unix:PATH``.
         issue: hands a command to the core under a request number.
         describe: what the shell adds to `status`.
+        own_verbs: what the shell answers itself: the answers by verb, without parameters; each may
+            raise an error of the tree instead.
     """
 
-    def __init__(self, address: str, issue: Issue, describe: Describe) -> None:
+    def __init__(
+        self,
+        address: str,
+        issue: Issue,
+        describe: Describe,
+        own_verbs: Mapping[str, Describe] = MappingProxyType({}),
+    ) -> None:
         self._address = address
         self._issue_command = issue
         self._describe = describe
+        self._own_verbs = own_verbs
         self._server: asyncio.AbstractServer | None = None
         self._programs: dict[_Program, None] = {}
         self._calls: dict[int, _Call] = {}
@@ -199,6 +209,9 @@ class ControlServer:
     def _on_request(self, program: _Program, request: control.Request) -> None:
         if request.sequence in program.calls or request.sequence == 0:
             raise ProtocolError(f"request number {request.sequence} is in use")
+        if request.verb in self._own_verbs:
+            self._answer(program, request)
+            return
         parse = VERBS.get(request.verb)
         try:
             if parse is None:
@@ -219,6 +232,17 @@ class ControlServer:
         else:
             self._monitors[call.number] = call
             self._open(call)
+
+    def _answer(self, program: _Program, request: control.Request) -> None:
+        """Answer what the core is not asked for."""
+        try:
+            if request.params:
+                raise RequestError("wrong parameters: needed are none")
+            answer = control.Result(request.sequence, self._own_verbs[request.verb]())
+        except BmgdError as error:
+            program.write(control.failure_of(request.sequence, error))
+        else:
+            program.write(answer)
 
     def _on_consumed(self, program: _Program, consumed: control.Consumed) -> None:
         call = program.calls.get(consumed.sequence)

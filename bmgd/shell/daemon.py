@@ -44,10 +44,10 @@ from bmgd.core.effects import (
     TellMissed,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, DeadlineReached, Event
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, KeysChanged
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
-from bmgd.errors import BmgdError, ConfigError, InvariantError, SubscriptionError
+from bmgd.errors import BmgdError, ConfigError, InvariantError, RequestError, SubscriptionError
 from bmgd.routing import BACKEND
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.advice import advice_on, with_advice
@@ -57,6 +57,7 @@ from bmgd.shell.early_log import begin
 from bmgd.shell.engines import choose_engine
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.process import set_title
+from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report, Reports
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.transport import Transport
@@ -122,6 +123,7 @@ class Daemon:
         self._loop.set_exception_handler(self._on_stray_error)
         self._ended = asyncio.Event()
         self._reports = Reports(self._report_to, self._loop)
+        self._reloading = Reloading(self._config, self._on_reloaded, self._warn)
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._spawn = tasks.create_task
@@ -173,6 +175,9 @@ class Daemon:
         self._transport = self._make_transport(incarnation)
         return True
 
+    def _warn(self, event: str, text: str) -> None:
+        self._log.warn(event, text)
+
     def _joiner_observed(self, observed: Observed) -> None:
         self._log.observed(with_advice(observed, self._config))
 
@@ -199,6 +204,7 @@ class Daemon:
 
     async def _serve(self) -> None:
         self._handle_signals()
+        self._reloading.start()
         try:
             await self._live()
             while self._displaced is not None:
@@ -209,6 +215,7 @@ class Daemon:
                 self._report("renumbered", former=former)
                 await self._live()
         finally:
+            self._reloading.stop()
             if self._wake is not None:
                 self._wake.cancel()
             if self._control is not None:
@@ -219,7 +226,9 @@ class Daemon:
     async def _live(self) -> None:
         """One life as one node, until it ends or another has its id."""
         if self._config.control and self._control is None:
-            self._control = ControlServer(self._config.control, self.issue, self._describe)
+            self._control = ControlServer(
+                self._config.control, self.issue, self._describe, {"reload": self._reload}
+            )
             await self._control.start()
         self._transport.start()
         self._report("listening")
@@ -401,6 +410,7 @@ class Daemon:
             "relayed_runs": totals["relayed_runs"],
             "dropped_frames": sum(totals[name] for name in dropped),
             "backlog_bytes": totals["backlog_bytes"],
+            "keys": list(self._transport.own.keys()),
         }
 
     # --- ending -------------------------------------------------------------------------------
@@ -409,8 +419,25 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.issue, _OWN_REQUEST, Leave())
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, _OWN_REQUEST, ShowStatus())
-        # Nothing of the configuration can change while it runs, so there is nothing to re-read.
-        self._loop.add_signal_handler(signal.SIGHUP, self._log.line, "hangup", "nothing to re-read")
+        self._loop.add_signal_handler(signal.SIGHUP, self._reloading.try_reload)
+
+    def _reload(self) -> Mapping[str, object]:
+        """A program asks to read the files anew."""
+        try:
+            changed = self._reloading.reload()
+        except ConfigError as error:
+            raise RequestError(f"nothing was changed: {error}") from error
+        return {"changed": changed, "keys": list(self._transport.own.keys())}
+
+    def _on_reloaded(self, config: Config) -> None:
+        """The files hold something else: hellos speak of it, and links follow, one after the other."""
+        self._config = replace(self._config, secrets=config.secrets)
+        if self._birth is not None:
+            self._birth.use(config)
+        own = self._transport.own
+        own.identity = replace(own.identity, secrets=config.secrets)
+        self._log.line("reload", f"links are made under {', '.join(own.keys())} from now on")
+        self._emit(KeysChanged(own.keys()))
 
     def _end(self, code: int, reason: str) -> None:
         if self._exit_code is None:

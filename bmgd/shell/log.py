@@ -36,6 +36,8 @@ _LEVELS = {
     "link up": logging.DEBUG,
     "link down": logging.DEBUG,
     "links exact": logging.DEBUG,
+    "renewed link": logging.DEBUG,
+    "not renewed": logging.WARNING,
     "unreachable": logging.DEBUG,
     "suspected": logging.WARNING,
     "verdict": logging.WARNING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import count
 
+from bmgd.secret import fingerprint
 from bmgd.types import Incarnation, LinkId
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity
 
@@ -16,7 +17,7 @@ class OwnSide:
     """This daemon, as hellos show it.
 
     Args:
-        identity: what hellos say.
+        identity: what hellos say; its secrets can change.
         incarnation: the life that they speak of; it can change.
     """
 
@@ -24,6 +25,10 @@ class OwnSide:
         self.identity = identity
         self.incarnation = incarnation
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of what links are made under, the one to be used first at the beginning."""
+        return tuple(fingerprint(secret) for secret in self.identity.secrets)
 
     def nonce(self) -> bytes:
         """A fresh nonce, by which this process knows itself."""

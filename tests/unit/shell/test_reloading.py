@@ -1,0 +1,121 @@
+"""Files that change while a daemon runs: seen whole or not at all, however they are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bmgd.config import Config, read_secrets
+from bmgd.errors import ConfigError
+from bmgd.peers import PeerList
+from bmgd.shell import reloading
+from bmgd.shell.reloading import Reloading
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reloading, "LOOK_S", 0.005)
+
+
+class Seen:
+    """A `Reloading` of one secret file, and what it did."""
+
+    def __init__(self, path: Path) -> None:
+        self.secrets: list[tuple[bytes, ...]] = []
+        self.notes: list[str] = []
+        path.touch(0o600)
+        secrets = read_secrets(str(path)) if path.stat().st_size else ()
+        config = Config(0, 1, PeerList(), secret_file=str(path), secrets=secrets)
+        self.reloading = Reloading(config, self._apply, lambda _, text: self.notes.append(text))
+
+    def _apply(self, config: Config) -> None:
+        self.secrets.append(config.secrets)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return path
+
+
+async def test_reloading_sees_a_file_that_was_replaced(tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", b"old\n")
+    seen = Seen(path)
+    seen.reloading.start()
+    os.replace(written(tmp_path / "beside", b"new\nold\n"), path)
+    await until(lambda: bool(seen.secrets))
+    seen.reloading.stop()
+    assert seen.secrets == [(b"new", b"old")]
+
+
+async def test_reloading_sees_a_directory_that_was_replaced(tmp_path: Path) -> None:
+    """As Kubernetes does: what is mounted is a link to a directory that is put in its place at once."""
+    for name, content in (("1", b"old\n"), ("2", b"new\n")):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "secret", content)
+    (tmp_path / "data").symlink_to("1")
+    (tmp_path / "secret").symlink_to("data/secret")
+    seen = Seen(tmp_path / "secret")
+    seen.reloading.start()
+    (tmp_path / "other").symlink_to("2")
+    os.replace(tmp_path / "other", tmp_path / "data")
+    await until(lambda: bool(seen.secrets))
+    seen.reloading.stop()
+    assert seen.secrets == [(b"new",)]
+
+
+async def test_reloading_does_not_read_a_file_that_is_being_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", b"old\n")
+    seen = Seen(path)
+    seen.reloading.start()
+    with path.open("wb", buffering=0) as file:
+        for byte in b"a long new secret, written slowly":
+            file.write(bytes((byte,)))
+            await asyncio.sleep(0.003)
+    await until(lambda: bool(seen.secrets))
+    seen.reloading.stop()
+    assert seen.secrets[-1] == (b"a long new secret, written slowly",)
+    assert len(seen.secrets) <= 3
+
+
+@pytest.mark.parametrize("content", [b"", b"same\nsame\n", None])
+async def test_reloading_changes_nothing_by_a_file_that_cannot_be_used(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "secret", b"old\n")
+    seen = Seen(path)
+    seen.reloading.start()
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    await until(lambda: bool(seen.notes))
+    seen.reloading.stop()
+    assert seen.secrets == []
+    assert "nothing was changed" in seen.notes[0]
+    with pytest.raises(ConfigError):
+        seen.reloading.reload()
+    written(path, b"mended\n")
+    assert seen.reloading.reload()
+    assert seen.secrets == [(b"mended",)]
+
+
+async def test_reloading_of_equal_files_changes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", b"old\n")
+    seen = Seen(path)
+    os.utime(path, (0, 0))
+    seen.reloading.try_reload()
+    assert seen.secrets == []
+    assert seen.notes == [f"read anew, nothing differs: {path}"]
