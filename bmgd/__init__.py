@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from bmgd.launcher.rundir import local_address
-
-__version__ = "0.1.0"
+    from bmgd.version import VERSION as __version__
 
 __all__ = [
     "BmgdError",
@@ -64,6 +63,10 @@ _OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Stream", "Trace", "conne
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'bmgd' has no attribute {name!r}")
+    if name == "__version__":
+        from bmgd.version import VERSION
+
+        return VERSION
     if name == "local_address":
         from bmgd.launcher import rundir as module
     elif name in _OF_CLIENT:

@@ -47,6 +47,9 @@ class Config:
         profile: which of `bmgd.profiles.PROFILES` the numbers of `timing` came from.
         proxied: other daemons are dialled through something that may refuse in their place, so that
             a refused dial proves nothing.
+        http: where people and Prometheus reach the daemon, ``host:port``; "" for nowhere. It may be
+            a template with ``{id}`` or ``{NUMBER+id}``.
+        http_token: what they have to show, or b"" for nothing (then loopback only).
         loop: "auto", "uvloop" or "asyncio".
         insecure: bind beyond loopback without a secret.
         log_level: "debug", "info", "warning" or "error".
@@ -72,6 +75,8 @@ class Config:
     on_declared_dead: str = "refute"
     profile: str = DEFAULT_PROFILE
     proxied: bool = False
+    http: str = ""
+    http_token: bytes = field(default=b"", repr=False)
     loop: str = "auto"
     insecure: bool = False
     log_level: str = "info"
@@ -119,7 +124,17 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "queue_messages": (1, 1_000_000),
     "relayout_ms": (0, _DAY_MS),
 }
-_TEXTS = ("listen", "advertise", "control", "cluster", "secret_file", "state_dir", "healing")
+_TEXTS = (
+    "listen",
+    "advertise",
+    "control",
+    "cluster",
+    "secret_file",
+    "state_dir",
+    "healing",
+    "http",
+    "http_token_file",
+)
 _SWITCHES = ("insecure", "proxied")
 _KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers", "join")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
@@ -161,6 +176,9 @@ def load(
         values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
     if "secret_file" in values:
         values["secrets"] = read_secrets(str(values["secret_file"]))
+    token_file = values.pop("http_token_file", None)
+    if token_file is not None:
+        values["http_token"] = read_token(str(token_file))
     config = Config(timing=Timing(**timing), **values)  # type: ignore[arg-type]
     check(config)
     return config
@@ -203,12 +221,35 @@ def check(config: Config) -> None:
         if "{id}" in config.control and not config.join:
             raise ConfigError("only a joiner's --control has {id} in it")
         control_path(config.control)
+    if config.http:
+        _check_http(config)
+    elif config.http_token:
+        raise ConfigError("--http-token-file without --http: there is nothing to guard")
     HealingPolicy.parse(config.healing)
     timing = config.timing
     if timing.timeout_ms <= timing.heartbeat_ms:
         raise ConfigError("timeout_ms must be above heartbeat_ms")
     if timing.backoff_max_ms < timing.backoff_min_ms:
         raise ConfigError("backoff_max_ms must not be below backoff_min_ms")
+
+
+def _check_http(config: Config) -> None:
+    host, _ = split_address(http_address(replace(config, id=max(0, config.id))))
+    if not (config.http_token or is_loopback(host)):
+        raise ConfigError(
+            f"refusing to serve HTTP on {host} without a token: give --http-token-file"
+        )
+
+
+def http_address(config: Config) -> str:
+    """Where the daemon with this id serves HTTP.
+
+    Raises:
+        ConfigError: it is neither an address nor a template of one.
+    """
+    if "{" not in config.http:
+        return config.http
+    return PeerList.parse(config.http, config.id + 1).address_of(NodeId(config.id))
 
 
 def advertised_address(config: Config) -> str:
@@ -378,21 +419,41 @@ def _contacts(source: str, value: object) -> tuple[str, ...]:
     return tuple(str(address) for address in value)
 
 
+def read_token(path: str) -> bytes:
+    """The token in a file, without the end of its line.
+
+    Raises:
+        ConfigError: it cannot be read, or what it holds is no token.
+    """
+    token = _read(path, "the token file").removesuffix(b"\n").removesuffix(b"\r")
+    if not re.fullmatch(rb"[!-~]{16,256}", token):
+        raise ConfigError(
+            f"the token in {path} must have 16 to 256 visible ASCII characters, such as"
+            " `openssl rand -hex 24` gives"
+        )
+    _warn_if_others_read(path, "the token file")
+    return token
+
+
 def read_secrets(path: str) -> tuple[bytes, ...]:
     """The secrets in a file; a warning in the log where others can read it.
 
     Raises:
         ConfigError: it cannot be read, or what it holds cannot be used.
     """
+    secrets = parse_secrets(_read(path, "the secret file"), path)
+    _warn_if_others_read(path, "the secret file")
+    return secrets
+
+
+def _warn_if_others_read(path: str, what: str) -> None:
     import os
 
-    secrets = parse_secrets(_read(path, "the secret file"), path)
     # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
     mode = os.stat(path).st_mode & 0o777
     if mode & 0o077:
         import logging
 
         logging.getLogger("bmgd").warning(
-            "others than its owner can read the secret file %s (mode %04o)", path, mode
+            "others than its owner can read %s %s (mode %04o)", what, path, mode
         )
-    return secrets

@@ -28,6 +28,7 @@ _SHARED = (
     "log_format",
     "secret_file",
     "state_dir",
+    "http_token_file",
 )
 
 
@@ -38,6 +39,9 @@ def configure(parser: ArgumentParser) -> None:
         "--run-dir", metavar="DIR", default=default_run_dir(), help="default: %(default)s"
     )
     parser.add_argument("--base-port", metavar="P", help="port of daemon 0 (default: free ones)")
+    parser.add_argument(
+        "--http", metavar="PORT", help="serve the page: of daemon I at 127.0.0.1:PORT+I"
+    )
     parser.add_argument(
         "--fault-proxy", action="store_true", help="links pass a proxy that bmgd chaos can order"
     )
@@ -82,6 +86,7 @@ def run(args: Namespace) -> int:
         count,
         args.run_dir,
         base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
+        http_port=None if args.http is None else _whole(args.http, "--http"),
         flags={key: getattr(args, key) for key in _SHARED},
         toml_path=args.config,
         show=show,

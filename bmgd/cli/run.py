@@ -22,6 +22,8 @@ TEXTS: Final = {
     "quorum": "majority: the smaller side of a partition stands aside; or off",
     "on-declared-dead": "what to do when the others hold this node dead: refute or exit",
     "profile": "the numbers of detection: local, lan, wan or oversubscribed (default: lan)",
+    "http": "where the page, its data and /metrics are, host:port (default: nowhere)",
+    "http-token-file": "a file with the token that they need; without one only loopback is served",
     "loop": "auto, uvloop or asyncio",
     "log-level": "debug, info, warning or error",
     "log-format": "text or json",

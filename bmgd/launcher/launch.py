@@ -36,6 +36,7 @@ def launch(
     run_dir: str,
     *,
     base_port: int | None = None,
+    http_port: int | None = None,
     flags: Mapping[str, object] | None = None,
     toml_path: str | None = None,
     show: Callable[[dict[str, object]], None],
@@ -49,6 +50,7 @@ def launch(
         count: how many daemons, 1..`LAUNCH_MAX`.
         run_dir: see `bmgd.launcher.rundir`.
         base_port: the port of daemon 0, or None to search for free ones.
+        http_port: where daemon 0 serves HTTP, daemon i at so many above; None for nowhere.
         flags: keys of the configuration that every daemon shares.
         toml_path: a TOML file that every daemon shares, or None.
         show, flush: see `Supervisor`.
@@ -69,7 +71,11 @@ def launch(
     place = RunDir.at(run_dir)
     try:
         lock = place.prepare()
-        plan = _plan(count, place, base_port, flags or {}, toml_path, split=between is not None)
+        own_flags = dict(flags or {})
+        if http_port is not None:
+            own_flags["http"] = _http(count, http_port)
+        split = between is not None
+        plan = _plan(count, place, (base_port, http_port), own_flags, toml_path, split=split)
         if between is not None:
             between_pid = start_between(between, place, _detours(plan))
         from bmgd.launcher.supervisor import Supervisor
@@ -90,19 +96,22 @@ def launch(
 def _plan(
     count: int,
     place: RunDir,
-    base_port: int | None,
+    ports: tuple[int | None, int | None],
     flags: Mapping[str, object],
     toml_path: str | None,
     *,
     split: bool,
 ) -> Plan:
     from bmgd.config import load
-    from bmgd.launcher.ports import choose_base_port
+    from bmgd.launcher.ports import FIRST_PORT, choose_base_port
 
     if not 1 <= count <= LAUNCH_MAX:
         raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
     spares = SPARES if split else 0
-    base = choose_base_port(2 * (count + spares) if split else count, base_port)
+    base_port, http_port = ports
+    # Away from the HTTP ports, which are not bound yet.
+    above = FIRST_PORT if http_port is None else max(FIRST_PORT, http_port + count)
+    base = choose_base_port(2 * (count + spares) if split else count, base_port, above)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
     config = load({**flags, **own}, os.environ, toml_path)
@@ -112,6 +121,13 @@ def _plan(
     inside = [f"127.0.0.1:{base + count + spares + i}" for i in range(count + spares)]
     ways = tuple(zip(outside, inside, strict=True))
     return Plan(config, place, tuple(inside[:count]), ways[count:])
+
+
+def _http(count: int, http_port: int) -> str:
+    from bmgd.launcher.ports import choose_base_port
+
+    choose_base_port(count, http_port, flag="--http")
+    return f"127.0.0.1:{{{http_port}+id}}"
 
 
 def _detours(plan: Plan) -> list[Detour]:

@@ -12,13 +12,16 @@ PORT_END: Final = 32768
 """Above it the kernel picks ports for outgoing connections: a daemon could lose its own to one."""
 
 
-def choose_base_port(count: int, wanted: int | None, above: int = FIRST_PORT) -> int:
+def choose_base_port(
+    count: int, wanted: int | None, above: int = FIRST_PORT, flag: str = "--base-port"
+) -> int:
     """The first of `count` consecutive ports on 127.0.0.1 that nobody listens on.
 
     Args:
         count: how many, >= 1.
         wanted: the first one, or None to search.
         above: where the search begins, upwards.
+        flag: which argument has the wanted one.
 
     Raises:
         LaunchError: the wanted ones, or all below `PORT_END`, are taken.
@@ -28,7 +31,7 @@ def choose_base_port(count: int, wanted: int | None, above: int = FIRST_PORT) ->
             raise LaunchError(f"ports {wanted}..{wanted + count - 1} are not all in 1..65535")
         for port in range(wanted, wanted + count):
             if not _is_free(port):
-                raise LaunchError(f"port {port} is in use; choose another --base-port")
+                raise LaunchError(f"port {port} is in use; choose another {flag}")
         return wanted
     base = port = above
     while base + count <= PORT_END:

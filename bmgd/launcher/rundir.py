@@ -158,6 +158,7 @@ class Member:
         pid: None when it does not run.
         address: what it advertises.
         listen: where it listens; "" for where it advertises.
+        http: where its page is; "" for nowhere.
     """
 
     id: int
@@ -165,6 +166,7 @@ class Member:
     address: str
     control: str
     listen: str = ""
+    http: str = ""
 
 
 def read_members(run_dir: str) -> list[Member]:
@@ -185,6 +187,7 @@ def read_members(run_dir: str) -> list[Member]:
                 str(n["address"]),
                 str(n["control"]),
                 str(n.get("listen", "")),
+                str(n.get("http", "")),
             )
             for n in document["nodes"]
         ]

@@ -20,11 +20,11 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from bmgd.config import CONTACTS_MAX
+from bmgd.config import CONTACTS_MAX, http_address
 from bmgd.errors import LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
@@ -228,7 +228,10 @@ class Supervisor:
         """Begin `count` daemons, on ports above all others; returns their numbers, below 0."""
         highest = max(split_address(d.address)[1] for d in self._daemons.values())
         inside = [*self._plan.listen, *(listen for _, listen in self._plan.spares)]
-        above = max([highest, *(split_address(address)[1] for address in inside)]) + 1
+        http = [
+            split_address(url.removeprefix("http://").rstrip("/"))[1] for url in self._urls(count)
+        ]
+        above = max([highest, *http, *(split_address(address)[1] for address in inside)]) + 1
         ways = list(self._plan.spares[self._joiner_count :][:count])
         if direct := count - len(ways):
             base = choose_base_port(direct, None, above)
@@ -240,6 +243,11 @@ class Supervisor:
             self._daemons[-self._joiner_count] = _Daemon(address, listen)
         self._spawn(tuple(numbers))
         return tuple(numbers)
+
+    def _urls(self, more: int) -> list[str]:
+        """The pages of all daemons, and of so many that are to come."""
+        last = len(self._daemons) + more - 1
+        return [self._url(last)] if self._plan.config.http else []
 
     def _renumber(self, former: int, node_id: int) -> None:
         """A joiner was given an id, or another one."""
@@ -341,6 +349,7 @@ class Supervisor:
                 "address": daemon.address,
                 "control": run_dir.control(node_id),
                 "listen": daemon.listen,
+                "http": self._url(node_id),
             }
             for node_id, daemon in sorted(self._daemons.items())
             if node_id >= 0
@@ -348,6 +357,10 @@ class Supervisor:
         document = {"cluster": config.cluster, "size": config.size, "launcher": os.getpid()}
         run_dir.write_cluster({**document, "nodes": nodes})
         self._changed = False
+
+    def _url(self, node_id: int) -> str:
+        config = self._plan.config
+        return f"http://{http_address(replace(config, id=node_id))}/" if config.http else ""
 
     # --- events -------------------------------------------------------------------------------
 

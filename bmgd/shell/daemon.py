@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bmgd.config import Config
+from bmgd.config import Config, http_address
 from bmgd.core.commands import Command, Leave, ShowStatus
+from bmgd.core.counts import Counts
 from bmgd.core.effects import (
     Announce,
     AskContact,
@@ -40,6 +41,8 @@ from bmgd.core.effects import (
     Refuse,
     Renewed,
     Reply,
+    Reported,
+    ReportWanted,
     Send,
     TellMissed,
     Welcome,
@@ -56,13 +59,19 @@ from bmgd.shell.control import ControlServer
 from bmgd.shell.early_log import begin
 from bmgd.shell.engines import choose_engine
 from bmgd.shell.log import DaemonLog
+from bmgd.shell.node_report import Descriptors
 from bmgd.shell.process import set_title
 from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report, Reports
 from bmgd.shell.state import StateDirectory
+from bmgd.shell.surveying import Surveying
 from bmgd.shell.transport import Transport
+from bmgd.shell.vitals import Vitals
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record
 from bmgd.wire.hello import Identity
+
+if TYPE_CHECKING:
+    from bmgd.shell.web import Web
 
 FLUSH_AT_EXIT_S = 0.5
 _REPORTED = frozenset(
@@ -116,6 +125,9 @@ class Daemon:
         self._displaced: Displaced | None = None
         self._held: list[tuple[int, Command]] = []
         self._began_ns = time.monotonic_ns()
+        self.vitals = Vitals()
+        self._surveying = Surveying(self, config.cluster)
+        self._web: Web | None = None
 
     async def run(self) -> int:
         """Serve until the core ends the daemon; returns the exit code."""
@@ -127,9 +139,12 @@ class Daemon:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._spawn = tasks.create_task
+                await self._open_web()
                 if await self._become_member(None):
                     await self._serve()
         finally:
+            if self._web is not None:
+                self._web.close()
             self._listener.close()
             for kept in (self._state, self._birth):
                 if kept is not None:
@@ -137,6 +152,23 @@ class Daemon:
             self._reports.flush()
             self._log.close()
         return self._exit_code or 0
+
+    async def _open_web(self) -> None:
+        """Open the HTTP port; one that is named after the id waits until there is one."""
+        config = self._config
+        if not config.http or (self._web is not None and "{" not in config.http):
+            return
+        if self._web is not None:
+            self._web.close()
+            self._web = None
+        if config.join and not self._surveying.is_member and "{" in config.http:
+            return
+        from bmgd.shell.web import Web
+
+        address = http_address(config)
+        self._web = Web(address, config.http_token, self._surveying, self._spawn, self._log.warn)
+        await self._web.start()
+        self._log.line("http", f"the page is at {self._web.url}")
 
     async def _become_member(self, former: Node | None) -> bool:
         """Make the node: a founder at once, a joiner once a contact told it how; False if none did."""
@@ -173,6 +205,9 @@ class Daemon:
         if former is not None:
             self._node.inherit(former)
         self._transport = self._make_transport(incarnation)
+        self._surveying.become(self._settings.id)
+        if self._birth is not None:
+            await self._open_web()
         return True
 
     def _warn(self, event: str, text: str) -> None:
@@ -220,6 +255,9 @@ class Daemon:
                 self._wake.cancel()
             if self._control is not None:
                 self._control.close()
+            self._surveying.close()
+            if self._web is not None:
+                self._web.close()
             self._transport.stop()
             self._report("exit", code=self._exit_code)
 
@@ -227,7 +265,7 @@ class Daemon:
         """One life as one node, until it ends or another has its id."""
         if self._config.control and self._control is None:
             self._control = ControlServer(
-                self._config.control, self.issue, self._describe, {"reload": self._reload}
+                self._config.control, self.issue, self.describe, {"reload": self._reload}
             )
             await self._control.start()
         self._transport.start()
@@ -301,8 +339,10 @@ class Daemon:
     def _step(self, event: Event) -> None:
         if self._exit_code is not None or self._displaced is not None:
             return
-        for effect in self._node.step(time.monotonic_ns(), event):
+        began_ns = time.monotonic_ns()
+        for effect in self._node.step(began_ns, event):
             self._carry_out(effect)
+        self.vitals.steps.observe(time.monotonic_ns() - began_ns)
 
     def _carry_out(self, effect: Effect) -> None:
         transport, control = self._transport, self._control
@@ -323,11 +363,13 @@ class Daemon:
                 transport.hellos.grant(effect)
             case Close(link, reason):
                 transport.close(link, reason)
+            case Reply(request) if request < 0:
+                self._surveying.reply(effect)
             case Reply(request):
                 if request != _OWN_REQUEST and control is not None:
                     control.reply(effect)
                 elif request == _OWN_REQUEST and effect.result is not None:
-                    self._log.line("status", f"{effect.result} {self._describe()}")
+                    self._log.line("status", f"{effect.result} {self.describe()}")
             case Deliver():
                 if control is not None:
                     control.deliver(effect)
@@ -341,6 +383,10 @@ class Daemon:
             case Displaced():
                 self._displaced = effect
                 self._ended.set()
+            case ReportWanted():
+                self._surveying.report_wanted(effect)
+            case Reported():
+                self._surveying.reported(effect)
             case AskContact() | Joined():
                 raise InvariantError("a node asks no contact")
             case Exit(code, reason):
@@ -360,6 +406,7 @@ class Daemon:
 
     def _on_wake(self) -> None:
         self._wake = None
+        self.vitals.lag.observe(max(0, time.monotonic_ns() - self._wake_at_ns))
         self._transport.drain()
         deadline_ns = self._node.deadline_ns
         if deadline_ns is not None and deadline_ns <= time.monotonic_ns():
@@ -380,6 +427,7 @@ class Daemon:
 
     def _observed(self, observed: Observed, at_ns: int) -> None:
         self._log.observed(with_advice(observed, self._config))
+        self._surveying.observed(observed)
         if self._control is not None:
             self._control.observed(observed, at_ns)
         if observed.event in _REPORTED:
@@ -388,6 +436,7 @@ class Daemon:
     def _record_changed(self, changed: RecordChanged, at_ns: int) -> None:
         status = changed.record.status.name.lower()
         self._log.record(changed.id, changed.record.incarnation, status)
+        self._surveying.record_changed(changed)
         if self._control is not None:
             self._control.record_changed(changed, at_ns)
         if changed.id != self._config.id:
@@ -398,7 +447,23 @@ class Daemon:
             at_ns = at_ns or time.monotonic_ns()
             self._reports.put({"event": event, "id": self._config.id, "at_ns": at_ns} | fields)
 
-    def _describe(self) -> Mapping[str, object]:
+    # --- what reports are made of, see `surveying.Inside` -------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        """What the core has counted."""
+        return self._node.counts
+
+    def descriptors(self) -> Descriptors:
+        """Of every link that is up: its id, its descriptor, and the bytes in its outbox."""
+        return self._transport.links.descriptors()
+
+    def totals(self) -> Mapping[str, int]:
+        """What the engine of links has counted."""
+        return self._transport.links.totals()
+
+    def describe(self) -> Mapping[str, object]:
+        """The shell's part of `status`."""
         totals = self._transport.links.totals()
         dropped = ("dropped_urgent_frames", "dropped_bulk_frames", "malformed_frames")
         return {
@@ -411,6 +476,7 @@ class Daemon:
             "dropped_frames": sum(totals[name] for name in dropped),
             "backlog_bytes": totals["backlog_bytes"],
             "keys": list(self._transport.own.keys()),
+            "http": "" if self._web is None else self._web.url,
         }
 
     # --- ending -------------------------------------------------------------------------------

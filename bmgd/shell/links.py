@@ -53,7 +53,8 @@ class Links:
         self._emit_all = emit_all
         self._events = LinkEvents(engine, self._forget, self._end_writing)
         self._loop = asyncio.get_running_loop()
-        self._links: set[LinkId] = set()
+        # By link: its descriptor, -1 without one. Only to ask the kernel what it has counted.
+        self._links: dict[LinkId, int] = {}
         self._closing: dict[LinkId, asyncio.TimerHandle] = {}
         self._carriers: dict[LinkId, Carrier] = {}
         self._poll_soon: asyncio.Handle | None = None
@@ -91,13 +92,13 @@ class Links:
         except OSError:
             socket.close(fd)
             return False
-        self._links.add(link)
+        self._links[link] = fd
         return self._put_first(link, first)
 
     def adopt_fed(self, link: LinkId, peer: int, carrier: Carrier, first: bytes) -> bool:
         """As `adopt`, for a link whose bytes a carrier takes and feeds."""
         self._engine.adopt(-1, link, peer)
-        self._links.add(link)
+        self._links[link] = -1
         self._carriers[link] = carrier
         return self._put_first(link, first)
 
@@ -109,7 +110,7 @@ class Links:
         return True
 
     def _forget(self, link: LinkId) -> None:
-        self._links.discard(link)
+        self._links.pop(link, None)
         closing = self._closing.pop(link, None)
         if closing is not None:
             closing.cancel()
@@ -202,6 +203,10 @@ class Links:
         return False
 
     # --- what others see ----------------------------------------------------------------------
+
+    def descriptors(self) -> list[tuple[LinkId, int, int]]:
+        """Of every link: its id, its descriptor (-1 without one), and the bytes in its outbox."""
+        return [(link, fd, self._engine.backlog(link)) for link, fd in self._links.items()]
 
     def totals(self) -> dict[str, int]:
         """The engine's counters (see `LinkEngine.totals`) and `malformed_frames`, dropped and routed."""

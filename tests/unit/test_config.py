@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.config import CONTROL_PATH_BYTES_MAX, Config, control_path, is_loopback, load
+from bmgd.config import (
+    CONTROL_PATH_BYTES_MAX,
+    Config,
+    control_path,
+    http_address,
+    is_loopback,
+    load,
+)
 from bmgd.errors import ConfigError
 from bmgd.profiles import PROFILES, Timing
 
@@ -254,3 +261,40 @@ def test_control_addresses() -> None:
     assert control_path("./x.sock") == "./x.sock"
     longest = "/" + "x" * (CONTROL_PATH_BYTES_MAX - 1)
     assert control_path("unix:" + longest) == longest
+
+
+def test_http_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    assert load_with({"http": "127.0.0.1:7480"}).http_token == b""
+    with pytest.raises(ConfigError, match="refusing to serve HTTP on 0\\.0\\.0\\.0"):
+        load_with({"http": "0.0.0.0:7480"})
+    config = load_with({"http": "0.0.0.0:7480", "http_token_file": str(token)})
+    assert config.http_token == b"0123456789abcdef"
+    assert "0123456789abcdef" not in repr(config)
+
+
+def test_http_may_be_named_after_the_id() -> None:
+    config = load_with({"http": "127.0.0.1:{7480+id}"})
+    assert http_address(config) == "127.0.0.1:7481"
+
+
+@pytest.mark.parametrize("http", ["7480", "127.0.0.1", "127.0.0.1:{id", "127.0.0.1:{65535+id}"])
+def test_http_addresses_that_cannot_be_used(http: str) -> None:
+    with pytest.raises(ConfigError):
+        load_with({"http": http})
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * 257, "with a space in it", "ümläut" * 4])
+def test_http_tokens_that_are_none(text: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(text)
+    with pytest.raises(ConfigError, match="16 to 256 visible"):
+        load_with({"http": "127.0.0.1:7480", "http_token_file": str(token)})
+
+
+def test_http_token_without_a_port_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    with pytest.raises(ConfigError, match="nothing to guard"):
+        load_with({"http_token_file": str(token)})

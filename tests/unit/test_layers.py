@@ -19,7 +19,7 @@ import bmgd
 PACKAGE: Final = Path(bmgd.__file__).parent
 
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("errors",),
+    ("errors", "version"),
     ("types",),
     ("peers",),
     ("profiles", "policy", "secret"),

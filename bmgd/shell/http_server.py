@@ -1,0 +1,217 @@
+"""The daemon's HTTP server: who may ask what, and how it is answered.
+
+Theory of operation. One task of the daemon's group per connection, one request per connection. What a
+path gives is said by a table of `Route`s (`web.py`); here is only who may have it:
+
+    open     `/healthz`, `/readyz` and the page's own files, which say nothing of the cluster
+    read     with the token; without one configured: on loopback, by GET, with a loopback Host header
+    act      with the token, by POST; where none is configured nobody may
+
+What is bounded, and what happens there:
+
+    connections     `CONNECTIONS_MAX`  one more is answered 503 and closed
+    a request       `HEAD_BYTES_MAX`, `HEAD_S`  431, 408
+    an answer       `ANSWER_S`         a client that does not read it is cut
+    streams         `STREAMS_MAX`, `STREAM_BYTES_MAX`  see `event_stream.py`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, Final
+
+from bmgd.errors import BmgdError
+from bmgd.shell.addresses import bind_listener
+from bmgd.shell.event_stream import EventStreams
+from bmgd.shell.http_request import HEAD_BYTES_MAX, HttpError, HttpRequest, read_request
+
+CONNECTIONS_MAX: Final = 64
+ANSWER_S: Final = 10.0
+
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "Connection": "close",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+        " img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Access(Enum):
+    """Who may use a route."""
+
+    OPEN = "open"
+    READ = "read"
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client gets."""
+
+    body: bytes
+    content_type: str = "application/json"
+    status: int = 200
+
+    @classmethod
+    def of(cls, value: object, status: int = 200) -> Answer:
+        """A value as JSON."""
+        return cls(json.dumps(value, separators=(",", ":")).encode() + b"\n", status=status)
+
+
+Handler = Callable[[HttpRequest], Awaitable[Answer | EventStreams]]
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+Note = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one path gives: an answer, or the streams that the client joins."""
+
+    access: Access
+    handle: Handler
+
+
+class HttpServer:
+    """Serves one daemon's routes.
+
+    Args:
+        address: ``host:port``; port 0 lets the system choose.
+        token: what clients show, or b"" for none.
+        routes: by path.
+        spawn: runs a connection in the daemon's task group.
+        note: writes a line of log.
+
+    Attributes:
+        answered: responses by status, for the metrics.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: bytes,
+        routes: Mapping[str, Route],
+        spawn: Spawn,
+        note: Note,
+    ) -> None:
+        self.answered: dict[int, int] = {}
+        self._token = token
+        self._routes = routes
+        self._spawn = spawn
+        self._note = note
+        self._listener = bind_listener(address)
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        self._server = await asyncio.start_server(
+            self._on_connection, sock=self._listener, limit=HEAD_BYTES_MAX
+        )
+
+    def close(self) -> None:
+        """Stop accepting, and cut every connection."""
+        if self._server is not None:
+            self._server.close()
+        self._listener.close()
+        for task in list(self._tasks):
+            task.cancel()
+
+    # --- one connection -----------------------------------------------------------------------
+
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            writer.write(self._head(503, "text/plain", 0))
+            writer.close()
+            return
+        task = self._spawn(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._answer(reader, writer)
+            async with asyncio.timeout(ANSWER_S):
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError):
+            # The client is gone, or does not read.
+            pass
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_head = False
+        try:
+            request = await read_request(reader)
+            if request is None:
+                return
+            is_head = request.method == "HEAD"
+            answer = await self._handle(request)
+        except HttpError as error:
+            text = f"{error.status} {error.detail}\n".encode()
+            answer = Answer(text, "text/plain; charset=utf-8", error.status)
+        except BmgdError as error:
+            answer = Answer.of({"error": str(error)}, 500)
+        if isinstance(answer, EventStreams):
+            self._count(200)
+            writer.write(self._head(200, "text/event-stream", None))
+            await answer.serve(reader, writer)
+            return
+        writer.write(self._head(answer.status, answer.content_type, len(answer.body)))
+        if not is_head:
+            writer.write(answer.body)
+
+    async def _handle(self, request: HttpRequest) -> Answer | EventStreams:
+        route = self._routes.get(request.path)
+        if route is None:
+            raise HttpError(404, "nothing is here; the page is at /")
+        self._check(request, route.access)
+        return await route.handle(request)
+
+    def _check(self, request: HttpRequest, access: Access) -> None:
+        if (request.method == "POST") != (access is Access.ACT):
+            wanted = "POST" if access is Access.ACT else "GET"
+            raise HttpError(405, f"this is done by {wanted}")
+        if access is Access.OPEN:
+            return
+        if self._token:
+            if not hmac.compare_digest(request.bearer.encode(), self._token):
+                raise HttpError(401, "this needs the token: Authorization: Bearer ...")
+        elif access is Access.ACT:
+            raise HttpError(403, "this needs a token; start the daemon with --http-token-file")
+        elif not request.names_loopback:
+            raise HttpError(403, "without a token only a loopback name is answered: localhost")
+
+    def _head(self, status: int, content_type: str, length: int | None) -> bytes:
+        if length is not None:
+            self._count(status)
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {content_type}"]
+        if length is not None:
+            lines.append(f"Content-Length: {length}")
+        if status == 401:
+            lines.append('WWW-Authenticate: Bearer realm="bmgd"')
+        lines += [f"{name}: {value}" for name, value in _SAFE.items()]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+    def _count(self, status: int) -> None:
+        self.answered[status] = self.answered.get(status, 0) + 1

@@ -1,0 +1,1 @@
+"""The page that `web.py` serves: files, no code."""

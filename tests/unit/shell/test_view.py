@@ -1,0 +1,205 @@
+"""The view of the cluster: when others are asked, what is believed of a report, what is summed up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bmgd.core.commands import AskReports, Command, ShowMembers
+from bmgd.core.effects import Observed, RecordChanged
+from bmgd.shell import view as view_module
+from bmgd.shell.node_report import link_rows, report_bytes
+from bmgd.shell.view import ASKS_PER_S, TIMELINE_MAX, ClusterView, parse_report
+from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.messages import REPORT_BYTES_MAX
+
+DEADLINE_S = 10.0
+
+
+def report(node_id: int, peers: list[int], **changes: Any) -> dict[str, Any]:
+    facts = {
+        "id": node_id,
+        "state": "ready",
+        "digest": "00",
+        "incarnation": "1",
+        "suspects": [],
+        "wanted": peers,
+        "isolated": False,
+        "stands_aside": False,
+        "links": [[peer, 0, 0, 0, 0, 0, 0, 0, 0] for peer in peers],
+    }
+    return {**facts, **changes}
+
+
+class Cluster:
+    """A view over nodes that answer from a table."""
+
+    def __init__(self, size: int) -> None:
+        peers = {i: [j for j in range(size) if j != i] for i in range(size)}
+        self.reports = {i: report(i, peers[i]) for i in range(size)}
+        self.asked: list[int] = []
+        self.published: list[tuple[str, Any]] = []
+        self.view = ClusterView(NodeId(0), self.issue, self.own, self.publish)
+
+    def own(self, keep: Callable[[dict[str, Any]], None]) -> None:
+        keep(self.reports[0])
+
+    def publish(self, name: str, value: object) -> None:
+        self.published.append((name, json.loads(json.dumps(value))))
+
+    def issue(self, command: Command, use: Callable[[Any], None] | None) -> None:
+        match command:
+            case ShowMembers():
+                assert use is not None
+                rows = [
+                    {"id": i, "status": "expected", "incarnation": 1, "version": 0, "address": ""}
+                    for i in self.reports
+                ]
+                use({"revision": 0, "members": rows})
+            case AskReports(ids):
+                self.asked += ids
+                for node_id in ids:
+                    if self.reports[node_id]:
+                        body = json.dumps(self.reports[node_id]).encode()
+                        self.view.on_reported(node_id, body)
+
+    def change(self, node_id: int, status: Status) -> None:
+        record = Record(Incarnation(2), 0, status, "")
+        self.view.on_record_changed(RecordChanged(NodeId(node_id), record, 1))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    def told(self, name: str) -> list[Any]:
+        return [value for kind, value in self.published if kind == name]
+
+
+async def test_view_asks_nobody_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "LEASE_S", 0.3)
+    cluster = Cluster(4)
+    await asyncio.sleep(0.25)
+    assert cluster.asked == []
+    cluster.view.lease()
+    await cluster.until(lambda: len(cluster.asked) >= 3)
+    await cluster.until(lambda: not cluster.view.is_asking)
+    count = len(cluster.asked)
+    await asyncio.sleep(0.25)
+    assert len(cluster.asked) == count
+    cluster.view.hold()
+    await cluster.until(lambda: len(cluster.asked) >= count + 6)
+    cluster.view.release()
+    await cluster.until(lambda: not cluster.view.is_asking)
+
+
+async def test_view_asks_a_large_cluster_at_a_bounded_rate() -> None:
+    cluster = Cluster(400)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    cluster.view.hold()
+    await cluster.until(lambda: len(cluster.asked) >= 399)
+    took_s = loop.time() - began_s
+    assert took_s >= 399 / (2.5 * ASKS_PER_S)
+    assert len(set(cluster.asked)) == 399
+    assert cluster.view.period_s == 400 / ASKS_PER_S
+    cluster.view.close()
+
+
+async def test_view_sums_up_who_agrees_and_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "PERIOD_S", 0.1)
+    monkeypatch.setattr(view_module, "HASTY_PERIOD_S", 0.1)
+    cluster = Cluster(4)
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    assert cluster.view.summary()["unsettled"] == []
+    cluster.reports[2]["digest"] = "01"
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "no")
+    cluster.reports[2] = {}
+    await cluster.until(lambda: cluster.view.summary()["silent"] == [2])
+    assert cluster.view.summary()["agree"] == "not all answer"
+    cluster.change(2, Status.EXCLUDED)
+    summary = cluster.view.summary()
+    assert (summary["alive"], summary["dead"], summary["silent"]) == (3, 1, [])
+    for i in (0, 1, 3):
+        cluster.reports[i] = report(i, [j for j in (0, 1, 3) if j != i])
+    await cluster.until(
+        lambda: cluster.view.summary()["unsettled"] == [] and bool(cluster.told("summary"))
+    )
+    cluster.view.close()
+
+
+async def test_view_tells_what_differs_between_two_reports() -> None:
+    cluster = Cluster(4)
+    cluster.view.hold()
+    await cluster.until(lambda: len(cluster.asked) >= 3)
+    cluster.reports[3] = report(3, [0, 2], suspects=[1], isolated=True, state="leaving")
+    kinds = {"links", "suspects", "isolated", "state"}
+    await cluster.until(lambda: {e["kind"] for e in cluster.told("event")} >= kinds)
+    events = {e["kind"]: e for e in cluster.told("event")}
+    assert events["links"]["removed"] == [1]
+    assert events["suspects"]["peer"] == 1
+    assert events["isolated"]["detail"] == "yes"
+    cluster.view.close()
+
+
+def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None:
+    cluster = Cluster(2)
+    cluster.view.on_observed(Observed("link up", NodeId(1)))
+    for i in range(TIMELINE_MAX + 5):
+        cluster.view.on_observed(Observed("verdict", NodeId(1), detail=str(i)))
+    events = cluster.view.document()["events"]
+    assert len(events) == TIMELINE_MAX
+    assert events[0]["detail"] == "5"
+    assert events[-1]["n"] == TIMELINE_MAX + 5
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 5000,
+        json.dumps(report(2, [])).encode(),
+        json.dumps(report(1, [], state=1)).encode(),
+        json.dumps(report(1, [], suspects=["1"])).encode(),
+        json.dumps(report(1, [], suspects=[True])).encode(),
+        json.dumps(report(1, [], wanted=None)).encode(),
+        json.dumps(report(1, [], links=[[1, 2]])).encode(),
+        json.dumps(report(1, [], links=[["1"] * 9])).encode(),
+        json.dumps(report(1, [], links={})).encode(),
+    ],
+)
+async def test_view_counts_a_report_that_is_none(body: bytes) -> None:
+    assert parse_report(1, body) is None
+    cluster = Cluster(2)
+    cluster.view.hold()
+    cluster.view.on_reported(NodeId(1), body)
+    assert cluster.view.bad_reports == 1
+    cluster.view.close()
+
+
+def test_view_reads_a_report_of_a_later_version() -> None:
+    later = report(1, [0], mood="good")
+    later["links"][0].append(77)
+    body = json.dumps(later).encode()
+    assert parse_report(1, body) == later
+
+
+def test_report_that_would_be_too_long_leaves_links_out_and_says_so() -> None:
+    rows = [[2**31 - 1, 1, 10**9, 10**9, 0, 10**12, 10**12, 10**9, 10**9] for _ in range(400)]
+    body = report_bytes({"id": 1, "links": rows})
+    assert len(body) <= REPORT_BYTES_MAX
+    told = json.loads(body)
+    assert len(told["links"]) + told["links_left_out"] == 400
+    assert len(told["links"]) > 100
+
+
+def test_report_rows_without_a_socket_have_no_traffic() -> None:
+    link = {"link": 5, "peer": 7, "dialled_by": 1, "accused": True, "silent_ms": 2, "up_ms": 3}
+    assert link_rows([link], [], own_id=1) == [[7, 1, 2, 3, 1, 0, 0, 0, 0]]
