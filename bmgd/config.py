@@ -36,6 +36,8 @@ class Config:
         advertise: the address told to others; "" is the one in `peers`.
         control: where programs reach the daemon, ``unix:PATH``; "" for none. A joiner's may have
             ``{id}`` in it, which stands for the id that it is given.
+        control_group: the group whose members may use it as the daemon's user may, or "".
+        control_readonly: the group whose members may look, or "".
         cluster: the cluster's name, 1..64 bytes.
         secret_file: where the cluster's secrets are, or "".
         secrets: what was in it, see `bmgd.secret`; () for none (then loopback only, unless `insecure`).
@@ -65,6 +67,8 @@ class Config:
     listen: str = ""
     advertise: str = ""
     control: str = ""
+    control_group: str = ""
+    control_readonly: str = ""
     cluster: str = "bmgd"
     secret_file: str = ""
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
@@ -128,6 +132,8 @@ _TEXTS = (
     "listen",
     "advertise",
     "control",
+    "control_group",
+    "control_readonly",
     "cluster",
     "secret_file",
     "state_dir",

@@ -27,6 +27,8 @@ _SHARED = (
     "log_level",
     "log_format",
     "secret_file",
+    "control_group",
+    "control_readonly",
     "state_dir",
     "http_token_file",
 )
@@ -48,6 +50,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
     parser.add_argument("--grow", metavar="K", help="add K daemons to a running cluster")
     parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
+    parser.add_argument(
+        "--without-secret",
+        action="store_true",
+        help="make no secret: every user of this machine can join the cluster",
+    )
     parser.add_argument("--json", action="store_true", help="print every event as JSON")
     for key in _SHARED:
         parser.add_argument("--" + key.replace("_", "-"), help="as in bmgd run")
@@ -92,6 +99,7 @@ def run(args: Namespace) -> int:
         show=show,
         flush=flush,
         between=_proxy if args.fault_proxy else None,
+        with_secret=not args.without_secret,
     )
 
 

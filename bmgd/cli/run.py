@@ -14,6 +14,8 @@ TEXTS: Final = {
     "listen": "the address to bind, host:port (default: the advertised one)",
     "advertise": "the address told to others (default: the one in --peers)",
     "control": "where programs reach the daemon, unix:PATH",
+    "control-group": "a group whose members may use the control socket, too",
+    "control-readonly": "a group whose members may look there, and change nothing",
     "cluster": "the cluster's name (default: bmgd)",
     "secret-file": "a file with the cluster's secret",
     "state-dir": "a directory that keeps the incarnation over restarts",

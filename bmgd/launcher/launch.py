@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from bmgd.errors import LaunchError
 from bmgd.launcher.detour import Between, Detour, start_between
@@ -43,6 +44,7 @@ def launch(
     flush: Callable[[], None],
     load: Load = load_daemon,
     between: Between | None = None,
+    with_secret: bool = True,
 ) -> int:
     """Run a local cluster until a signal ends it. Call it early in a process, which it takes over.
 
@@ -57,6 +59,7 @@ def launch(
         load: gives what a daemon runs; another one for tests.
         between: what runs between the daemons, see `bmgd.launcher.detour`; it needs a second range
             of ports behind the first.
+        with_secret: whether a secret is made, in the run directory, where the configuration has none.
 
     Returns:
         The exit code.
@@ -75,7 +78,10 @@ def launch(
         if http_port is not None:
             own_flags["http"] = _http(count, http_port)
         split = between is not None
-        plan = _plan(count, place, (base_port, http_port), own_flags, toml_path, split=split)
+        ports = base_port, http_port
+        plan = _plan(
+            count, place, ports, own_flags, toml_path, split=split, with_secret=with_secret
+        )
         if between is not None:
             between_pid = start_between(between, place, _detours(plan))
         from bmgd.launcher.supervisor import Supervisor
@@ -101,6 +107,7 @@ def _plan(
     toml_path: str | None,
     *,
     split: bool,
+    with_secret: bool,
 ) -> Plan:
     from bmgd.config import load
     from bmgd.launcher.ports import FIRST_PORT, choose_base_port
@@ -115,6 +122,9 @@ def _plan(
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
     config = load({**flags, **own}, os.environ, toml_path)
+    if with_secret and not config.secrets:
+        path, secret = place.make_secret()
+        config = replace(config, secret_file=path, secrets=(secret,))
     if not split:
         return Plan(config, place)
     outside = [f"127.0.0.1:{base + i}" for i in range(count + spares)]

@@ -4,6 +4,7 @@
     DIR/node-I.sock     the control socket of daemon I
     DIR/node-I.log      what daemon I wrote; kept after the end, begun anew by the next launch
     DIR/joiner-K.log    the same, of one that `bmgd launch --grow` started, until it has an id
+    DIR/launch.secret   the cluster's secret where none was given, 0600; there while the cluster runs
     DIR/launcher.sock   where `bmgd launch --restart` and `--grow` ask
     DIR/between.sock, DIR/between.log    of a process between the daemons (`launch --fault-proxy`)
     DIR/lock            locked while a launcher lives
@@ -17,13 +18,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bmgd.config import CONTROL_PATH_BYTES_MAX
 from bmgd.errors import ConfigError, LaunchError, NoDaemonError
 
+_SECRET_BYTES = 32
 _CLUSTER_BYTES_MAX: Final = 16 * 2**20
 _LONGEST_SOCKET_NAME: Final = "node-9999999999.sock"
 
@@ -52,6 +56,11 @@ class RunDir:
 
         digest = hashlib.blake2b(os.fsencode(real), digest_size=8).hexdigest()
         return cls(real, f"/tmp/bmgd-{os.getuid()}-{digest}")
+
+    @property
+    def secret_file(self) -> str:
+        """The path of the secret that a launch made."""
+        return os.path.join(self.path, "launch.secret")
 
     @property
     def cluster_file(self) -> str:
@@ -119,12 +128,27 @@ class RunDir:
 
     def clear(self) -> None:
         """Remove cluster.json and every socket; logs stay."""
-        if os.path.exists(self.cluster_file):
-            os.unlink(self.cluster_file)
+        for path in (self.cluster_file, self.secret_file):
+            if os.path.exists(path):
+                os.unlink(path)
         for name in os.listdir(self.sockets):
             is_daemons = name.startswith("node-") and name.endswith(".sock")
             if is_daemons or name in ("launcher.sock", "between.sock"):
                 os.unlink(os.path.join(self.sockets, name))
+
+    def make_secret(self) -> tuple[str, bytes]:
+        """Make a secret for this cluster alone, in a file that only its user can read.
+
+        Returns:
+            The file's path, and the secret.
+        """
+        secret = secrets.token_urlsafe(_SECRET_BYTES).encode()
+        with suppress(FileNotFoundError):
+            os.unlink(self.secret_file)
+        descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(secret + b"\n")
+        return self.secret_file, secret
 
     def remove_sockets_dir(self) -> None:
         """Remove the directory of sockets where it is not the run directory itself."""

@@ -16,6 +16,7 @@ What is bounded, and what happens there:
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -23,6 +24,7 @@ from typing import Any, Final, cast
 from bmgd.core.commands import Command, Consumed, ConsumedAnnouncements, Unsubscribe
 from bmgd.core.effects import Announce, Deliver, Observed, RecordChanged, Reply, TellMissed
 from bmgd.errors import BmgdError, ProtocolError, RequestError, SubscriptionError
+from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.shell.verbs import VERBS, describe_announced, describe_change, describe_observed
 from bmgd.wire import control
@@ -74,6 +76,8 @@ class ControlServer:
         describe: what the shell adds to `status`.
         own_verbs: what the shell answers itself: the answers by verb, without parameters; each may
             raise an error of the tree instead.
+        access: who may do what; by default the daemon's user and root everything.
+        note: writes a line of log, a warning: an event and a text.
     """
 
     def __init__(
@@ -82,11 +86,15 @@ class ControlServer:
         issue: Issue,
         describe: Describe,
         own_verbs: Mapping[str, Describe] = MappingProxyType({}),
+        access: Access | None = None,
+        note: Callable[[str, str], None] = lambda event, text: None,
     ) -> None:
         self._address = address
         self._issue_command = issue
         self._describe = describe
         self._own_verbs = own_verbs
+        self._access = access or Access(os.geteuid())
+        self._note = note
         self._server: asyncio.AbstractServer | None = None
         self._programs: dict[_Program, None] = {}
         self._calls: dict[int, _Call] = {}
@@ -96,12 +104,14 @@ class ControlServer:
         self._inode = 0
 
     async def start(self) -> None:
-        """Bind the socket, mode 0600, and listen.
+        """Bind the socket, mode 0600 unless groups may use it, and listen.
 
         Raises:
             ConfigError: the path is too long, not writable, or another daemon listens there.
         """
-        sock, self._inode = bind_control_socket(self._address)
+        sock, self._inode = bind_control_socket(
+            self._address, self._access.mode, self._access.owner
+        )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Program(self), sock=sock)
 
@@ -181,12 +191,25 @@ class ControlServer:
 
     # --- from programs ------------------------------------------------------------------------
 
-    def admit(self, program: _Program) -> bool:
-        """Count a new connection in; False when there are too many."""
+    def admit(self, program: _Program, peer: Peer) -> Level:
+        """Count a new connection in, and say what it may do.
+
+        Raises:
+            RequestError: nothing, or there are too many.
+        """
+        level = self._access.level(peer)
+        if level is Level.NOTHING:
+            self._note("control", f"refused a program of {peer}: it may not use this daemon")
+            raise RequestError(f"uid {peer.uid} may not use this daemon")
         if len(self._programs) >= PROGRAMS_MAX:
-            return False
+            raise RequestError(f"more than {PROGRAMS_MAX} programs at a time")
         self._programs[program] = None
-        return True
+        return level
+
+    def _check_allowed(self, program: _Program, verb: str) -> None:
+        if program.level is not Level.EVERYTHING and verb not in READ_ONLY:
+            self._note("control", f"refused {verb!r} of {program.peer}: it may only look")
+            raise RequestError(f"uid {program.peer.uid} may only look, not {verb}")
 
     def on_frame(self, program: _Program, frame: Frame) -> None:
         """Do what a program asks.
@@ -209,6 +232,11 @@ class ControlServer:
     def _on_request(self, program: _Program, request: control.Request) -> None:
         if request.sequence in program.calls or request.sequence == 0:
             raise ProtocolError(f"request number {request.sequence} is in use")
+        try:
+            self._check_allowed(program, request.verb)
+        except RequestError as error:
+            program.write(control.failure_of(request.sequence, error))
+            return
         if request.verb in self._own_verbs:
             self._answer(program, request)
             return
@@ -329,6 +357,8 @@ class _Program(asyncio.Protocol):
 
     def __init__(self, server: ControlServer) -> None:
         self.calls: dict[int, _Call] = {}
+        self.peer = Peer(0, 0, frozenset())
+        self.level = Level.NOTHING
         self._server = server
         self._reader = FrameReader(control.REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
@@ -343,8 +373,10 @@ class _Program(asyncio.Protocol):
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=PAUSE_BYTES)
-        if not self._server.admit(self):
-            error = RequestError(f"more than {PROGRAMS_MAX} programs at a time")
+        self.peer = peer_of(transport.get_extra_info("socket"))
+        try:
+            self.level = self._server.admit(self, self.peer)
+        except RequestError as error:
             self.write(control.failure_of(0, error))
             self.finish()
 

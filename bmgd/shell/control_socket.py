@@ -1,4 +1,4 @@
-"""The Unix socket of a daemon: made for its owner only, never stolen from a living daemon."""
+"""The Unix socket of a daemon: made for its owner, or for groups; never stolen from a living daemon."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ _BACKLOG = 128
 _MODE = 0o600
 
 
-def bind_control_socket(address: str) -> tuple[socket.socket, int]:
+def bind_control_socket(
+    address: str, mode: int = _MODE, group: int | None = None
+) -> tuple[socket.socket, int]:
     """Bind and listen at a control address; a socket that nobody serves any more is replaced.
 
     Args:
         address: ``unix:PATH``.
+        mode: of the path, in the end; others than the owner come in last.
+        group: that the path is to have, or None for that of the process.
 
     Returns:
         The listening socket, and the inode of its path.
@@ -32,6 +36,10 @@ def bind_control_socket(address: str) -> tuple[socket.socket, int]:
     umask = os.umask(0o777 & ~_MODE)
     try:
         sock.bind(path)
+        if group is not None:
+            os.chown(path, -1, group)
+        if mode != _MODE:
+            os.chmod(path, mode)
         sock.listen(_BACKLOG)
         return sock, os.stat(path).st_ino
     except OSError as error:

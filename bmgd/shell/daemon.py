@@ -52,6 +52,7 @@ from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import BmgdError, ConfigError, InvariantError, RequestError, SubscriptionError
 from bmgd.routing import BACKEND
+from bmgd.shell.access import Access
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.advice import advice_on, with_advice
 from bmgd.shell.birth import Birth
@@ -114,6 +115,7 @@ class Daemon:
         else:
             self._state = StateDirectory(config.state_dir, config.id)
         self._engine_name, self._make_engine = choose_engine()
+        self._access = Access.of(config.control_group, config.control_readonly)
         self._listener = bind_listener(config.listen or self._settings.address)
         self._control: ControlServer | None = None
         self._events: deque[Event] = deque()
@@ -265,7 +267,12 @@ class Daemon:
         """One life as one node, until it ends or another has its id."""
         if self._config.control and self._control is None:
             self._control = ControlServer(
-                self._config.control, self.issue, self.describe, {"reload": self._reload}
+                self._config.control,
+                self.issue,
+                self.describe,
+                {"reload": self._reload},
+                self._access,
+                self._warn,
             )
             await self._control.start()
         self._transport.start()
@@ -303,6 +310,13 @@ class Daemon:
             f" in cluster {config.cluster!r} {secret}, incarnation {self._node.incarnation:#x},"
             f" control {config.control or 'none'}, state {config.state_dir or 'not kept'}",
         )
+        if not config.secrets:
+            self._log.line(
+                "secret",
+                "without a secret whoever can reach this port, on this machine every user, can join the"
+                " cluster, read its messages and take nodes out of it: give --secret-file",
+                logging.WARNING,
+            )
 
     # --- the queue of events ------------------------------------------------------------------
 

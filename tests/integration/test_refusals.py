@@ -122,14 +122,14 @@ async def test_refusals_of_a_daemon_configured_otherwise(
 
 async def test_refusals_of_a_secret_where_the_cluster_has_none(tmp_path: Path) -> None:
     secret = _secret(tmp_path, "secret", "too much")
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         log = await _intruder_ends(cluster, 3, {"secret-file": secret})
         assert "every neighbor refuses this node: wrong secret" in log
 
 
 @pytest.mark.parametrize("node_id", [0, 2, 4])
 async def test_refusals_of_a_living_id(node_id: int, tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         log = await _intruder_ends(cluster, node_id)
         assert f"another living daemon has the id {node_id}" in log
 
@@ -138,7 +138,7 @@ async def test_refusals_of_a_living_id_that_has_lived_longer(tmp_path: Path) -> 
     state = tmp_path / "old"
     state.mkdir()
     (state / "incarnation-2").write_text("1000\n")
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         log = await _intruder_ends(cluster, 2, {"state-dir": str(state)})
         assert "another living daemon has the id 2" in log
 
@@ -217,7 +217,7 @@ def _refusal_in(answer: bytes) -> Refusal:
 
 
 async def test_refusals_of_another_protocol_version(tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         later = (PROTOCOL_VERSION + 1).to_bytes(2, "big")
         body = later + later + _hello(cluster, 3, 1)[4:]
         answer, _ = await _talk(cluster.base_port + 1, _record(1, body))
@@ -225,7 +225,7 @@ async def test_refusals_of_another_protocol_version(tmp_path: Path) -> None:
 
 
 async def test_refusals_of_a_hello_for_another_id(tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         answer, _ = await _talk(cluster.base_port + 1, _record(1, _hello(cluster, 3, 2)))
         assert _refusal_in(answer) is Refusal.WRONG_ID
 
@@ -256,7 +256,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("data", FOREIGN.values(), ids=FOREIGN)
 async def test_refusals_of_foreign_bytes(data: bytes, tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         for port in range(cluster.base_port, cluster.base_port + SIZE):
             answer, seconds = await _talk(port, data)
             assert answer == b""
@@ -265,14 +265,14 @@ async def test_refusals_of_foreign_bytes(data: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"BMGD\x01"], ids=["silent", "half a hello"])
 async def test_refusals_of_a_connection_that_says_no_more(data: bytes, tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster, _unharmed(cluster):
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
         answer, seconds = await _talk(cluster.base_port + 1, data)
         assert answer == b""
         assert HELLO_S * 0.9 < seconds < HELLO_S + LOAD_MARGIN_S
 
 
 async def test_refusals_of_garbage_after_a_welcome_end_only_that_link(tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster:
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster:
         await cluster.at_rest()
         await cluster.kill(3)
         reader, writer = await asyncio.open_connection("127.0.0.1", cluster.base_port + 1)
@@ -289,7 +289,7 @@ async def test_refusals_of_garbage_after_a_welcome_end_only_that_link(tmp_path: 
 
 
 async def test_refusals_of_many_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster:
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster:
         await cluster.at_rest()
         await cluster.kill(4)
         async with _silent_connections(cluster, 1):

@@ -148,3 +148,24 @@ async def test_rotation_by_signal_and_by_a_file_that_cannot_be_used(tmp_path: Pa
         assert code != DONE
         assert "nothing was changed" in out
         await cluster.exchange()
+
+
+async def test_launch_makes_a_secret_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "launch.secret"
+    async with launched(3, tmp_path) as cluster:
+        await cluster.at_rest()
+        assert path.stat().st_mode & 0o777 == 0o600
+        (secret,) = parse_secrets(path.read_bytes(), "")
+        assert len(secret) == 43
+        await under(cluster, fingerprint(secret))
+        assert "without a secret" not in cluster.log(0)
+    assert not path.exists()
+
+
+async def test_run_without_a_secret_says_what_that_means(tmp_path: Path) -> None:
+    async with founded(1, tmp_path) as cluster:
+        cluster.start(0)
+        await until_true("it is said", lambda: "without a secret who" in cluster.log(0))
+        (line,) = [text for text in cluster.log(0).splitlines() if "without a secret who" in text]
+        assert "every user" in line
+        assert "--secret-file" in line
