@@ -11,12 +11,11 @@ from bmgd.core.events import Event, Greeted, JoinAsked, LinkDown
 from bmgd.shell.hello_socket import HelloSocket
 from bmgd.shell.links import Links
 from bmgd.shell.own_side import OwnSide
+from bmgd.shell.slots import Slots
 from bmgd.types import NO_ID, Evidence, Incarnation, LinkId
 from bmgd.wire.applicant import records_in_frames
 from bmgd.wire.handshake import Acceptor, HelloState
 from bmgd.wire.hello import Hello, Refusal
-
-WAITING_HELLOS_MAX = 128
 
 
 class Hellos:
@@ -44,16 +43,17 @@ class Hellos:
         self._emit = emit
         self._note = note
         self._loop = asyncio.get_running_loop()
+        self._slots = Slots()
         self._waiting: dict[LinkId, tuple[Acceptor, HelloSocket]] = {}
 
     def accept(self, sock: socket.socket, address: tuple[object, ...]) -> None:
         """Begin with one that connected."""
-        if len(self._waiting) >= WAITING_HELLOS_MAX:
-            sock.close()
-            return
         acceptor = Acceptor(self._own.identity, self._own.incarnation, self._own.nonce())
         greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), acceptor)
         self._waiting[greeting.link] = acceptor, greeting
+        given_way = self._slots.enter(greeting.link, str(address[0]))
+        if given_way is not None:
+            self.drop(given_way)
         greeting.accept(address)
 
     # --- what sockets tell --------------------------------------------------------------------
@@ -65,12 +65,15 @@ class Hellos:
             why = f"{hello.refusal.text} {hello.detail}".strip()
             self._note("refused", f"a hello {greeting.where()}: {why}")
             self.drop(greeting.link)
+        elif hello.state is HelloState.PROVING:
+            self._slots.speaks(greeting.link)
         elif hello.state is HelloState.GREETED and hello.peer is not None:
+            self._slots.leave(greeting.link)
             self._emit(_event_of(greeting.link, hello.peer, hello.key))
 
     def on_hello_gone(self, greeting: HelloSocket, evidence: Evidence, detail: str) -> None:
         """One that waited went away."""
-        waiting = self._waiting.pop(greeting.link, None)
+        waiting = self._take(greeting.link)
         if waiting is None:
             return
         hello = waiting[0]
@@ -123,7 +126,7 @@ class Hellos:
         self._refuse(refuse.link, refuse.refusal, refuse.known)
 
     def _refuse(self, link: LinkId, refusal: Refusal, known: Incarnation) -> None:
-        waiting = self._waiting.pop(link, None)
+        waiting = self._take(link)
         if waiting is not None:
             hello, greeting = waiting
             hello.refuse(refusal, known)
@@ -132,11 +135,15 @@ class Hellos:
 
     def drop(self, link: LinkId) -> bool:
         """Close a hello that waits; False if there is none on that link."""
-        waiting = self._waiting.pop(link, None)
+        waiting = self._take(link)
         if waiting is None:
             return False
         waiting[1].abort()
         return True
+
+    def _take(self, link: LinkId) -> tuple[Acceptor, HelloSocket] | None:
+        self._slots.leave(link)
+        return self._waiting.pop(link, None)
 
     def drain(self) -> None:
         """Read everything that waits in the kernel."""

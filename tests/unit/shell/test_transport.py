@@ -16,6 +16,7 @@ from bmgd.core.events import Event, Greeted, LinkDown
 from bmgd.shell.accepting import ACCEPT_PAUSE_S
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.engine import Engine
+from bmgd.shell.slots import SLOTS_MAX
 from bmgd.shell.transport import Transport
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.handshake import Dialer
@@ -82,6 +83,26 @@ async def test_a_hello_is_told_once_whatever_comes_behind_it(accepting: Acceptin
 async def test_a_welcome_for_a_hello_that_is_gone_is_a_lost_link(accepting: Accepting) -> None:
     accepting.transport.hellos.welcome(Welcome(LinkId(77), UNKNOWN_INCARNATION))
     assert accepting.events == [LinkDown(LinkId(77), Evidence.EOF)]
+
+
+async def test_silent_strangers_do_not_keep_a_member_waiting(accepting: Accepting) -> None:
+    """128 of them held every slot for three seconds; whoever came was closed at once."""
+    strangers = [socket.create_connection(accepting.address) for _ in range(SLOTS_MAX)]
+    await until(lambda: len(accepting.transport.hellos._waiting) == SLOTS_MAX)
+    nonce = bytes(range(NONCE_BYTES))
+    dialer = Dialer(identity(1), Incarnation(5), NodeId(0), UNKNOWN_INCARNATION, 1, nonce)
+    with socket.create_connection(accepting.address) as sock:
+        sock.sendall(dialer.take_output())
+        await until(lambda: bool(accepting.events))
+        assert [type(event) for event in accepting.events] == [Greeted]
+        # It waits for the core now, and is in nobody's slot: more strangers do not drive it out.
+        strangers += [socket.create_connection(accepting.address) for _ in range(2 * SLOTS_MAX)]
+        await until(lambda: len(accepting.transport.hellos._waiting) == SLOTS_MAX + 1)
+        sock.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            sock.recv(1)
+    for stranger in strangers:
+        stranger.close()
 
 
 class Exhausted(socket.socket):
