@@ -5,7 +5,7 @@
 
 import { Ring } from "./ring.js";
 
-const TABLE_MS = 400; // how often the table follows
+const TABLE_MS = 250; // how often the table follows
 const FRAMES_MAX = 1500; // moments that the timeline can go back to
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
 const $ = (id) => document.getElementById(id);
