@@ -26,6 +26,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("config",),
     ("topology",),
     ("_fastroute", "_labroutes"),
+    ("_engine",),
     ("routing",),
     ("healing",),
     ("wire",),
