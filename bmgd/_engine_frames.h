@@ -338,13 +338,26 @@ read_broken(engine *self)
     }
 }
 
-/* One round: read each socket that is ready once, write where there is room again. */
+/* Read a ready socket; whether it may have more. */
+static inline int
+serve_reading(engine *self, bmgd_link *link, size_t *received)
+{
+    const size_t count = read_link(self, link);
+
+    *received += count;
+    return count == READ_BYTES;
+}
+
+/* Read what is ready, in rounds, so that none starves the others; write where there is room again. What
+ * was relayed is written at the end: one write for what several reads gave. */
 static inline void
 serve_sockets(engine *self)
 {
     struct epoll_event events[EVENTS_MAX];
     const int ready = epoll_wait(self->epoll, events, EVENTS_MAX, 0);
+    int64_t full[EVENTS_MAX];
     size_t received = 0;
+    int count = 0;
 
     for (int i = 0; i < ready && received < ROUND_BYTES_MAX; i++) {
         const uint32_t what = events[i].events;
@@ -355,8 +368,18 @@ serve_sockets(engine *self)
             link->is_blocked = 0;
             write_link(self, link, NULL, 0);
         }
-        if (!link->gone && link->state != LEFT && what & (EPOLLIN | EPOLLHUP | EPOLLERR))
-            received += read_link(self, link);
+        if (!link->gone && link->state != LEFT && what & (EPOLLIN | EPOLLHUP | EPOLLERR)
+            && serve_reading(self, link, &received))
+            full[count++] = link->number;
+    }
+    for (int round = 1; round < READS_MAX && count > 0; round++) {
+        const int before = count;
+        count = 0;
+        for (int i = 0; i < before && received < ROUND_BYTES_MAX; i++) {
+            bmgd_link *link = find_link(self, full[i]);
+            if (link != NULL && link->state != LEFT && serve_reading(self, link, &received))
+                full[count++] = link->number;
+        }
     }
     if (self->broken_count > 0)
         read_broken(self);

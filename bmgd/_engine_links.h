@@ -30,7 +30,12 @@ enum {
 /* The kind of a goodbye; bmgd/wire/codec.py. */
 enum { GOODBYE_KIND = 0x07 };
 
-enum { READ_BYTES = 64 * 1024, BUFFER_BYTES = 4 * READ_BYTES, ROUND_BYTES_MAX = 1024 * 1024 };
+enum {
+    READ_BYTES = 64 * 1024,
+    READS_MAX = 4, /* of one link in one poll */
+    BUFFER_BYTES = 4 * READ_BYTES,
+    ROUND_BYTES_MAX = 1024 * 1024 /* of all links */
+};
 
 typedef enum { UP, CLOSING, SAID, LEFT } link_state;
 
