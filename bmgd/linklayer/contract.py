@@ -116,7 +116,8 @@ class LinkEngine(Protocol):
         any link, and count as heard. The last `KNOWN_NOTICES_MAX` are remembered."""
 
     def poll(self) -> list[Happening]:
-        """Read what is ready, once per link and 64 KiB at most; write where a socket has room again.
+        """Read what is ready, 64 KiB at a time, all links in turn and each 256 KiB at most; write where a
+        socket has room again.
 
         Returns:
             What happened since the last poll, in order. Of one link: frames in the order in which they

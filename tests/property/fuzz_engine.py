@@ -24,6 +24,7 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from bmgd import _fastroute
 from bmgd.linklayer import LinkEngine, contract
@@ -99,7 +100,8 @@ class Fuzz:
         links = [(peer.node, peer.link) for peer in self.peers.values()]
         if links and self.random.random() < 0.1:
             links.pop(self.random.randrange(len(links)))
-        self.engine.publish(_fastroute.Snapshot(self.generation, 0, SIZE, (), sorted(links)))
+        snapshot: Any = _fastroute.Snapshot(self.generation, 0, SIZE, (), sorted(links))
+        self.engine.publish(snapshot)
 
     def forget(self, link: int) -> None:
         """A link that is gone at the engine."""

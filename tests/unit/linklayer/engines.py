@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bmgd.linklayer import LinkEngine, LinkLayer
-from bmgd.routing import Snapshot
+from bmgd.routing import BACKEND, Snapshot
 from bmgd.routing.header import ROUTED_FIRST
 from bmgd.wire.codec import encode, encode_header
 from bmgd.wire.messages import Goodbye, Notice, Ping
@@ -17,6 +17,8 @@ def _engines() -> dict[str, Callable[[], LinkEngine]]:
     """Every engine that can be had here, by name; the one in C joins where it was built."""
     found: dict[str, Callable[[], LinkEngine]] = {"layer": LinkLayer}
     for name, module in (("python", "bmgd.shell.engine"), ("c", "bmgd._engine")):
+        if name == "c" and BACKEND != "c":
+            continue
         try:
             loaded: Any = importlib.import_module(module)
         except ImportError:

@@ -127,7 +127,7 @@ def test_engine_is_quiet_when_nothing_is_ready(pair: Pair) -> None:
     assert not pair.is_ready()
 
 
-def test_engine_reads_64_kib_of_a_link_in_a_round(pair: Pair) -> None:
+def test_engine_reads_256_kib_of_a_link_in_a_round_at_most(pair: Pair) -> None:
     each = data(0, "x" * 30_000)
     frames, sent = 0, 0
     for _ in range(ROUNDS):
@@ -138,7 +138,7 @@ def test_engine_reads_64_kib_of_a_link_in_a_round(pair: Pair) -> None:
                 break
         before = pair.engine.totals()["received_bytes"]
         frames += len(pair.engine.poll())
-        assert pair.engine.totals()["received_bytes"] - before <= 64 * 1024
+        assert pair.engine.totals()["received_bytes"] - before <= 256 * 1024
         if frames == 40:
             return
     raise AssertionError(f"{frames} frames")
