@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bmgd.client import Change, Daemon, Message, Stream, Trace, connect
+    from bmgd.client import Change, Daemon, Message, Missed, Stream, Trace, connect
     from bmgd.errors import (
         BmgdError,
         ConfigError,
@@ -40,6 +40,7 @@ __all__ = [
     "DeliveryError",
     "GraphError",
     "Message",
+    "Missed",
     "NewLifeError",
     "NoDaemonError",
     "NoQuorumError",
@@ -57,7 +58,7 @@ __all__ = [
     "local_address",
 ]
 
-_OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Stream", "Trace", "connect"})
+_OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Missed", "Stream", "Trace", "connect"})
 
 
 def __getattr__(name: str) -> object:

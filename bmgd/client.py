@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from bmgd.config import control_path
 from bmgd.connection import Connection, Stream, open_connection
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.to_many import SendsToMany
+from bmgd.to_many import Missed, SendsToMany, missed_of
 from bmgd.wire.control import BROADCASTS_MAX, CREDIT_MAX
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
-__all__ = ["Change", "Daemon", "Message", "Stream", "Trace", "connect"]
+__all__ = ["Change", "Daemon", "Message", "Missed", "Stream", "Trace", "connect"]
 
 DEFAULT_TOPIC: Final = "default"
 CREDIT: Final = 64
@@ -240,7 +240,9 @@ class Daemon(SendsToMany):
         """Read the messages of a topic; registered on entry, ended on exit.
 
         What was not taken when the stream ends waits in the daemon for the next reader, but for
-        broadcasts: those go to every reader that is there when they come.
+        broadcasts: those go to every reader that is there when they come. Where reliable ones were
+        missed, `Missed` stands in their place: whoever reads a topic of reliable broadcasts asks
+        ``isinstance(item, Missed)`` first. The stream's type leaves that out, for all other readers.
 
         Args:
             topic: 1 to 255 bytes.
@@ -302,6 +304,9 @@ def _checked_topic(topic: str) -> str:
 
 
 def _messages(value: Any) -> list[Message]:
+    missed = missed_of(value)
+    if missed is not None:
+        return cast(list[Message], [missed])
     match value:
         case {
             "source": int(source),

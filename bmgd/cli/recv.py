@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, run_async, seconds
@@ -25,16 +26,25 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> int:
-        from bmgd.client import Message, connect
+        from bmgd.client import Message, Missed, connect
 
-        def show(message: Message) -> None:
-            if args.json:
+        def show(message: Message | Missed) -> None:
+            if isinstance(message, Missed):
+                show_missed(message)
+            elif args.json:
                 fields = {"source": message.source, "topic": message.topic}
                 print_json({**fields, "payload": message.payload})
             else:
                 sys.stdout.flush()
                 sys.stdout.buffer.write(message.payload + b"\n")
                 sys.stdout.buffer.flush()
+
+        def show_missed(missed: Missed) -> None:
+            if args.json:
+                print_json({"missed": asdict(missed)})
+            else:
+                span = f"{missed.first} to {missed.last}"
+                print(f"bmgd recv: missed {span} of node {missed.source}", file=sys.stderr)
 
         taken = 0
         # No more credit than will be printed: a message that is handed over and not printed
@@ -48,7 +58,7 @@ def run(args: Namespace) -> int:
             ):
                 async for message in messages:
                     show(message)
-                    taken += 1
+                    taken += not isinstance(message, Missed)
                     if taken == args.count:
                         break
         except TimeoutError:

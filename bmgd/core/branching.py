@@ -30,9 +30,17 @@ from bmgd.routing.id_sets import ids_in
 from bmgd.topology.broadcast import Order
 from bmgd.types import NodeId
 from bmgd.wire.id_sets import id_set_bytes
-from bmgd.wire.messages import BRANCH_BYTES_MAX, BRANCHES_MAX, Broadcast, Multicast
+from bmgd.wire.messages import (
+    BRANCH_BYTES_MAX,
+    BRANCHES_MAX,
+    Broadcast,
+    Multicast,
+    ReliableBroadcast,
+    Route,
+    Stable,
+)
 
-Branched = Broadcast | Multicast
+Branched = Broadcast | Multicast | ReliableBroadcast | Stable
 TREES: tuple[Order, ...] = ("closest-last", "closest-first")
 CAREFUL_MAX = 64
 BRANCH_FRAME_BYTES = 9
@@ -54,9 +62,13 @@ class Branching:
         self.lost = 0
 
     def hop_budget(self) -> int:
-        """For a fresh message: twice the steps of the tree, and some for detours."""
+        """Of a fresh message: twice the steps of the tree, and some for detours."""
         steps = (max(1, self._context.membership.layout_size) - 1).bit_length()
         return min(2 * steps + 4, BUDGET_MAX)
+
+    def fresh(self, route: Route) -> Route:
+        """A route with the hop budget of a message to many."""
+        return replace(route, hop_budget=self.hop_budget())
 
     def send(self, message: Branched, branches: Iterable[Branch]) -> None:
         """Send copies of a message so that every branch gets one; the copies carry a lower budget.

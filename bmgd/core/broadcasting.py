@@ -11,7 +11,7 @@ A broadcast without a reader is counted and gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bmgd.core.announcements import Announcement, Announcements
 from bmgd.core.branching import Branching
@@ -85,8 +85,7 @@ class Broadcasting:
         """Send to every node of the layout; answered at once."""
         membership, me = self.context.membership, self.context.id
         error = refusal_of(self.context, command.topic, command.payload)
-        if error is not None or command.reliable:
-            error = error or RequestError("only broadcasts at best effort are served")
+        if error is not None:
             self.context.emit(Reply(request, error=error))
             return
         everybody = (1 << membership.id_space) - 1 & ~id_set(membership.outside)
@@ -115,7 +114,7 @@ class Broadcasting:
         route = self.forwarding.route_to(
             self.context.id, sequence=self._count, priority=DATA_PRIORITY
         )
-        return replace(route, hop_budget=self.branching.hop_budget())
+        return self.branching.fresh(route)
 
     def on_own_new_life(self) -> None:
         """A new life counts from the beginning."""

@@ -138,6 +138,7 @@ class Lifecycle:
             context.version += context.own_record() < record
             context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
             self.notices.publish(context.id, context.own_record())
+            self.to_many.resync()
 
     def renew_if_asked(self) -> None:
         """Begin a new life if something of this step asks for it."""
@@ -205,12 +206,13 @@ class Lifecycle:
         """Look whether all is drained, or the time for it is over."""
         context = self.context
         is_drained = not self.delivery.underway and not (
-            self.topics.being_read() or self.to_many.announcements.being_read()
+            self.topics.being_read() or self.to_many.undrained
         )
         if not is_drained and context.now_ns < self._leave_by_ns:
             context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
             return
         self.delivery.abandon("this node left before the confirmation came")
+        self.to_many.abandon("this node left before everybody confirmed it")
         lost = self.topics.unconsumed
         if lost:
             context.observe("left unread", detail=f"{lost} messages that no program consumed")

@@ -104,13 +104,19 @@ from bmgd.wire.messages import (
     Pong,
     Probe,
     ProbeReply,
+    Pull,
+    ReliableBroadcast,
     Report,
     ReportAsk,
     RoutedMessage,
+    Skipped,
+    Stable,
     TraceAnswer,
     TraceAsk,
     Unreachable,
     Unwanted,
+    Watermark,
+    Watermarks,
 )
 
 DEADLINES_PER_STEP = 256
@@ -340,6 +346,8 @@ class Node:
             case Unwanted(digest):
                 link.unwanted = digest
                 self._relayout.unsettled = True
+            case Watermarks() | Pull():
+                self._to_many.on_link_message(link, message)
             case Goodbye():
                 # The shell turns a goodbye into LinkDown before it comes here.
                 pass
@@ -373,7 +381,9 @@ class Node:
                 self._growth.on_request(message)
             case JoinGrant(_, incarnation, node_id):
                 self._growth.on_grant(incarnation, node_id)
-            case Broadcast() | Multicast():
+            case (
+                Broadcast() | Multicast() | ReliableBroadcast() | Watermark() | Stable() | Skipped()
+            ):
                 self._to_many.on_message(message)
             case ReportAsk():
                 self._survey.on_ask(message)
@@ -444,6 +454,7 @@ class Node:
             START_TIMER: self._lifecycle.on_start_timer,
             WORK_TIMER: self._work.on_timer,
             TRACE_TIMER: self._survey.on_trace_timer,
+            **self._to_many.timer_handlers(),
         }
 
     # --- facts --------------------------------------------------------------------------------
@@ -458,6 +469,7 @@ class Node:
             case LinkOpened(link):
                 self._meeting.on_link_opened(link)
                 self._renewal.on_link_opened(link)
+                self._to_many.on_link_opened(link)
             case LinkLost(link, evidence):
                 self._context.counts.lost[evidence] += 1
                 self._context.observe("link down", link.peer, link.incarnation, evidence.value)
@@ -487,6 +499,7 @@ class Node:
             self._relayout.plan(grew=is_in)
         if peer == context.id:
             return
+        self._to_many.on_record_moved(moved)
         if status >= Status.DEAD:
             self._detector.acquit(peer)
             self._links.accuse(peer)

@@ -46,6 +46,11 @@ class Timers:
             self._heap = [(at, count, k) for k, (at, count) in self._due.items()]
             heapq.heapify(self._heap)
 
+    def due_ns(self, key: TimerKey) -> int | None:
+        """When `key` is due; None where it is not set."""
+        due = self._due.get(key)
+        return None if due is None else due[0]
+
     def next_ns(self) -> int | None:
         """When the earliest deadline is due; None without one."""
         heap = self._heap

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bmgd.core.announcements import Announcements
 from bmgd.core.branching import Branching
+from bmgd.core.broadcast_orphans import ORPHAN_TIMER, BroadcastOrphans
+from bmgd.core.broadcast_retention import REMIND_TIMER, WATERMARK_TIMER, BroadcastRetention
+from bmgd.core.broadcast_source import (
+    REPORT_TIMER,
+    RESEND_TIMER,
+    STABLE_TIMER,
+    BroadcastSource,
+)
 from bmgd.core.broadcasting import Broadcasting
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, MulticastTo
-from bmgd.core.context import Context
+from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
+from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
-from bmgd.wire.messages import Broadcast, Multicast
+from bmgd.errors import UnreachableError
+from bmgd.wire.messages import (
+    Broadcast,
+    Multicast,
+    Pull,
+    ReliableBroadcast,
+    Skipped,
+    Stable,
+    Watermark,
+    Watermarks,
+)
 
-MessageToMany = Broadcast | Multicast
+MessageToMany = Broadcast | Multicast | ReliableBroadcast | Watermark | Stable | Skipped
 CommandToMany = BroadcastTo | MulticastTo | ConsumedAnnouncements
 
 
@@ -22,21 +43,69 @@ class ToMany:
     def __init__(
         self, context: Context, links: Links, forwarding: Forwarding, topics: Topics
     ) -> None:
-        self.announcements = Announcements(context)
-        branching = Branching(context, links, forwarding)
-        self.broadcasting = Broadcasting(context, forwarding, branching, topics, self.announcements)
+        self._context = context
+        readers = self.announcements = Announcements(context)
+        branching = self.branching = Branching(context, links, forwarding)
+        self.broadcasting = Broadcasting(context, forwarding, branching, topics, readers)
+        self.source = BroadcastSource(context, forwarding, branching, readers)
+        self.retention = BroadcastRetention(context, forwarding, branching, readers)
+        self.orphans = BroadcastOrphans(context, links, self.retention)
 
     def inherit(self, former: ToMany) -> None:
         """Take over the readers of the node that this process was before."""
         self.announcements.inherit(former.announcements)
 
+    @property
+    def undrained(self) -> int:
+        """What is left to do before this node may leave."""
+        return self.announcements.being_read() + self.source.underway + self.orphans.unshared
+
+    def timer_handlers(self) -> dict[str, Callable[[TimerKey], None]]:
+        """Every purpose of a deadline, and who reacts to it."""
+        return {
+            ORPHAN_TIMER: self.orphans.on_timer,
+            REMIND_TIMER: self._on_remind_timer,
+            REPORT_TIMER: self.source.on_report_timer,
+            RESEND_TIMER: self.source.on_resend_timer,
+            STABLE_TIMER: self.source.on_stable_timer,
+            WATERMARK_TIMER: self.retention.on_watermark_timer,
+        }
+
+    def _on_remind_timer(self, key: TimerKey) -> None:
+        self.retention.on_remind_timer(key)
+        self.orphans.on_changed()
+
+    # --- what comes ---------------------------------------------------------------------------
+
     def on_message(self, message: MessageToMany) -> None:
         """One of its messages came, for this node."""
-        self.broadcasting.on_message(message)
+        match message:
+            case Broadcast() | Multicast():
+                self.broadcasting.on_message(message)
+            case ReliableBroadcast():
+                self.retention.on_broadcast(message)
+            case Watermark():
+                self.source.on_watermark(message)
+            case Stable():
+                self.retention.on_stable(message)
+            case Skipped():
+                self.retention.on_skipped(message)
+        self.orphans.on_changed()
+
+    def on_link_message(self, link: Link, message: Watermarks | Pull) -> None:
+        """A neighbor compares what it has of sources that are gone."""
+        match message:
+            case Watermarks():
+                self.orphans.on_watermarks(link, message)
+            case Pull():
+                self.orphans.on_pull(link, message)
+        self.orphans.on_changed()
 
     def on_command(self, request: int, command: CommandToMany) -> None:
         """Do what a program asks."""
         match command:
+            case BroadcastTo(reliable=True):
+                self.source.broadcast(request, command)
             case BroadcastTo():
                 self.broadcasting.broadcast(request, command)
             case MulticastTo():
@@ -44,10 +113,35 @@ class ToMany:
             case ConsumedAnnouncements(count):
                 self.announcements.consumed(request, count)
 
+    # --- what happens -------------------------------------------------------------------------
+
+    def on_record_moved(self, moved: RecordMoved) -> None:
+        """Somebody else died, returned, began a new life, or joined."""
+        self.source.on_record_moved(moved)
+        self.orphans.on_record_moved(moved)
+
+    def on_link_opened(self, link: Link) -> None:
+        """A new neighbor, or one again."""
+        self.orphans.on_link_opened(link)
+
+    def resync(self) -> None:
+        """This node was held dead, and answered: what went on without it?"""
+        for heard in list(self.retention.lives.values()):
+            self.retention.ask(heard)
+        self.orphans.ask_neighbors()
+
     def on_own_new_life(self) -> None:
         """This node began a new life."""
         self.broadcasting.on_own_new_life()
+        self.source.on_own_new_life()
+
+    def abandon(self, why: str) -> None:
+        """Give up what is not confirmed; programs are told."""
+        self.source.abandon(UnreachableError(self._context.id, why, sent=True))
 
     def show(self) -> dict[str, object]:
         """The part of `bmgd status --json` about messages to many."""
-        return {"best_effort": self.broadcasting.show()}
+        return {
+            "best_effort": self.broadcasting.show(),
+            "reliable": {**self.source.show(), **self.retention.show()},
+        }

@@ -26,19 +26,23 @@ from bmgd.routing.header import (
     HEADER,
     HEADER_BYTES,
 )
+from bmgd.routing.id_sets import ID_SET_SPACE
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
 from bmgd.wire.id_sets import decode_id_set, encode_id_set
 from bmgd.wire.messages import (
     BRANCHES_MAX,
     BUCKETS,
+    EXCEPTIONS_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
     PROBLEM_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
+    SKIPS_MAX,
     TOPIC_BYTES_MAX,
     TRACE_MS_MAX,
+    WATERMARKS_MAX,
     Ack,
     Answer,
     Ask,
@@ -47,6 +51,7 @@ from bmgd.wire.messages import (
     Data,
     Goodbye,
     Heartbeat,
+    Held,
     JoinGrant,
     JoinRequest,
     Message,
@@ -56,14 +61,21 @@ from bmgd.wire.messages import (
     Pong,
     Probe,
     ProbeReply,
+    Pull,
+    ReliableBroadcast,
     Report,
     ReportAsk,
     Route,
     Search,
+    Skip,
+    Skipped,
+    Stable,
     TraceAnswer,
     TraceAsk,
     Unreachable,
     Unwanted,
+    Watermark,
+    Watermarks,
 )
 
 LENGTH = struct.Struct(">I")
@@ -187,6 +199,31 @@ def _branches(value: object) -> tuple[Branch, ...]:
     return tuple(_branch(item) for item in items)
 
 
+def _skips(value: object) -> tuple[Skip, ...]:
+    found = []
+    for item in _array(value, SKIPS_MAX):
+        fields = _array(item, 4)
+        if len(fields) != 4:
+            raise ProtocolError("not a skip")
+        first = _int(fields[1], 1, _U64_MAX)
+        found.append(
+            Skip(_id(fields[0]), first, _int(fields[2], first, _U64_MAX), _bool(fields[3]))
+        )
+    return tuple(found)
+
+
+def _held(value: object) -> tuple[Held, ...]:
+    found = []
+    for item in _array(value, WATERMARKS_MAX):
+        fields = _array(item, 5)
+        if len(fields) != 5:
+            raise ProtocolError("not what is held of a source")
+        life = Incarnation(_int(fields[1], 1, _U64_MAX))
+        watermark, stable, highest = (_int(each, 0, _U64_MAX) for each in fields[2:])
+        found.append(Held(_id(fields[0]), life, watermark, stable, highest))
+    return tuple(found)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 _FORMATS: dict[int, _Format] = {
@@ -217,6 +254,18 @@ _FORMATS: dict[int, _Format] = {
     ),
     0x06: _Format(Unwanted, 1, lambda m: (_digest_bytes(m.digest),), lambda f: (_digest(f[0]),)),
     0x07: _Format(Goodbye, 1, lambda m: (m.reason,), lambda f: (_text(f[0], _REASON_BYTES_MAX),)),
+    0x08: _Format(
+        Watermarks,
+        2,
+        lambda m: (m.held, m.asks),
+        lambda f: (_held(f[0]), _bool(f[1])),
+    ),
+    0x09: _Format(
+        Pull,
+        3,
+        lambda m: (m.source, m.incarnation, m.first),
+        lambda f: (_id(f[0]), Incarnation(_int(f[1], 1, _U64_MAX)), _int(f[2], 1, _U64_MAX)),
+    ),
     0x40: _Format(
         Data,
         3,
@@ -280,6 +329,48 @@ _FORMATS: dict[int, _Format] = {
         3,
         lambda m: (m.topic, m.payload, _branch_fields(m.branches)),
         lambda f: (_topic(f[0]), _bytes(f[1], PAYLOAD_BYTES_MAX), _branches(f[2])),
+    ),
+    0x52: _Format(
+        ReliableBroadcast,
+        8,
+        lambda m: (
+            m.topic,
+            m.payload,
+            m.tree,
+            _branch_fields(m.branches),
+            m.id_space,
+            encode_id_set(m.exceptions),
+            m.skips,
+            m.stable,
+        ),
+        lambda f: (
+            _topic(f[0]),
+            _bytes(f[1], PAYLOAD_BYTES_MAX),
+            _int(f[2], 0, 1),
+            _branches(f[3]),
+            _int(f[4], 1, ID_SET_SPACE),
+            decode_id_set(_bytes(f[5], EXCEPTIONS_BYTES_MAX)),
+            _skips(f[6]),
+            _int(f[7], 0, _U64_MAX),
+        ),
+    ),
+    0x53: _Format(
+        Watermark,
+        3,
+        lambda m: (m.watermark, m.stable, m.asks),
+        lambda f: (_int(f[0], 0, _U64_MAX), _int(f[1], 0, _U64_MAX), _bool(f[2])),
+    ),
+    0x54: _Format(
+        Stable,
+        3,
+        lambda m: (m.tree, _branch_fields(m.branches), m.stable),
+        lambda f: (_int(f[0], 0, 1), _branches(f[1]), _int(f[2], 0, _U64_MAX)),
+    ),
+    0x55: _Format(
+        Skipped,
+        2,
+        lambda m: (m.skips, m.stable),
+        lambda f: (_skips(f[0]), _int(f[1], 0, _U64_MAX)),
     ),
     0x68: _Format(ReportAsk, 0, lambda m: (), lambda f: ()),
     0x69: _Format(Report, 1, lambda m: (m.body,), lambda f: (_bytes(f[0], REPORT_BYTES_MAX),)),

@@ -7,6 +7,7 @@ further. *Routed messages* carry a `Route` and are relayed hop by hop to the nod
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bmgd.routing.branches import Branch
 from bmgd.types import Incarnation, NodeId, Record
@@ -21,8 +22,11 @@ REPORT_BYTES_MAX = 16_384
 PROBLEM_BYTES_MAX = 255
 TRACE_MS_MAX = 60_000
 BRANCHES_MAX = 1024
-BRANCH_BYTES_MAX = 16_384 + 256
+BRANCH_BYTES_MAX = 16_384 + 64
 """Of all covers of a frame together, as they are written, and 9 bytes for each branch."""
+EXCEPTIONS_BYTES_MAX = 1100
+SKIPS_MAX = 16
+WATERMARKS_MAX = 256
 
 
 # --- link messages ------------------------------------------------------------------------------
@@ -324,7 +328,118 @@ class Multicast:
     branches: tuple[Branch, ...]
 
 
-LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye
+class Skip(NamedTuple):
+    """What a node need not wait for of a source's reliable broadcasts.
+
+    Args:
+        id: the node.
+        first, last: counts of the source.
+        missed: whether its programs have missed them: it was held dead when they were sent, or when
+            they became stable. A life that began later has missed nothing.
+    """
+
+    id: NodeId
+    first: int
+    last: int
+    missed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReliableBroadcast:
+    """A program's message to every reader of a topic: all nodes of its audience get it, or none.
+
+    Args:
+        route: as of a `Broadcast`; `sequence` counts the source life's reliable broadcasts, over all
+            topics, from 1.
+        id_space, exceptions: the audience, which never changes: the ids below the one, without the
+            other, `EXCEPTIONS_BYTES_MAX` bytes of them.
+        skips: of nodes of the audience, at most `SKIPS_MAX`; never changes either.
+        stable: up to where everybody whom the source holds alive has everything.
+    """
+
+    route: Route
+    topic: str
+    payload: bytes = field(repr=False)
+    tree: int
+    branches: tuple[Branch, ...]
+    id_space: int
+    exceptions: int
+    skips: tuple[Skip, ...]
+    stable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """To a source: the sender has all of its reliable broadcasts up to here; the tag names its life.
+
+    Args:
+        stable: up to where the sender knows them to be stable.
+        asks: whether it wants to be told what it skips, and what is stable.
+    """
+
+    route: Route
+    watermark: int
+    stable: int
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """From a source to everybody: what is stable. `tree` and `branches` are as of a `Broadcast`."""
+
+    route: Route
+    tree: int
+    branches: tuple[Branch, ...]
+    stable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """From a source to one node: what that node skips, and what is stable."""
+
+    route: Route
+    skips: tuple[Skip, ...]
+    stable: int
+
+
+class Held(NamedTuple):
+    """What a node holds of a source's life.
+
+    Args:
+        watermark: it has all up to here, or skips it.
+        stable: up to where the source told it that everybody has everything.
+        highest: the highest count of which it has a copy, or the watermark.
+    """
+
+    source: NodeId
+    incarnation: Incarnation
+    watermark: int
+    stable: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """To a neighbor: what the sender holds of sources that are gone, at most `WATERMARKS_MAX`.
+
+    Args:
+        asks: whether the neighbor is to tell of all other such lives too.
+    """
+
+    held: tuple[Held, ...]
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Asks a neighbor for copies of a source's broadcasts from `first` on, `PULLED_MAX` at a time."""
+
+    source: NodeId
+    incarnation: Incarnation
+    first: int
+
+
+LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye | Watermarks | Pull
 RoutedMessage = (
     Data
     | Ack
@@ -341,5 +456,9 @@ RoutedMessage = (
     | TraceAnswer
     | Broadcast
     | Multicast
+    | ReliableBroadcast
+    | Watermark
+    | Stable
+    | Skipped
 )
 Message = LinkMessage | RoutedMessage

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bmgd.client import Message
-from tests.integration.cluster import DEADLINE_S, launched, until_true
+from tests.integration.cluster import DEADLINE_S, launched, until, until_true
 
 SIZE = 16
 TOPIC = "news"
@@ -40,3 +41,36 @@ async def test_best_effort_broadcast_reaches_all_at_16_before_and_after_a_kill(
         assert all_have(b"before")
         counts = (await source.status())["to_many"]["best_effort"]
         assert (counts["sent"], counts["no_way"]) == (2, 0)
+
+
+async def test_reliable_broadcasts_of_a_source_that_is_killed_reach_all_or_none(
+    tmp_path: Path,
+) -> None:
+    async with launched(SIZE, tmp_path) as cluster, AsyncExitStack() as stack:
+        source = 5
+        others = [number for number in range(SIZE) if number != source]
+        taken: dict[int, list[Message]] = {
+            number: await stack.enter_async_context(cluster.reading(number, TOPIC))
+            for number in others
+        }
+        daemon = await cluster.daemon(source)
+        report = await daemon.broadcast(b"first", topic=TOPIC, timeout=DEADLINE_S)
+        assert report.confirmed == frozenset(range(SIZE))
+
+        sending = [
+            asyncio.create_task(daemon.broadcast(b"%d" % number, topic=TOPIC))
+            for number in range(200)
+        ]
+        await until_true("some have come", lambda: any(len(got) > 20 for got in taken.values()))
+        await cluster.kill(source)
+        await asyncio.gather(*sending, return_exceptions=True)
+        await cluster.at_rest()
+
+        async def all_have_the_same() -> list[str]:
+            counts = {number: len(got) for number, got in taken.items()}
+            return [] if len(set(counts.values())) == 1 else [f"broadcasts taken: {counts}"]
+
+        await until("all have as many", all_have_the_same)
+        payloads = [[each.payload for each in got] for got in taken.values()]
+        assert payloads == [payloads[0]] * len(others)
+        assert payloads[0] == [b"first", *(b"%d" % n for n in range(len(payloads[0]) - 1))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 import bmgd
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
-from bmgd.core.effects import Announce, Reply
+from bmgd.core.effects import Announce, Reply, TellMissed
 from bmgd.errors import DeadError, PartialError, RequestError, UnreachableError
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
@@ -149,3 +151,31 @@ async def test_commands_print_who_confirmed_and_exit_with_4_when_partial(core: M
 async def test_ids_that_are_none_are_a_usage_error(core: ManyCore, ids: str) -> None:
     ran = await run("multicast", "--control", core.address, "--", ids, "x")
     assert ran.code == 2
+
+
+async def test_what_was_missed_is_an_item_of_the_subscription(core: ManyCore) -> None:
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", credit=1) as messages,
+    ):
+        core.announce(b"1")
+        assert core.reader is not None
+        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 2, 5))
+        assert (await anext(messages)).payload == b"1"
+        missed: object = await anext(messages)
+        assert missed == bmgd.Missed(source=4, first=2, last=5, incarnation=1 << 32)
+
+
+async def test_recv_says_what_was_missed(core: ManyCore) -> None:
+    async def follow() -> None:
+        await core.until_told(lambda: core.reader is not None)
+        assert core.reader is not None
+        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(7), 2, 5))
+        core.announce(b"6")
+
+    task = asyncio.create_task(follow())
+    ran = await run("recv", "--topic", "news", "--count", "1", "--json", "--control", core.address)
+    await task
+    first, second = map(json.loads, ran.out.splitlines())
+    assert first == {"missed": {"source": 4, "first": 2, "last": 5, "incarnation": 7}}
+    assert second["payload"] == "6"

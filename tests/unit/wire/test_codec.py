@@ -29,12 +29,15 @@ from bmgd.wire.id_sets import ID_SET_BYTES_MAX
 from bmgd.wire.messages import (
     BRANCHES_MAX,
     BUCKETS,
+    EXCEPTIONS_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
+    SKIPS_MAX,
     TRACE_MS_MAX,
+    WATERMARKS_MAX,
     Buckets,
     Data,
     LinkMessage,
@@ -56,6 +59,8 @@ VALID: dict[int, list[Any]] = {
     0x05: [[DIGEST] * BUCKETS, True],
     0x06: [DIGEST],
     0x07: ["leaving"],
+    0x08: [[[4, 1, 77, 70, 79]], False],
+    0x09: [4, 1, 71],
     0x40: ["jobs", b"payload", 1],
     0x41: [0, 1],
     0x42: [9],
@@ -67,6 +72,10 @@ VALID: dict[int, list[Any]] = {
     0x48: [1, 17],
     0x50: ["news", b"payload", 0, [[9, b"\x01\x00\x00\x00\x09"]]],
     0x51: ["jobs", b"payload", [[9, b"\x02\x00\x00\x00\x08\xff"]]],
+    0x52: ["news", b"x", 0, [], 16, b"\x01\x00\x00\x00\x03", [[12, 1, 76, False]], 70],
+    0x53: [77, 70, False],
+    0x54: [0, [], 77],
+    0x55: [[[9, 71, 76, True]], 76],
     0x68: [],
     0x69: [b"{}"],
     0x6A: [9, 1000],
@@ -116,6 +125,31 @@ NOT_BRANCHES: list[Any] = [
     {9: b""},
     None,
     *[[[9, value]] for value in NOT_ID_SETS],
+]
+NOT_SKIPS: list[Any] = [
+    [[9, 1, 2]],
+    [[9, 1, 2, True, 0]],
+    [[-1, 1, 2, True]],
+    [[9, 0, 2, True]],
+    [[9, 3, 2, True]],
+    [[9, 1, U64_MAX + 1, True]],
+    [[9, 1, 2, 1]],
+    [[9, 1, 2, True]] * (SKIPS_MAX + 1),
+    [9],
+    {},
+    None,
+]
+NOT_HELD: list[Any] = [
+    [[4, 1, 77, 70]],
+    [[4, 1, 77, 70, 79, 0]],
+    [[-1, 1, 77, 70, 79]],
+    [[4, 0, 77, 70, 79]],
+    [[4, 1, -1, 70, 79]],
+    [[4, 1, 77, True, 79]],
+    [[4, 1, 77, 70, U64_MAX + 1]],
+    [[4, 1, 77, 70, 79]] * (WATERMARKS_MAX + 1),
+    [4],
+    None,
 ]
 NOT_RECORDS: list[Any] = [
     [ROW[:4]],
@@ -167,7 +201,24 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x47, 1, value) for value in ["x" * 256, "é" * 128, b"new:1", 1, None]],
     *[(0x47, 2, value) for value in [-1, NODE_ID_MAX + 2, True, "1", None]],
     *[(0x48, 1, value) for value in NOT_ID],
-    *[(kind, 0, value) for kind in (0x50, 0x51) for value in ["", "x" * 256, b"jobs", 1, None]],
+    *[(0x08, 0, value) for value in NOT_HELD],
+    *[(0x08, 1, value) for value in NOT_BOOL],
+    *[(0x09, 0, value) for value in NOT_ID],
+    *[(0x09, at, value) for at in (1, 2) for value in [0, *NOT_U64]],
+    *[(0x52, 1, value) for value in NOT_PAYLOADS],
+    *[(kind, at, value) for kind, at in ((0x52, 2), (0x54, 0)) for value in [-1, 2, True, None]],
+    *[(kind, at, value) for kind, at in ((0x52, 3), (0x54, 1)) for value in NOT_BRANCHES],
+    *[(0x52, 4, value) for value in [0, ID_SET_SPACE + 1, True, "1", None]],
+    *[(0x52, 5, value) for value in [bytes(EXCEPTIONS_BYTES_MAX + 1), *NOT_ID_SETS]],
+    *[(kind, at, value) for kind, at in ((0x52, 6), (0x55, 0)) for value in NOT_SKIPS],
+    *[(kind, at, value) for kind, at in ((0x52, 7), (0x54, 2), (0x55, 1)) for value in NOT_U64],
+    *[(0x53, at, value) for at in (0, 1) for value in NOT_U64],
+    *[(0x53, 2, value) for value in NOT_BOOL],
+    *[
+        (kind, 0, value)
+        for kind in (0x50, 0x51, 0x52)
+        for value in ["", "x" * 256, b"jobs", 1, None]
+    ],
     *[(kind, 1, value) for kind in (0x50, 0x51) for value in NOT_PAYLOADS],
     *[(0x50, 2, value) for value in [-1, 2, True, "0", None]],
     *[(kind, at, value) for kind, at in ((0x50, 3), (0x51, 2)) for value in NOT_BRANCHES],
@@ -255,7 +306,7 @@ def test_codec_refuses_a_missing_or_extra_field(kind: int) -> None:
             decode(body_of(kind, fields))
 
 
-@pytest.mark.parametrize("kind", [0x00, 0x08, 0x3F, 0x49, 0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("kind", [0x00, 0x0A, 0x3F, 0x49, 0x7F, 0x80, 0xFF])
 def test_codec_refuses_an_unknown_kind(kind: int) -> None:
     with pytest.raises(ProtocolError, match="unknown kind"):
         decode(body_of(kind, [1]))

@@ -1,0 +1,228 @@
+"""Reliable broadcasts whose source is gone: neighbors compare what they have, the lower pulls.
+
+Theory of operation. A life of a source that is held dead, or was followed by another, sends nothing
+again. Whoever has copies of it then tells its watermark to all its neighbors, and to each that it
+links later. A neighbor that has less pulls the copies, one that has more answers with its own, and
+whoever gets more tells it on. So what one survivor has, all get that it is connected to, over links
+that exist; nobody decides anything, so nothing has to be taken back when the source turns out to live.
+
+    a source is gone --copies here--> tell all neighbors --theirs is higher--> pull, tell on
+                                                         --theirs is lower---> they pull
+                     --30 s--> copies go; a life that another followed is forgotten
+
+Copies that a neighbor has no more were stable: everybody had them whom the source held alive. Who finds
+that it lacks such ones was held dead, or began later: it skips them.
+"""
+
+from __future__ import annotations
+
+from bmgd.core.broadcast_retention import BroadcastRetention, Heard, LifeKey
+from bmgd.core.context import Context, Link, RecordMoved
+from bmgd.core.links import Links
+from bmgd.core.timers import TimerKey
+from bmgd.types import NodeId
+from bmgd.wire.messages import WATERMARKS_MAX, Held, Pull, Watermarks
+
+ORPHAN_NS = 30_000_000_000
+ORPHAN_TIMER = "broadcast orphans"
+TELL_NS = 2_000_000
+TELL_AGAIN_NS = 500_000_000
+PULLED_MAX = 16
+TOLD_MAX = 1024
+"""Lives told to one neighbor in one step; of more it asks again."""
+
+
+class BroadcastOrphans:
+    """What this node shares with its neighbors of sources that are gone."""
+
+    def __init__(self, context: Context, links: Links, retention: BroadcastRetention) -> None:
+        self._context = context
+        self._links = links
+        self._retention = retention
+        self._orphans: dict[LifeKey, None] = {}
+        self._untold: dict[LifeKey, None] = {}
+        self._told_again_ns = 0
+        self._asks_until_ns = 0
+
+    @property
+    def unshared(self) -> int:
+        """How many orphans no linked neighbor is known to have as far as this node has them."""
+        return sum(
+            1
+            for key in self._orphans
+            if (heard := self._retention.lives[key]).copies and not self._is_shared(heard)
+        )
+
+    def _is_shared(self, heard: Heard) -> bool:
+        reach = heard.reach
+        return any(heard.told.get(peer, (0, 0)) >= reach for peer in self._links.by_peer)
+
+    # --- who is gone --------------------------------------------------------------------------
+
+    def on_record_moved(self, moved: RecordMoved) -> None:
+        """A source may be gone, or have returned."""
+        for heard in list(self._retention.by_source.get(moved.id, {}).values()):
+            if self._retention.is_orphan(heard):
+                self._adopt(heard)
+            elif heard.key in self._orphans:
+                self._give_back(heard)
+
+    def _adopt(self, heard: Heard) -> None:
+        if heard.key not in self._orphans:
+            heard.orphan_ns = self._context.now_ns
+            self._orphans[heard.key] = None
+        if heard.copies:
+            self._tell_soon(heard)
+
+    def _give_back(self, heard: Heard) -> None:
+        """Its source is there again: that knows best."""
+        del self._orphans[heard.key]
+        self._untold.pop(heard.key, None)
+        heard.orphan_ns = 0
+        heard.told.clear()
+        heard.said.clear()
+        self._retention.ask(heard)
+
+    def on_changed(self) -> None:
+        """Something came in this step."""
+        for key in list(self._retention.changed):
+            heard = self._retention.lives.get(key)
+            if heard is not None and self._retention.is_orphan(heard):
+                self._adopt(heard)
+        self._retention.changed.clear()
+
+    def on_link_opened(self, link: Link) -> None:
+        """A new neighbor is told, whatever was said to a former life of it."""
+        if self._context.now_ns < self._asks_until_ns:
+            self._context.send(link.id, Watermarks((), asks=True))
+        for key in self._orphans:
+            heard = self._retention.lives[key]
+            heard.told.pop(link.peer, None)
+            heard.said.pop(link.peer, None)
+            if heard.copies:
+                self._tell_soon(heard)
+
+    def ask_neighbors(self) -> None:
+        """This node was held dead, and is not: neighbors tell of all that went on without it."""
+        self._asks_until_ns = self._context.now_ns + ORPHAN_NS
+        for link in list(self._links.table.values()):
+            self._context.send(link.id, Watermarks((), asks=True))
+
+    # --- telling ------------------------------------------------------------------------------
+
+    def _tell_soon(self, heard: Heard) -> None:
+        self._untold[heard.key] = None
+        self._wake_in(TELL_NS)
+
+    def _wake_in(self, pause_ns: int) -> None:
+        timers, key = self._context.timers, (ORPHAN_TIMER, 0, 0)
+        at_ns = self._context.now_ns + pause_ns
+        planned_ns = timers.due_ns(key)
+        if planned_ns is None or planned_ns > at_ns:
+            timers.set(key, at_ns)
+
+    def on_timer(self, key: TimerKey) -> None:
+        """Tell and pull what changed; all of it again after a while; let go of what is old."""
+        now_ns = self._context.now_ns
+        self._expire()
+        changed = [self._retention.lives[each] for each in self._untold]
+        self._untold.clear()
+        if now_ns - self._told_again_ns >= TELL_AGAIN_NS:
+            self._told_again_ns = now_ns
+            changed = [self._retention.lives[each] for each in self._orphans]
+            for heard in changed:
+                self._doubt(heard)
+        for heard in changed:
+            self._pull(heard)
+        for link in [links[0] for links in self._links.by_peer.values()]:
+            self._tell(link, [heard for heard in changed if self._is_news(heard, link.peer)])
+        if self._orphans:
+            self._wake_in(TELL_AGAIN_NS)
+
+    @staticmethod
+    def _doubt(heard: Heard) -> None:
+        """Who was told, and has not told to have as much, is told again."""
+        reach = heard.reach
+        for peer in list(heard.said):
+            if heard.told.get(peer, (0, 0)) < reach:
+                del heard.said[peer]
+
+    @staticmethod
+    def _is_news(heard: Heard, peer: NodeId) -> bool:
+        """Whether a neighbor does not know how far this node has it, and wants to, or may have less."""
+        return heard.said.get(peer) != heard.reach and (bool(heard.copies) or peer in heard.told)
+
+    def _tell(self, link: Link, lives: list[Heard]) -> None:
+        entries = []
+        for heard in lives[:TOLD_MAX]:
+            watermark, highest = heard.said[link.peer] = heard.reach
+            entries.append(Held(heard.source, heard.incarnation, watermark, heard.stable, highest))
+        for start in range(0, len(entries), WATERMARKS_MAX):
+            held = tuple(entries[start : start + WATERMARKS_MAX])
+            self._context.send(link.id, Watermarks(held, asks=False))
+
+    def _expire(self) -> None:
+        """Nobody comes any more who could lack these."""
+        now_ns = self._context.now_ns
+        for key in list(self._orphans):
+            heard = self._retention.lives[key]
+            if now_ns - heard.orphan_ns < ORPHAN_NS:
+                continue
+            self._retention.give_up_gaps(heard)
+            self._retention.drop_copies(heard)
+            del self._orphans[key]
+            self._untold.pop(key, None)
+            heard.told.clear()
+            heard.said.clear()
+            if self._context.membership.incarnation(heard.source) > heard.incarnation:
+                self._retention.forget(heard)
+        self._retention.changed.clear()
+
+    # --- pulling ------------------------------------------------------------------------------
+
+    def on_watermarks(self, link: Link, message: Watermarks) -> None:
+        """A neighbor tells what it has: pull what is more, tell it what is less."""
+        for held in message.held:
+            heard = self._retention.hear(held.source, held.incarnation)
+            if heard is None:
+                continue
+            heard.told[link.peer] = held.watermark, held.highest
+            if held.stable > heard.watermark:
+                # Everybody has these whom the source held alive.
+                self._retention.skip(heard, heard.watermark + 1, held.stable)
+            if self._retention.is_orphan(heard):
+                self._adopt(heard)
+                self._tell_soon(heard)
+            else:
+                self._pull(heard)
+        if message.asks:
+            lives = self._retention.lives.values()
+            over = [heard for heard in lives if self._retention.is_orphan(heard)]
+            self._tell(link, [heard for heard in over if heard.reach[1]])
+
+    def _pull(self, heard: Heard) -> None:
+        """Ask the neighbor that has most beyond what is here."""
+        linked = [peer for peer in heard.told if peer in self._links.by_peer]
+        if not linked:
+            return
+        watermark, highest = heard.reach
+        best = max(linked, key=lambda peer: heard.told[peer])
+        if heard.told[best][0] > watermark:
+            first = watermark + 1
+        else:
+            best = max(linked, key=lambda peer: heard.told[peer][1])
+            if heard.told[best][1] <= highest:
+                return
+            first = highest + 1
+        link = self._links.to(best)
+        assert link is not None
+        self._context.send(link.id, Pull(heard.source, heard.incarnation, first))
+
+    def on_pull(self, link: Link, message: Pull) -> None:
+        """A neighbor asks for copies: it gets the next few, and asks again."""
+        heard = self._retention.lives.get((message.source, message.incarnation))
+        if heard is None:
+            return
+        counts = sorted(count for count in heard.copies if count >= message.first)
+        for count in counts[:PULLED_MAX]:
+            self._context.send(link.id, self._retention.copy_for(heard, count, link.peer))

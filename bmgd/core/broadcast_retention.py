@@ -1,0 +1,400 @@
+"""Reliable broadcasts, at every node: taken in order, kept until they are stable, acknowledged.
+
+Theory of operation. Of each life of a source this node has a *watermark*: all that was for it up to
+there has been given to its readers, in the source's order. What comes beyond a gap waits. Copies are
+kept until the source tells that they are stable, whoever reads them. The watermark goes straight to
+the source, after a quarter of a window or 20 ms.
+
+    comes above a gap --> waiting --gap closes--> given to readers, kept --stable--> gone
+                                  --skipped-----> shown to readers as missed
+
+Whether a broadcast is taken depends on its source's life and on its audience, never on whether the
+source is held dead: a node that refused what others took, because of a rumor, could not mend it later.
+For the same reason a former life's broadcasts are taken while others may have them: until this node
+has forgotten that life (`broadcast_orphans.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bmgd.core.announcements import Announcement, Announcements
+from bmgd.core.branching import Branching
+from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_ALL_BYTES, WINDOW_MIN_BYTES
+from bmgd.core.context import Context
+from bmgd.core.forwarding import Forwarding
+from bmgd.core.timers import TimerKey
+from bmgd.routing.branches import Branch
+from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.wire.messages import ReliableBroadcast, Skipped, Stable, Watermark
+
+WATERMARK_NS = 20_000_000
+REMIND_NS = 1_000_000_000
+REMIND_MAX_NS = 8_000_000_000
+LIVES_MAX = 65_536
+"""Lives of sources; at the bound one of a gone source without copies makes room."""
+HELD_BYTES_MAX = 128 << 20
+"""Of all sources together; beyond it nothing is taken, and the sources send again."""
+AHEAD_MAX = 8192
+"""How far beyond the watermark something may wait."""
+SKIPS_KEPT_MAX = 64
+WATERMARK_TIMER = "broadcast watermark"
+REMIND_TIMER = "broadcast remind"
+
+LifeKey = tuple[NodeId, Incarnation]
+
+
+@dataclass(slots=True, eq=False)
+class Heard:
+    """What this node has of one life of a source.
+
+    Attributes:
+        watermark: all for this node up to here was given to its readers, or is skipped.
+        stable: up to where the source told that everybody has it.
+        copies: what is kept, by its count: up to the watermark in order, and what waits beyond.
+        skips: ranges that are not for this node, above the watermark, and whether they are missed.
+        given: whether anything was given to readers.
+        asking: whether the source is to say what this node skips, until it does.
+        orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
+        told, said: the reach that neighbors told, and that they were told.
+    """
+
+    source: NodeId
+    incarnation: Incarnation
+    watermark: int = 0
+    stable: int = 0
+    copies: dict[int, ReliableBroadcast] = field(default_factory=dict)
+    copies_bytes: int = 0
+    skips: list[tuple[int, int, bool]] = field(default_factory=list)
+    given: bool = False
+    unacknowledged_bytes: int = 0
+    reminded_ns: int = 0
+    asking: bool = False
+    orphan_ns: int = 0
+    told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> LifeKey:
+        return self.source, self.incarnation
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The watermark, and the highest count of which there is a copy, or the watermark."""
+        return self.watermark, max(self.watermark, max(self.copies, default=0))
+
+
+class BroadcastRetention:
+    """What this node has of others' reliable broadcasts.
+
+    Attributes:
+        lives: by source and incarnation.
+        by_source: the same by source, then by incarnation.
+        changed: lives of which something came in this step, for whoever tells neighbors of it.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        forwarding: Forwarding,
+        branching: Branching,
+        announcements: Announcements,
+    ) -> None:
+        self._context = context
+        self._forwarding = forwarding
+        self._branching = branching
+        self._announcements = announcements
+        self.lives: dict[LifeKey, Heard] = {}
+        self.by_source: dict[NodeId, dict[Incarnation, Heard]] = {}
+        self.changed: dict[LifeKey, None] = {}
+        self._forgotten: dict[NodeId, Incarnation] = {}
+        self.held_bytes = 0
+        self.taken = 0
+        self.missed = 0
+        self.refused = 0
+
+    def show(self) -> dict[str, Any]:
+        """For `bmgd status --json`."""
+        return {
+            "taken": self.taken,
+            "missed": self.missed,
+            "refused": self.refused,
+            "copies": sum(len(heard.copies) for heard in self.lives.values()),
+            "copies_bytes": self.held_bytes,
+        }
+
+    # --- lives --------------------------------------------------------------------------------
+
+    def hear(self, source: NodeId, incarnation: Incarnation) -> Heard | None:
+        """What is held of a source's life, from now on; None where it is not to be taken."""
+        membership = self._context.membership
+        if source == self._context.id or membership.status_of(source) is None:
+            return None
+        heard = self.lives.get((source, incarnation))
+        if heard is not None:
+            return heard
+        if incarnation <= self._forgotten.get(source, 0) or not self._make_room():
+            return None
+        membership.learn_life(source, incarnation)
+        heard = self.lives[source, incarnation] = Heard(source, incarnation)
+        lives = self.by_source.setdefault(source, {})
+        # Of former lives nobody sends again any more.
+        self.changed.update((former.key, None) for former in lives.values())
+        lives[incarnation] = heard
+        return heard
+
+    def _make_room(self) -> bool:
+        if len(self.lives) < LIVES_MAX:
+            return True
+        is_gone = self._context.membership.is_gone
+        for heard in self.lives.values():
+            if not heard.copies and is_gone(heard.source):
+                self.forget(heard)
+                return True
+        return False
+
+    def forget(self, heard: Heard) -> None:
+        """Nothing more is taken of this life, or of those before it."""
+        self.drop_copies(heard)
+        del self.lives[heard.key]
+        del self.by_source[heard.source][heard.incarnation]
+        if not self.by_source[heard.source]:
+            del self.by_source[heard.source]
+        self.changed.pop(heard.key, None)
+        former = self._forgotten.get(heard.source, Incarnation(0))
+        self._forgotten[heard.source] = max(former, heard.incarnation)
+        self._cancel_timers(heard)
+
+    def drop_copies(self, heard: Heard) -> None:
+        """Nobody is helped by them any more."""
+        self.held_bytes -= heard.copies_bytes
+        heard.copies.clear()
+        heard.copies_bytes = 0
+
+    def _cancel_timers(self, heard: Heard) -> None:
+        for name in (WATERMARK_TIMER, REMIND_TIMER):
+            self._context.timers.cancel((name, *heard.key))
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def on_broadcast(self, message: ReliableBroadcast) -> None:
+        """A copy came: send it on, and take it where it is new."""
+        route = message.route
+        own = 1 << self._context.id
+        heard = self.hear(route.source, route.source_incarnation)
+        if heard is None:
+            self.refused += 1
+            if route.source == self._context.id:
+                return
+        else:
+            self._take(heard, message)
+        left = (Branch(branch.head, branch.cover & ~own) for branch in message.branches)
+        self._branching.send(message, [branch for branch in left if branch.cover])
+
+    def _take(self, heard: Heard, message: ReliableBroadcast) -> None:
+        count, me = message.route.sequence, self._context.id
+        is_for_me = me < message.id_space and not message.exceptions >> me & 1
+        for skip in message.skips:
+            if skip.id == me:
+                self._add_skip(heard, skip.first, skip.last, missed=skip.missed)
+        if count > heard.watermark and not is_for_me:
+            self._add_skip(heard, count, count, missed=self.was_there_before(heard))
+        elif heard.watermark < count <= heard.watermark + AHEAD_MAX and count not in heard.copies:
+            self._keep(heard, message)
+        self._advance(heard)
+        self._learn_stable(heard, message.stable)
+        self._acknowledge_soon(heard, len(message.payload))
+
+    def _keep(self, heard: Heard, message: ReliableBroadcast) -> None:
+        cost = len(message.payload) + OVERHEAD_BYTES
+        if self.held_bytes + cost > HELD_BYTES_MAX:
+            self.refused += 1
+            return
+        self.changed[heard.key] = None
+        heard.copies[message.route.sequence] = message
+        heard.copies_bytes += cost
+        self.held_bytes += cost
+
+    def was_there_before(self, heard: Heard) -> bool:
+        """Whether what this node did not get of a life is missed by its programs.
+
+        It is where they got something of it, or may have: a founder in its first life was there.
+        """
+        context = self._context
+        is_first = not context.followed and context.id < context.membership.founding_size
+        return heard.given or is_first
+
+    def skip(self, heard: Heard, first: int, last: int) -> None:
+        """These do not come: nobody has them any more."""
+        self._add_skip(heard, first, last, missed=self.was_there_before(heard))
+        self._advance(heard)
+
+    def _add_skip(self, heard: Heard, first: int, last: int, *, missed: bool) -> None:
+        if last <= heard.watermark or len(heard.skips) >= SKIPS_KEPT_MAX:
+            return
+        heard.skips.append((first, last, missed or heard.given))
+        heard.skips.sort()
+
+    def _advance(self, heard: Heard) -> None:
+        """Give to readers what is next, as far as it is there."""
+        before = heard.watermark
+        while True:
+            count = heard.watermark + 1
+            message = heard.copies.get(count)
+            skipped = next((s for s in heard.skips if s[0] <= count <= s[1]), None)
+            if message is not None:
+                heard.watermark = count
+                self._give(heard, message)
+            elif skipped is not None:
+                self._pass_over(heard, skipped)
+            else:
+                break
+        if heard.watermark > before:
+            heard.skips = [s for s in heard.skips if s[1] > heard.watermark]
+            self.changed[heard.key] = None
+
+    def _give(self, heard: Heard, message: ReliableBroadcast) -> None:
+        self.taken += 1
+        heard.given = True
+        self._announcements.announce(
+            Announcement(
+                heard.source,
+                heard.incarnation,
+                message.route.sequence,
+                message.topic,
+                message.payload,
+            )
+        )
+        if message.route.sequence <= heard.stable:
+            self._drop(heard, message.route.sequence)
+
+    def _pass_over(self, heard: Heard, skipped: tuple[int, int, bool]) -> None:
+        """Up to the end of what is skipped, or to the next that is here all the same."""
+        first = heard.watermark + 1
+        last = skipped[1]
+        here = min((count for count in heard.copies if first <= count <= last), default=last + 1)
+        heard.watermark = min(last, here - 1)
+        if skipped[2]:
+            self.missed += heard.watermark - first + 1
+            self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
+
+    def _drop(self, heard: Heard, count: int) -> None:
+        message = heard.copies.pop(count)
+        cost = len(message.payload) + OVERHEAD_BYTES
+        heard.copies_bytes -= cost
+        self.held_bytes -= cost
+
+    # --- stability ----------------------------------------------------------------------------
+
+    def on_stable(self, message: Stable) -> None:
+        """A source tells everybody what is stable."""
+        route = message.route
+        heard = self.lives.get((route.source, route.source_incarnation))
+        if heard is not None:
+            self._learn_stable(heard, message.stable)
+        own = 1 << self._context.id
+        left = (Branch(branch.head, branch.cover & ~own) for branch in message.branches)
+        self._branching.send(message, [branch for branch in left if branch.cover])
+
+    def on_skipped(self, message: Skipped) -> None:
+        """A source tells this node what it skips."""
+        route = message.route
+        if route.destination_tag not in (0, self._context.own_tag):
+            return
+        heard = self.hear(route.source, route.source_incarnation)
+        if heard is None:
+            return
+        heard.asking = False
+        for skip in message.skips:
+            if skip.id == self._context.id:
+                self._add_skip(heard, skip.first, skip.last, missed=skip.missed)
+        self._advance(heard)
+        self._learn_stable(heard, message.stable)
+        self._acknowledge_soon(heard, 0)
+
+    def _learn_stable(self, heard: Heard, stable: int) -> None:
+        if stable <= heard.stable:
+            return
+        former, heard.stable = heard.stable, stable
+        end = min(stable, heard.watermark)
+        if end - former > len(heard.copies):
+            gone = [count for count in heard.copies if count <= end]
+        else:
+            gone = [count for count in range(former + 1, end + 1) if count in heard.copies]
+        for count in gone:
+            self._drop(heard, count)
+
+    # --- watermarks ---------------------------------------------------------------------------
+
+    def _acknowledge_soon(self, heard: Heard, size: int) -> None:
+        heard.unacknowledged_bytes += size + OVERHEAD_BYTES
+        timers, key = self._context.timers, (WATERMARK_TIMER, *heard.key)
+        living = max(1, self._context.membership.layout_size - len(self._context.membership.dead))
+        window = max(WINDOW_MIN_BYTES, WINDOW_ALL_BYTES // living)
+        if heard.unacknowledged_bytes * 4 >= window:
+            self._acknowledge(heard, asks=False)
+        elif key not in timers:
+            timers.set(key, self._context.now_ns + WATERMARK_NS)
+        if heard.copies:
+            self._remind_later(heard)
+
+    def _remind_later(self, heard: Heard) -> None:
+        key = (REMIND_TIMER, *heard.key)
+        if key not in self._context.timers:
+            heard.reminded_ns = REMIND_NS
+            self._context.timers.set(key, self._context.now_ns + REMIND_NS)
+
+    def on_watermark_timer(self, key: TimerKey) -> None:
+        """What came lately is acknowledged."""
+        heard = self.lives.get((NodeId(key[1]), Incarnation(key[2])))
+        if heard is not None:
+            self._acknowledge(heard, asks=heard.stable > heard.watermark)
+
+    def _acknowledge(self, heard: Heard, *, asks: bool) -> None:
+        heard.unacknowledged_bytes = 0
+        self._context.timers.cancel((WATERMARK_TIMER, *heard.key))
+        if self.is_orphan(heard):
+            return
+        tag = incarnation_tag(heard.incarnation)
+        route = self._forwarding.route_to(heard.source, tag=tag, sequence=heard.watermark)
+        self._forwarding.originate(Watermark(route, heard.watermark, heard.stable, asks))
+
+    def on_remind_timer(self, key: TimerKey) -> None:
+        """Copies are kept for long: the source may not have heard, or not have been heard."""
+        heard = self.lives.get((NodeId(key[1]), Incarnation(key[2])))
+        if heard is None or not (heard.copies or heard.asking or heard.stable > heard.watermark):
+            return
+        if self.is_orphan(heard):
+            self.changed[heard.key] = None
+            return
+        self._acknowledge(heard, asks=True)
+        heard.reminded_ns = min(2 * heard.reminded_ns, REMIND_MAX_NS)
+        self._context.timers.set(key, self._context.now_ns + heard.reminded_ns)
+
+    def ask(self, heard: Heard) -> None:
+        """Let the source say what went on without this node (RESYNC)."""
+        heard.asking = True
+        self._acknowledge(heard, asks=True)
+        self._remind_later(heard)
+
+    def copy_for(self, heard: Heard, count: int, peer: NodeId) -> ReliableBroadcast:
+        """A copy for one neighbor, that covers nobody else."""
+        message = heard.copies[count]
+        route = replace(message.route, destination=peer, hop_budget=0, search=None)
+        return replace(message, route=route, branches=(), stable=heard.stable)
+
+    def give_up_gaps(self, heard: Heard) -> None:
+        """What is missing before something that is here does not come any more."""
+        while heard.copies and max(heard.copies) > heard.watermark:
+            first = heard.watermark + 1
+            beyond = min(count for count in heard.copies if count >= first)
+            self.skip(heard, first, beyond - 1)
+            if heard.watermark < beyond:
+                return
+
+    def is_orphan(self, heard: Heard) -> bool:
+        """Whether the source's life is over, as far as is known here."""
+        membership = self._context.membership
+        known = membership.incarnation(heard.source)
+        return membership.is_gone(heard.source) or known > heard.incarnation

@@ -1,0 +1,285 @@
+"""Reliable broadcasts, in virtual time: all or none, in order, with every exception shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
+from bmgd.core.effects import Announce, TellMissed
+from bmgd.sim import Network
+from bmgd.types import NodeId
+from tests.unit.core.clusters import S, settle
+from tests.unit.core.test_broadcasting import Frames
+
+TOPIC = "news"
+
+
+def read(size: int, seed: int = 0, **settings: Any) -> Network:
+    """A cluster at rest, of which every node has one reader."""
+    network = Network(size, seed, **settings)
+    settle(network)
+    for number in range(size):
+        network.issue(number, Subscribe(TOPIC, 64))
+    return network
+
+
+def broadcast(network: Network, source: int, payload: bytes, timeout_s: float = 10) -> int:
+    return network.issue(source, BroadcastTo(TOPIC, payload, True, int(timeout_s * S)))
+
+
+def report(network: Network, source: int, request: int) -> tuple[list[int], dict[int, str]]:
+    reply = network.hosts[NodeId(source)].replies[request]
+    assert reply.error is None, reply.error
+    failed = {row["id"]: row["error"] for row in reply.result["failed"]}
+    return reply.result["confirmed"], failed
+
+
+def items(network: Network, number: int) -> list[bytes | tuple[int, int, int]]:
+    """What a reader got: payloads, and (source, first, last) of what was missed."""
+    return [
+        item.payload if isinstance(item, Announce) else (item.source, item.first, item.last)
+        for item in network.hosts[NodeId(number)].announced
+        if isinstance(item, Announce | TellMissed)
+    ]
+
+
+def reliable(network: Network, number: int) -> dict[str, Any]:
+    shown: dict[str, Any] = network.status(number)["to_many"]["reliable"]
+    return shown
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16, 33])
+def test_reliable_broadcast_reaches_all_is_confirmed_and_becomes_stable(size: int) -> None:
+    network = read(size)
+    frames = Frames()
+    network.watchers.append(frames)
+    source = size // 3
+    requests = [broadcast(network, source, b"%d" % number) for number in range(5)]
+    network.run(0.05)
+    for request in requests:
+        assert report(network, source, request) == (list(range(size)), {})
+    for number in range(size):
+        assert items(network, number) == [b"%d" % number for number in range(5)]
+    network.run(1)
+    assert all(reliable(network, number)["copies"] == 0 for number in range(size))
+    assert reliable(network, source)["stable"] == 5
+    assert reliable(network, source)["resent"] == 0
+
+
+def test_reliable_broadcast_is_sent_again_to_whom_it_misses() -> None:
+    network = read(8)
+    network.cut(0, 4)
+    request = broadcast(network, 0, b"x")
+    network.run(6)
+    assert report(network, 0, request)[0] == list(range(8))
+    assert all(items(network, number) == [b"x"] for number in range(8))
+    assert reliable(network, 0)["resent"] > 0
+    network.mend()
+    network.run(2)
+    assert all(items(network, number) == [b"x"] for number in range(8))
+
+
+def test_death_of_a_receiver_is_reported_and_holds_nobody_up() -> None:
+    network = read(8)
+    network.kill(5)
+    request = broadcast(network, 0, b"x")
+    network.run(3)
+    confirmed, failed = report(network, 0, request)
+    assert confirmed == [0, 1, 2, 3, 4, 6, 7]
+    assert failed == {5: "DeadError"}
+    assert reliable(network, 0)["stable"] == 1
+
+
+def test_time_is_over_before_all_confirmed_and_it_stays_on_its_way() -> None:
+    network = read(4)
+    network.stop(2)
+    request = broadcast(network, 0, b"x", timeout_s=0.3)
+    network.run(0.4)
+    assert report(network, 0, request) == ([0, 1, 3], {2: "UnreachableError"})
+    network.resume(2)
+    network.run(3)
+    assert items(network, 2) == [b"x"]
+    assert reliable(network, 0)["stable"] == 1
+
+
+@pytest.mark.parametrize("size", range(3, 13))
+def test_source_killed_after_telling_k_children_leaves_all_or_none(size: int) -> None:
+    for told in range(size.bit_length() + 1):
+        network = read(size, seed=told)
+        network.hosts[NodeId(0)].crash_after = told
+        broadcast(network, 0, b"x")
+        if network.hosts[NodeId(0)].alive:
+            network.kill(0)
+        network.run(8)
+        got = [items(network, number) for number in range(1, size)]
+        assert got in ([[b"x"]] * (size - 1), [[]] * (size - 1)), told
+        network.run(40)
+        assert all(reliable(network, number)["copies"] == 0 for number in range(1, size))
+
+
+def test_orphans_come_together_from_what_each_survivor_has() -> None:
+    """The source reaches one child with the first and another one with the second broadcast."""
+    network = read(8)
+    network.cut(0, 4)
+    broadcast(network, 0, b"a")
+    network.mend()
+    network.cut(0, 1)
+    network.cut(0, 2)
+    broadcast(network, 0, b"b")
+    network.run(0.05)
+    network.kill(0)
+    network.mend()
+    network.run(10)
+    got = [items(network, number) for number in range(1, 8)]
+    assert got == [got[0]] * 7
+    assert got[0] in ([b"a", b"b"], [b"a"], [])
+
+
+def test_who_was_held_dead_and_returns_is_told_what_it_missed() -> None:
+    network = read(8)
+    broadcast(network, 0, b"1")
+    network.run(1)
+    network.stop(3)
+    network.run(4)
+    assert 3 in network.status(0)["dead"]
+    for number in (b"2", b"3"):
+        broadcast(network, 0, number)
+    network.run(1)
+    network.resume(3)
+    network.run(5)
+    broadcast(network, 0, b"4")
+    network.run(2)
+    assert items(network, 3) == [b"1", (0, 2, 3), b"4"]
+    assert items(network, 5) == [b"1", b"2", b"3", b"4"]
+    assert reliable(network, 0)["stable"] == 4
+
+
+def test_who_was_held_dead_is_told_though_the_source_is_gone() -> None:
+    network = read(8)
+    broadcast(network, 0, b"1")
+    network.run(1)
+    network.stop(3)
+    network.run(4)
+    broadcast(network, 0, b"2")
+    network.run(1)
+    network.kill(0)
+    network.run(1)
+    network.resume(3)
+    network.run(8)
+    assert items(network, 3) == [b"1", (0, 2, 2)]
+
+
+def test_new_life_of_a_receiver_begins_where_it_is_known() -> None:
+    network = read(8)
+    for number in range(3):
+        broadcast(network, 0, b"%d" % number)
+    network.run(1)
+    network.kill(5)
+    network.run(3)
+    broadcast(network, 0, b"3")
+    network.run(1)
+    network.boot(5, counter=2)
+    network.run(3)
+    network.issue(5, Subscribe(TOPIC, 64))
+    request = broadcast(network, 0, b"4")
+    network.run(1)
+    assert report(network, 0, request) == (list(range(8)), {})
+    assert items(network, 5) == [b"4"]
+
+
+def test_joiner_begins_with_the_first_that_is_sent_to_it() -> None:
+    network = read(4)
+    broadcast(network, 0, b"1")
+    network.run(1)
+    host = network.join(1)
+    network.run(3)
+    assert host.id == 4
+    network.issue(4, Subscribe(TOPIC, 64))
+    request = broadcast(network, 0, b"2")
+    network.run(1)
+    assert report(network, 0, request) == ([0, 1, 2, 3, 4], {})
+    assert items(network, 4) == [b"2"]
+
+
+def test_new_life_of_the_source_counts_anew_and_its_former_one_is_settled() -> None:
+    network = read(8)
+    broadcast(network, 0, b"1")
+    network.run(0.01)
+    network.kill(0)
+    network.boot(0, counter=2)
+    network.run(4)
+    network.issue(0, Subscribe(TOPIC, 64))
+    request = broadcast(network, 0, b"2")
+    network.run(1)
+    assert report(network, 0, request) == (list(range(8)), {})
+    assert all(items(network, number) == [b"1", b"2"] for number in range(1, 8))
+
+
+def test_window_holds_back_what_has_no_room() -> None:
+    network = read(4)
+    network.stop(2)
+    payload = bytes(65_536)
+    source = network.hosts[NodeId(0)].node._to_many.source
+    source.window_bytes = lambda: 200_000  # type: ignore[method-assign]
+    requests = [broadcast(network, 0, payload, timeout_s=60) for _ in range(6)]
+    network.run(0.2)
+    assert reliable(network, 0)["sent"] == 3
+    assert reliable(network, 0)["waiting"] == 3
+    network.resume(2)
+    network.run(5)
+    for request in requests:
+        assert report(network, 0, request)[0] == [0, 1, 2, 3]
+    assert len(items(network, 2)) == 6
+
+
+def test_slow_reader_misses_and_stalls_nobody() -> None:
+    network = read(3)
+    for number in range(1500):
+        broadcast(network, 0, b"%d" % number)
+        network.run(0.002)
+    network.run(1)
+    assert reliable(network, 0)["stable"] == 1500
+    reader = network.hosts[NodeId(1)]
+    for _ in range(30):
+        for request in list(reader.node._to_many.announcements._readers):
+            network.issue_as(reader, request, ConsumedAnnouncements(64))
+    got = items(network, 1)
+    assert got[:1088] == [b"%d" % number for number in range(1088)]
+    assert got[1088:] == [(0, 1089, 1500)]
+
+
+def test_leaver_drains_what_it_has_broadcast() -> None:
+    network = read(8)
+    network.cut(0, 4)
+    request = broadcast(network, 0, b"x")
+    network.issue(0, Leave())
+    network.run(0.1)
+    assert network.hosts[NodeId(0)].alive
+    network.mend()
+    # Its own reader consumes nothing: it is waited for as long as leaving may take.
+    network.run(6)
+    assert not network.hosts[NodeId(0)].alive
+    assert report(network, 0, request)[0] == list(range(8))
+    assert all(items(network, number) == [b"x"] for number in range(1, 8))
+
+
+def test_two_halves_settle_each_on_its_own_and_say_what_was_missed() -> None:
+    network = read(8)
+    broadcast(network, 0, b"1")
+    network.run(1)
+    for a in range(4):
+        for b in range(4, 8):
+            network.cut(a, b)
+    network.run(6)
+    broadcast(network, 0, b"2")
+    network.run(2)
+    network.mend()
+    network.run(15)
+    broadcast(network, 0, b"3")
+    network.run(2)
+    for number in range(4):
+        assert items(network, number) == [b"1", b"2", b"3"]
+    for number in range(4, 8):
+        assert items(network, number) == [b"1", (0, 2, 2), b"3"]
