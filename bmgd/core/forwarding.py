@@ -60,6 +60,10 @@ class Forwarding:
         self._links.forwarding_stale = False
         self._context.emit(ForwardingChanged(self._snapshot))
 
+    def rebuild(self) -> None:
+        """Take the snapshot that was published last once more: at the end of a step it is up to date."""
+        self._snapshot = self._take_snapshot()
+
     def _take_snapshot(self) -> Snapshot:
         membership = self._context.membership
         budget = 2 * diameter_bound(max(1, membership.layout_size)) + 4

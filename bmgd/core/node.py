@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
+from typing import Any
 
 from bmgd.core.context import (
     AccusedSelf,
@@ -71,6 +72,7 @@ from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
 from bmgd.core.renewal import RENEW_TIMER, Renewal
 from bmgd.core.requests import Requests
 from bmgd.core.settings import Settings
+from bmgd.core.show import show_members, show_status
 from bmgd.core.survey import TRACE_TIMER, Survey
 from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
@@ -230,6 +232,20 @@ class Node:
     def counts(self) -> Counts:
         """What this core has counted since it began."""
         return self._context.counts
+
+    @property
+    def has_work(self) -> bool:
+        """Whether work is under way that goes on in the steps that follow."""
+        return self._work.is_underway
+
+    def rebuild(self) -> None:
+        """Make anew what follows from the rest, in a core that was read from a recording."""
+        self._forwarding.rebuild()
+
+    def show(self) -> dict[str, Any]:
+        """What programs would be shown now: ``{"status":…, "members":…}``."""
+        status = show_status(self._context, self._links)
+        return {"status": status, "members": show_members(self._context)["members"]}
 
     def inherit(self, former: Node) -> None:
         """Take over what waits for programs from the node that this process was, before a step."""

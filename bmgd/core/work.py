@@ -36,6 +36,11 @@ class Work:
     def __contains__(self, name: str) -> bool:
         return name in self._underway
 
+    @property
+    def is_underway(self) -> bool:
+        """Whether any work is."""
+        return bool(self._underway)
+
     def begin(self, name: str, pieces: Pieces) -> None:
         """Do this work from the next deadline on; again from its beginning if it is under way.
 

@@ -1,0 +1,161 @@
+"""Recordings of cores under every fault there is replay to the last step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bmgd.core.effects import Observed
+from bmgd.core.events import DeadlineReached
+from bmgd.errors import InvariantError, ProtocolError
+from bmgd.flight.replay import at_step, node_of, replay, state_of
+from bmgd.sim import Network
+from bmgd.sim.options import random_scenario
+from bmgd.sim.simulation import Simulation
+from bmgd.types import NodeId
+from bmgd.wire.packing import decompress
+from tests.unit.core.clusters import send
+from tests.unit.flight.flights import Flights, written
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_replay_of_16_nodes_under_chaos_does_not_differ(seed: int, tmp_path: Path) -> None:
+    simulation = Simulation(random_scenario(seed, 16, 6.0))
+    flights = Flights(simulation.network.timeline)
+    simulation.network.watchers.append(flights)
+    simulation.run()
+    steps = 0
+    for number, (node_id, recorder) in enumerate(flights.all):
+        outcome = replay(written(recorder, tmp_path / str(number), node_id))
+        assert (outcome.differs_at, outcome.left_out) == (None, 0), f"node {node_id}"
+        steps += outcome.steps
+    assert steps == flights.noted > 1_000
+
+
+@pytest.fixture
+def flown(tmp_path: Path) -> tuple[Network, Flights]:
+    """A cluster of 8 of which node 5 was killed, everybody recorded."""
+    network = Network(8, start=False)
+    flights = Flights(network.timeline)
+    network.watchers.append(flights)
+    for node_id in range(8):
+        network.boot(node_id)
+    network.run(3.0)
+    network.kill(5)
+    network.run(3.0)
+    return network, flights
+
+
+def test_replay_says_at_which_step_it_differs(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    recording = written(flown[1].all[0][1], tmp_path / "r")
+    rows = recording.parts[0].rows
+    place = next(i for i, row in enumerate(rows) if "Welcome" in row.kinds)
+    # What entered was another thing than what is written.
+    rows[place] = replace(rows[place], event=DeadlineReached())
+    outcome = replay(recording)
+    assert outcome.differs_at == rows[place].number
+    rows[place] = replace(rows[place], digest=b"otherwise")
+    assert replay(recording).differs_at == rows[place].number
+
+
+def test_replay_ends_in_the_state_of_the_living_core(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    network, flights = flown
+    for node_id, recorder in flights.all:
+        if node_id == 5:
+            continue
+        recording = written(recorder, tmp_path / str(node_id))
+        number = recording.parts[-1].rows[-1].number
+        _, node = at_step(recording, number)
+        assert state_of(node) == network.hosts[NodeId(node_id)].node.show()
+
+
+def test_replay_shows_any_step_with_its_effects(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    recording = written(flown[1].all[4][1], tmp_path / "r")
+    verdicts = [row.number for row in recording.parts[0].rows if "RecordChanged" in row.kinds]
+    before, after = at_step(recording, verdicts[0] - 1)[1], at_step(recording, verdicts[0])
+    assert 5 in state_of(before)["status"]["alive"]
+    assert 5 in state_of(after[1])["status"]["dead"]
+    assert any(isinstance(effect, Observed) for effect in after[0].effects) or after[0].effects
+    with pytest.raises(ProtocolError, match="has no step 100000000; it has 1 to"):
+        at_step(recording, 100_000_000)
+
+
+def test_replay_begins_at_each_part_of_its_own(tmp_path: Path) -> None:
+    network = Network(16, start=False)
+    flights = Flights(network.timeline, 400_000)
+    network.watchers.append(flights)
+    for node_id in range(16):
+        network.boot(node_id)
+    network.run(60.0)
+    for node_id, recorder in flights.all:
+        recording = written(recorder, tmp_path / str(node_id))
+        assert len(recording.parts) > 1
+        assert recording.parts[0].number > 1, "the oldest steps are gone"
+        outcome = replay(recording)
+        assert (outcome.differs_at, outcome.steps) == (None, recorder.step_count)
+
+
+def test_replay_needs_no_payload(tmp_path: Path) -> None:
+    network = Network(8, start=False)
+    flights = Flights(network.timeline)
+    network.watchers.append(flights)
+    for node_id in range(8):
+        network.boot(node_id)
+    network.run(2.0)
+    secret = b"the payload that nobody else may read"
+    send(network, 0, 6, secret)
+    network.run(1.0)
+    files = []
+    for node_id, recorder in flights.all:
+        path = tmp_path / str(node_id)
+        assert replay(written(recorder, path)).differs_at is None
+        files.append(path)
+    plain = b"".join(unpacked(path) for path in files)
+    assert b"the payload" not in plain
+    assert b"core.events.Received" in plain, "what was looked through is what is in the files"
+
+
+def unpacked(path: Path) -> bytes:
+    """All frames of a file without their compression."""
+    data, found = path.read_bytes()[8:], b""
+    while data:
+        length = int.from_bytes(data[:4], "big")
+        found += decompress(data[4 : 4 + length])
+        data = data[4 + length :]
+    return found
+
+
+def test_replay_of_a_core_that_failed_fails_at_the_same_step(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    network, flights = flown
+    recorder = flights.all[2][1]
+    node = network.hosts[NodeId(2)].node
+    now_ns = network.now_ns - 10**9
+    with pytest.raises(InvariantError):
+        node.step(now_ns, DeadlineReached())
+    recorder.note_failure(now_ns, DeadlineReached())
+    recording = written(recorder, tmp_path / "r")
+    outcome = replay(recording)
+    assert (outcome.differs_at, outcome.steps) == (None, recorder.step_count)
+    last, _ = at_step(recording, recording.parts[-1].rows[-1].number)
+    assert last.error is not None
+
+
+def test_replay_node_of_a_part_without_a_state_says_why(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    recording = written(flown[1].all[0][1], tmp_path / "r")
+    recording.parts[0].state = None
+    recording.parts[0].why = "too large"
+    with pytest.raises(ProtocolError, match="too large"):
+        node_of(recording.parts[0])
+    assert replay(recording).left_out == len(recording.parts[0].rows)
