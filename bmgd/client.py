@@ -154,6 +154,18 @@ class Daemon(SendsToMany):
         value: dict[str, Any] = await self._connection.ask("reload", {})
         return value
 
+    async def record(self) -> dict[str, Any]:
+        """Let the daemon write its flight recording to a file on its machine, for `bmgd replay`.
+
+        Returns:
+            ``{"path": …, "steps": …, "seconds": …}``; the file is there when it is whole.
+
+        Raises:
+            RequestError: nothing is recorded, or no file can be written.
+        """
+        value: dict[str, Any] = await self._connection.ask("record", {})
+        return value
+
     async def members(self) -> list[dict[str, Any]]:
         """A dict for every node id: ``id, status, incarnation, version, address``; sorted by id.
 

@@ -57,6 +57,9 @@ class Config:
         log_level: "debug", "info", "warning" or "error".
         log_format: "text" or "json".
         queue_messages: how many messages one topic holds for a reader that has not come.
+        flight_bytes: what the flight recorder may hold in memory; 0 switches it off.
+        flight_dir: where recordings go; "" is the state directory, or beside the control socket.
+        flight_payloads: whether recordings hold what programs send, and not its length only.
         timing: the numbers of detection and dialling.
     """
 
@@ -86,6 +89,9 @@ class Config:
     log_level: str = "info"
     log_format: str = "text"
     queue_messages: int = 1024
+    flight_bytes: int = 8 * 2**20
+    flight_dir: str = ""
+    flight_payloads: bool = False
     timing: Timing = field(default_factory=Timing)
 
     def read_files(self) -> tuple[str, ...]:
@@ -126,6 +132,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "id": (0, NODE_ID_MAX),
     "size": (1, _SIZE_MAX),
     "queue_messages": (1, 1_000_000),
+    "flight_bytes": (0, 2**30),
     "relayout_ms": (0, _DAY_MS),
 }
 _TEXTS = (
@@ -137,11 +144,12 @@ _TEXTS = (
     "cluster",
     "secret_file",
     "state_dir",
+    "flight_dir",
     "healing",
     "http",
     "http_token_file",
 )
-_SWITCHES = ("insecure", "proxied")
+_SWITCHES = ("insecure", "proxied", "flight_payloads")
 _KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers", "join")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
 

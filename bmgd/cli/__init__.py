@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "reload": "let a daemon read its secrets and certificates anew",
     "secret": "make a secret file, and change the secrets in it",
     "monitor": "show what a daemon observes, as it happens",
+    "record": "write what a daemon's flight recorder holds to a file",
+    "replay": "run a daemon's core over a recording, and look into it",
     "sim": "run a cluster in virtual time and disturb it",
     "chaos": "harm a local cluster by a fault plan, and judge it",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",

@@ -29,6 +29,8 @@ _SHARED = (
     "secret_file",
     "control_group",
     "control_readonly",
+    "flight_bytes",
+    "flight_dir",
     "state_dir",
     "http_token_file",
 )

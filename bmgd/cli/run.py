@@ -30,6 +30,8 @@ TEXTS: Final = {
     "log-level": "debug, info, warning or error",
     "log-format": "text or json",
     "queue-messages": "messages that one topic holds for a reader that has not come",
+    "flight-bytes": "memory of the flight recorder (default: 8388608; 0: off), see bmgd record",
+    "flight-dir": "where recordings go (default: the state directory, or beside the socket)",
 }
 
 
@@ -48,6 +50,12 @@ def configure(parser: ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="daemons are dialled through a proxy: a refused dial proves nothing",
+    )
+    parser.add_argument(
+        "--flight-payloads",
+        action="store_true",
+        default=None,
+        help="recordings hold what programs send, not its length only",
     )
     parser.add_argument("--config", metavar="TOML", help="a file with these keys and [timing]")
     parser.epilog = "Flags go over BMGD_* variables over the file."

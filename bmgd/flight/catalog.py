@@ -13,10 +13,11 @@ from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-import bmgd.core
+_ROOMS: Final = ("core", "wire", "routing")
+_BESIDE_CORE: Final = ("types", "peers", "policy", "profiles", "healing", "errors")
+_ABOUT_BYTES: Final = {"wire.codec", "wire.control", "wire.packing", "routing.papers"}
+"""Modules of those rooms whose classes no core holds."""
 
-_BESIDE_CORE: Final = ("types", "peers", "policy", "profiles", "healing", "errors", "wire.hello")
-_MESSAGES: Final = "wire.messages"
 _SLOTS: Final[dict[type[Any], tuple[str, ...]]] = {}
 
 
@@ -69,14 +70,11 @@ def is_enum(cls: type[Any]) -> bool:
 
 @cache
 def _modules() -> tuple[ModuleType, ...]:
-    names = [f"core.{info.name}" for info in pkgutil.walk_packages(bmgd.core.__path__)]
-    wire = importlib.import_module("bmgd.wire")
-    messages = [
-        f"wire.{info.name}"
-        for info in pkgutil.iter_modules(wire.__path__)
-        if info.name not in ("codec", "control", "packing")
-    ]
-    wanted = sorted({*names, *_BESIDE_CORE, _MESSAGES, *messages})
+    found = {*_BESIDE_CORE}
+    for room in _ROOMS:
+        package = importlib.import_module(f"bmgd.{room}")
+        found |= {f"{room}.{info.name}" for info in pkgutil.iter_modules(package.__path__)}
+    wanted = sorted(found - _ABOUT_BYTES)
     return tuple(importlib.import_module(f"bmgd.{name}") for name in wanted)
 
 

@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bmgd.core.effects import Effect, Reply
+from bmgd.core.effects import Effect, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.node import Node
 from bmgd.flight import catalog
@@ -84,7 +84,7 @@ class FlightRecorder:
         self._node = node
         self._full_bytes = max(1, limit_bytes // SEGMENTS)
         self._limit_bytes = limit_bytes
-        self._count = 0
+        self._left_bytes = 0
         self._is_hopeless = False
         self._begin(now_ns)
 
@@ -96,37 +96,42 @@ class FlightRecorder:
     @property
     def held_bytes(self) -> int:
         """What is kept takes so much memory, about."""
+        self._segment.step_bytes = self._full_bytes - self._left_bytes
         return sum(segment.held_bytes for segment in self.segments)
 
     def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
         """Keep one step that the core has just made. The list must not change any more."""
-        segment = self._segment
-        size = STEP_BYTES + EFFECT_BYTES * len(effects)
+        # This runs once for every step of a daemon: nothing is called but for what is heavy.
         kind = type(event)
-        if kind is Received or kind is CommandIssued:
-            event, size = self._light_event(event, size)
-        for place, effect in enumerate(effects):
-            if type(effect) in _PLAIN_EFFECTS:
-                continue
-            light, more = self._light_effect(effect)
-            size += more
-            if light is not effect:
-                # A copy: the daemon is about to carry out the original.
-                effects = [*effects[:place], light, *effects[place + 1 :]]
-        segment.steps.append((now_ns, event, effects))
-        segment.step_bytes += size
-        self._count += 1
-        if segment.step_bytes > self._full_bytes or now_ns > self._due_ns:
+        if kind is Received:
+            if type(event.message) in _HEAVY:  # type: ignore[union-attr]
+                event = self._light_event(event)
+        elif kind in _HEAVY:
+            event = self._light_event(event)
+        for effect in effects:
+            kind_of = type(effect)
+            if kind_of is Send:
+                if type(effect.message) in _HEAVY:  # type: ignore[union-attr]
+                    effects = [self._light_effect(one) for one in effects]
+                    break
+            elif kind_of in _HEAVY:
+                effects = [self._light_effect(one) for one in effects]
+                break
+        self._append((now_ns, event, effects))
+        self._left_bytes -= STEP_BYTES + EFFECT_BYTES * len(effects)
+        if self._left_bytes < 0 or now_ns > self._due_ns:
             self._turn(now_ns)
 
     def note_failure(self, now_ns: int, event: Event) -> None:
         """Keep the event on which the core raised `InvariantError`; nothing follows it."""
-        self._segment.steps.append((now_ns, event, [_FAILED]))
+        self._append((now_ns, self._light_event(event), [_FAILED]))
 
     # --- segments -----------------------------------------------------------------------------
 
     def _begin(self, now_ns: int) -> None:
-        segment = Segment(now_ns, self._count + 1)
+        before = self.segments[-1] if self.segments else None
+        number = 1 if before is None else before.number + len(before.steps)
+        segment = Segment(now_ns, number)
         writer = Writer(payloads=self.payloads, shared=True)
         try:
             data = writer.write(self._node)
@@ -136,25 +141,32 @@ class FlightRecorder:
             segment.why = str(error)
             self._is_hopeless = True
         self._segment = segment
+        self._append = segment.steps.append
+        self._left_bytes = self._full_bytes
         self._due_ns = now_ns + INTERVAL_NS
         self.segments.append(segment)
 
     def _turn(self, now_ns: int) -> None:
         """Begin a new segment if the core's state can be written now, and keep to the bound."""
+        segment = self._segment
+        segment.step_bytes = self._full_bytes - self._left_bytes
         if not self._is_hopeless and not self._node.has_work:
             self._begin(now_ns)
         elif self._is_hopeless:
             self._due_ns = now_ns + INTERVAL_NS
-        while len(self.segments) > 1 and self.held_bytes > self._limit_bytes:
+        # So much room is left as the present segment takes until the next turn.
+        allowed_bytes = self._limit_bytes - self._full_bytes
+        while len(self.segments) > 1 and self.held_bytes > allowed_bytes:
             self.segments.popleft()
-        if self.held_bytes > self._limit_bytes:
+        if self.held_bytes > allowed_bytes:
             self._halve()
 
     def _halve(self) -> None:
         """One segment is too much, and no new one can begin: only its newer steps can be kept."""
         segment = self._segment
         gone = len(segment.steps) // 2
-        segment.step_bytes = segment.step_bytes * (len(segment.steps) - gone) // len(segment.steps)
+        segment.step_bytes -= segment.step_bytes * gone // len(segment.steps)
+        self._left_bytes = self._full_bytes - segment.step_bytes
         del segment.steps[:gone]
         segment.number += gone
         segment.began_ns = segment.steps[0][0]
@@ -163,38 +175,39 @@ class FlightRecorder:
 
     # --- what is too large to be kept ---------------------------------------------------------
 
-    def _light_event(self, event: Event, size: int) -> tuple[Event, int]:
+    def _light_event(self, event: Event) -> Event:
         match event:
             case Received(link, message):
-                light, more = self._light(message)
-                return (event if light is message else Received(link, light)), size + more
+                light = self._light(message)
+                return event if light is message else Received(link, light)
             case CommandIssued(request, command):
-                light, more = self._light(command)
-                return (event if light is command else CommandIssued(request, light)), size + more
-        return event, size
+                light = self._light(command)
+                return event if light is command else CommandIssued(request, light)
+        light_event: Event = self._light(event)
+        return light_event
 
-    def _light_effect(self, effect: Any) -> tuple[Any, int]:
-        if type(effect) is Reply:
+    def _light_effect(self, effect: Effect) -> Effect:
+        if isinstance(effect, Reply):
             # A listing can be long, and is made again by the replay.
-            if isinstance(effect.result, list | dict):
-                return Reply(effect.request, None, effect.error), 0
-            return effect, 0
-        inner = getattr(effect, "message", None)
-        if inner is None:
-            return self._light(effect)
-        light, more = self._light(inner)
-        return (effect if light is inner else _copy(effect, "message", light)), more
+            is_listing = isinstance(effect.result, list | dict)
+            return Reply(effect.request, None, effect.error) if is_listing else effect
+        if isinstance(effect, Send):
+            message = self._light(effect.message)
+            return effect if message is effect.message else Send(effect.link, message)
+        light: Effect = self._light(effect)
+        return light
 
-    def _light(self, value: Any) -> tuple[Any, int]:
-        """The value without its payload's bytes, and what more than usual it takes in memory."""
+    def _light(self, value: Any) -> Any:
+        """The value without its payload's bytes; what it takes more than usual is counted."""
         name = _payload_of(type(value))
         if name is None:
-            records = getattr(value, "records", None)
-            return value, 0 if records is None else RECORD_BYTES * len(records)
+            self._left_bytes -= RECORD_BYTES * len(getattr(value, "records", ()))
+            return value
         payload = getattr(value, name)
         if self.payloads or type(payload) is not bytes:
-            return value, len(payload)
-        return _copy(value, name, Omitted(len(payload))), 0
+            self._left_bytes -= len(payload)
+            return value
+        return _copy(value, name, Omitted(len(payload)))
 
 
 def _copy(value: Any, name: str, replaced: Any) -> Any:
@@ -206,22 +219,17 @@ def _copy(value: Any, name: str, replaced: Any) -> Any:
     return made
 
 
-_PAYLOAD_OF: dict[type[Any], str | None] = {}
-
-
 def _payload_of(cls: type[Any]) -> str | None:
     """The field of a class that holds a program's bytes; None for none."""
-    try:
-        return _PAYLOAD_OF[cls]
-    except KeyError:
-        found = next((name for name in catalog.slots_of(cls) if name in PAYLOADS), None)
-        _PAYLOAD_OF[cls] = found
-        return found
+    return next((name for name in catalog.slots_of(cls) if name in PAYLOADS), None)
 
 
-def _is_plain(cls: type[Any]) -> bool:
-    slots = catalog.slots_of(cls)
-    return cls is not Reply and not PAYLOADS & {*slots} and not {"message", "records"} & {*slots}
+_HEAVY: Final = frozenset(
+    cls
+    for cls in catalog.classes().values()
+    if cls in (CommandIssued, Reply) or {*PAYLOADS, "records"} & {*catalog.slots_of(cls)}
+)
+"""What may take much memory: it is looked at more closely."""
 
 
 class Failed:
@@ -229,8 +237,3 @@ class Failed:
 
 
 _FAILED: Final[Any] = Failed()
-_PLAIN_EFFECTS: Final = frozenset(
-    cls
-    for name, cls in catalog.classes().items()
-    if name.startswith("core.effects.") and _is_plain(cls)
-)

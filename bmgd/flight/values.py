@@ -10,7 +10,7 @@ first element says what the rest is:
     ["q", maxlen, item, ...]               a deque
     ["v", class, key, value, ...]          a defaultdict; ["k", key, count, ...]: a Counter
     ["e", class, value]         a named constant; ["n", class, item, ...]: a named tuple
-    ["i", text]                 an int beyond 64 bits; ["R", state]: a `random.Random`
+    ["i", bytes]                an int beyond 64 bits; ["R", state]: a `random.Random`
     ["m", object, name]         a method of an object; ["y", class]: a class; ["g", name]: a function
     ["p", length]               bytes of a payload, of which only the length was kept
     ["x", class, text]          an error; ["S", generation]: a forwarding snapshot; ["?"]: left out
@@ -91,7 +91,9 @@ class Writer:
         if cls in _PLAIN or cls is bytes:
             return value
         if cls is int:
-            return value if -_INT_MAX <= value < _INT_MAX else ["i", str(value)]
+            if -_INT_MAX <= value < _INT_MAX:
+                return value
+            return ["i", value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)]
         if cls is tuple:
             return ["t", *map(self.write, value)]
         if cls is Omitted:
@@ -371,7 +373,7 @@ _READERS: Final[dict[str, Callable[[Reader, list[Any]], Any]]] = {
     "b": lambda reader, data: reader._note(bytearray(data[1])),
     "e": Reader._read_enum,
     "n": Reader._read_named_tuple,
-    "i": lambda reader, data: int(data[1]),
+    "i": lambda reader, data: int.from_bytes(data[1], "big", signed=True),
     "R": Reader._read_random,
     "m": Reader._read_method,
     "y": lambda reader, data: reader._classes[data[1]][0],

@@ -15,7 +15,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from types import ModuleType
@@ -59,6 +59,7 @@ from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
 from bmgd.shell.early_log import begin
 from bmgd.shell.engines import choose_engine
+from bmgd.shell.flight import Flight
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.node_report import Descriptors
 from bmgd.shell.process import set_title
@@ -141,6 +142,7 @@ class Daemon:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._spawn = tasks.create_task
+                self._flight = Flight(self._config, self._spawn, self._say, self._warn)
                 await self._open_web()
                 if await self._become_member(None):
                     await self._serve()
@@ -206,11 +208,15 @@ class Daemon:
         self._node = Node(self._settings, incarnation, random, now_ns, records)
         if former is not None:
             self._node.inherit(former)
+        self._flight.begin(self._node, self._config, now_ns)
         self._transport = self._make_transport(incarnation)
         self._surveying.become(self._settings.id)
         if self._birth is not None:
             await self._open_web()
         return True
+
+    def _say(self, event: str, text: str) -> None:
+        self._log.line(event, text)
 
     def _warn(self, event: str, text: str) -> None:
         self._log.warn(event, text)
@@ -270,7 +276,7 @@ class Daemon:
                 self._config.control,
                 self.issue,
                 self.describe,
-                {"reload": self._reload},
+                self._own_verbs(),
                 self._access,
                 self._warn,
             )
@@ -354,7 +360,13 @@ class Daemon:
         if self._exit_code is not None or self._displaced is not None:
             return
         began_ns = time.monotonic_ns()
-        for effect in self._node.step(began_ns, event):
+        try:
+            effects = self._node.step(began_ns, event)
+        except InvariantError:
+            self._flight.note_failure(began_ns, event)
+            raise
+        self._flight.note(began_ns, event, effects)
+        for effect in effects:
             self._carry_out(effect)
         self.vitals.steps.observe(time.monotonic_ns() - began_ns)
 
@@ -500,6 +512,11 @@ class Daemon:
             self._loop.add_signal_handler(number, self.issue, _OWN_REQUEST, Leave())
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, _OWN_REQUEST, ShowStatus())
         self._loop.add_signal_handler(signal.SIGHUP, self._reloading.try_reload)
+        self._loop.add_signal_handler(signal.SIGUSR2, self._flight.on_signal)
+
+    def _own_verbs(self) -> Mapping[str, Callable[[], Mapping[str, object]]]:
+        """What programs may ask of the shell itself."""
+        return {"reload": self._reload, "record": self._flight.record}
 
     def _reload(self) -> Mapping[str, object]:
         """A program asks to read the files anew."""
@@ -533,6 +550,8 @@ class Daemon:
 
     def _end_loudly(self, error: BaseException | None) -> None:
         logging.getLogger("bmgd").critical("a bug in bmgd ends this daemon", exc_info=error)
+        if self._exit_code is None and (path := self._flight.write_now("bug")):
+            self._log.line("recording", f"what led to it is in {path}: bmgd replay", logging.ERROR)
         self._end(1, f"a bug in bmgd: {error!r}")
 
     def _on_stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

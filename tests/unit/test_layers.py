@@ -37,6 +37,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("chaos",),
     ("core",),
     ("linkevents",),
+    ("flight",),
     ("shell", "sim"),
     ("launcher",),
     ("trials",),
@@ -47,7 +48,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 """From the bottom up; rooms of one layer do not know each other."""
 
 OUTSIDE: Final = {
-    "msgpack": {"bmgd.wire.codec", "bmgd.wire.control"},
+    "msgpack": {"bmgd.wire.codec", "bmgd.wire.control", "bmgd.wire.packing"},
     "uvloop": {"bmgd.shell.daemon", "bmgd.launcher.launch", "bmgd.trials.proxy"},
     "psutil": {"bmgd.cli.status"},
 }

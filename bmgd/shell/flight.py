@@ -1,0 +1,171 @@
+"""The flight recorder of a daemon: when its recording is written, where, and how many are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
+
+from bmgd.config import Config, control_path
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event
+from bmgd.core.node import Node
+from bmgd.errors import RequestError
+from bmgd.flight.recorder import FlightRecorder
+from bmgd.version import VERSION
+
+FILES_MAX: Final = 8
+"""Recordings of one daemon that are kept in a directory; a further one removes the oldest."""
+
+SUFFIX: Final = ".bmgdrec"
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+Warn = Callable[[str, str], None]
+
+
+class Flight:
+    """Notes the steps of a daemon's core, and writes them to a file when asked.
+
+    Args:
+        config: `flight_bytes` of it bounds what is kept, 0 for nothing at all.
+        spawn: runs a coroutine beside the daemon.
+        say, warn: write a line of log.
+    """
+
+    def __init__(self, config: Config, spawn: Spawn, say: Warn, warn: Warn) -> None:
+        self._config = config
+        self._spawn = spawn
+        self._say, self._warn = say, warn
+        self._recorder: FlightRecorder | None = None
+        self._is_writing = False
+        self._count = 0
+
+    def begin(self, node: Node, config: Config, now_ns: int) -> None:
+        """Record this core from its first step on; one that was recorded before is forgotten."""
+        self._config = config
+        self._recorder = None
+        if config.flight_bytes:
+            payloads = config.flight_payloads
+            self._recorder = FlightRecorder(node, now_ns, config.flight_bytes, payloads=payloads)
+
+    def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
+        """Keep one step that the core has just made."""
+        if self._recorder is not None:
+            self._recorder.note(now_ns, event, effects)
+
+    def note_failure(self, now_ns: int, event: Event) -> None:
+        """Keep the event on which the core failed."""
+        if self._recorder is not None:
+            self._recorder.note_failure(now_ns, event)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, object]:
+        """Begin to write a file, because a program asked for it; it is there when it is whole.
+
+        Returns:
+            ``{"path":…, "steps":…, "seconds":…}``: how many steps, and how long ago the first was.
+
+        Raises:
+            RequestError: nothing is recorded, another file is being written, or none can be.
+        """
+        return self._begin_file("asked")
+
+    def on_signal(self) -> None:
+        """USR2: the same, and what comes of it goes to the log."""
+        try:
+            self._begin_file("usr2")
+        except RequestError as error:
+            self._warn("recording", str(error))
+
+    def write_now(self, reason: str) -> str:
+        """Write a file before this returns, because the process ends; "" when there is none."""
+        if self._recorder is None:
+            return ""
+        path = self._path(reason)
+        try:
+            with open(path, "xb", opener=_private) as file:
+                for piece in self._frames(reason):
+                    file.write(piece)
+        except OSError as error:
+            self._warn("recording", f"cannot be written to {path}: {error.strerror}")
+            return ""
+        return path
+
+    def _begin_file(self, reason: str) -> dict[str, object]:
+        recorder = self._recorder
+        if recorder is None:
+            raise RequestError("nothing is recorded: the daemon was started with --flight-bytes 0")
+        if self._is_writing:
+            raise RequestError("a recording is being written: ask again when it is there")
+        path = self._path(reason)
+        try:
+            file = open(path + ".part", "xb", opener=_private)  # noqa: SIM115 (closed by the task)
+        except OSError as error:
+            raise RequestError(
+                f"no recording can be written to {path} ({error.strerror}):"
+                " start the daemon with another --flight-dir"
+            ) from None
+        self._is_writing = True
+        self._spawn(self._write(file, path, reason))
+        began_ns = recorder.segments[0].began_ns
+        seconds = round((time.monotonic_ns() - began_ns) / 1e9, 3)
+        return {"path": os.path.abspath(path), "steps": recorder.step_count, "seconds": seconds}
+
+    async def _write(self, file: Any, path: str, reason: str) -> None:
+        try:
+            with file:
+                for piece in self._frames(reason):
+                    file.write(piece)
+                    # The daemon goes on between two pieces.
+                    await asyncio.sleep(0)
+            os.replace(path + ".part", path)
+        except OSError as error:
+            self._warn("recording", f"cannot be written to {path}: {error.strerror}")
+        else:
+            self._say("recording", f"the last steps were written to {path} ({reason})")
+            _keep_newest(os.path.dirname(path), f"flight-{self._config.id}-")
+        finally:
+            self._is_writing = False
+            with suppress(FileNotFoundError):
+                os.unlink(path + ".part")
+
+    def _frames(self, reason: str) -> Any:
+        # Imported when it is needed: a daemon that is never asked pays nothing.
+        from bmgd.flight.recording import Head, frames
+
+        assert self._recorder is not None
+        clock = (time.monotonic_ns(), time.time_ns())
+        payloads = self._recorder.payloads
+        head = Head(self._config.id, VERSION, os.getpid(), *clock, reason, payloads)
+        return frames(head, self._recorder.segments)
+
+    def _path(self, reason: str) -> str:
+        self._count += 1
+        when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        name = f"flight-{self._config.id}-{when}-{os.getpid()}-{self._count}-{reason}{SUFFIX}"
+        return os.path.join(directory_of(self._config), name)
+
+
+def directory_of(config: Config) -> str:
+    """Where recordings go: --flight-dir, else the state directory, else beside the control socket."""
+    if config.flight_dir or config.state_dir:
+        return config.flight_dir or config.state_dir
+    return os.path.dirname(control_path(config.control)) if config.control else "."
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _keep_newest(directory: str, prefix: str) -> None:
+    pattern = re.compile(re.escape(prefix) + r".*" + re.escape(SUFFIX))
+    with suppress(OSError):
+        found = [entry for entry in os.scandir(directory) if pattern.fullmatch(entry.name)]
+        found.sort(key=lambda entry: entry.stat().st_mtime_ns)
+        for entry in found[:-FILES_MAX]:
+            os.unlink(entry.path)
