@@ -42,6 +42,8 @@ COMMANDS: Final = {
     "sim": "run a cluster in virtual time and disturb it",
     "chaos": "harm a local cluster by a fault plan, and judge it",
     "demo": "launch 16 daemons, kill one, and watch the rest heal",
+    "completion": "print what a shell needs to complete commands",
+    "man": "print or write manual pages",
     "lab": "make the tables and figures of the papers again, and check them",
 }
 
@@ -111,7 +113,7 @@ def _without_command(words: Sequence[str]) -> int:
 
     import bmgd
 
-    lines = "\n".join(f"  {name:9} {text}" for name, text in COMMANDS.items())
+    lines = "\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())
     parser = ArgumentParser(
         prog="bmgd",
         usage="bmgd COMMAND [ARGUMENT ...]",
