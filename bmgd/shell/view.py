@@ -80,6 +80,7 @@ class ClusterView:
         self._turn: deque[int] = deque()
         self._asked_s = 0.0
         self._asking_since_s = 0.0
+        self._differ_since_s: float | None = None
 
     # --- who looks ----------------------------------------------------------------------------
 
@@ -266,8 +267,14 @@ class ClusterView:
         for report in heard:
             digests[report["digest"]] = digests.get(report["digest"], 0) + 1
         unsettled = [r["id"] for r in heard if _peers(r) != _reachable(r, self._members)]
-        if len(digests) > 1:
-            agree = "no"
+        if len(digests) < 2:
+            self._differ_since_s = None
+        elif self._differ_since_s is None:
+            self._differ_since_s = now_s
+        if self._differ_since_s is not None:
+            # Reports are of different moments: right after a change, some are older than it.
+            is_new = now_s - self._differ_since_s < 2 * max(self.period_s, PERIOD_S)
+            agree = "settling" if is_new else "no"
         elif silent and not is_early:
             agree = "not all answer"
         else:

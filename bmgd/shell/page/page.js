@@ -106,6 +106,8 @@ function connected(how, text) {
 function onCluster(cluster) {
   state.ownId = cluster.own_id;
   state.canTrace = cluster.can_trace;
+  state.began = performance.now();
+  state.settled = false;
   state.retries = 0;
   state.members = new Map(cluster.members.map((member) => [member.id, member]));
   state.reports = new Map();
@@ -143,6 +145,7 @@ function onReport(report) {
 
 function onSummary(summary) {
   state.summary = summary;
+  if (summary.reported >= summary.alive && summary.agree === "yes") state.settled = true;
   const box = $("agreement");
   box.dataset.agree = summary.agree;
   box.textContent = agreementText(summary);
@@ -155,6 +158,7 @@ function onSummary(summary) {
 
 function agreementText(summary) {
   const count = summary.reported;
+  if (summary.agree === "settling") return `A change goes round: ${Math.max(...Object.values(summary.digests))} of ${count} know`;
   if (summary.agree === "no") return `Nodes do not agree: ${Object.keys(summary.digests).length} different memberships`;
   if (summary.agree === "not all answer") return `${list(summary.silent)} ${summary.silent.length > 1 ? "do" : "does"} not answer`;
   if (summary.agree === "asking") return `Asking … ${count} of ${summary.alive} have answered`;
@@ -232,7 +236,8 @@ function show() {
   $("ring-figure").dataset.links = edges.size;
   if (state.past === null) {
     showRing(state.statuses);
-    ring.connect(edges, state.frames.length > 0 || state.reports.size > 2);
+    // The first round of reports brings links that are not new.
+    ring.connect(edges, performance.now() - state.began > 1500 && state.settled);
   }
   const wait = tableAt + TABLE_MS - performance.now();
   // Who lives and who does not is shown at once, figures follow at their pace.
@@ -526,7 +531,7 @@ function textOf(event) {
     case "isolated": return detail === "yes" ? `node ${node} is cut off from everybody` : `node ${node} is connected again`;
     case "stands_aside": return detail === "yes" ? `node ${node} stands aside: no quorum` : `node ${node} goes on`;
     case "state": return `node ${node} is ${detail}`;
-    case "agreement": return { yes: "all nodes agree", no: "the nodes do not agree", asking: "asking the nodes" }[detail] || detail;
+    case "agreement": return { yes: "all nodes agree", settling: "a change goes round", no: "the nodes do not agree", asking: "asking the nodes" }[detail] || detail;
     default: return `node ${node}: ${kind}${peer === undefined ? "" : ` ${peer}`}${detail ? ` (${detail})` : ""}`;
   }
 }
