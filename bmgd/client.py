@@ -166,6 +166,17 @@ class Daemon(SendsToMany):
         value: dict[str, Any] = await self._connection.ask("record", {})
         return value
 
+    async def cluster(self) -> dict[str, Any]:
+        """The whole cluster as this daemon sees it: ``summary``, ``members``, ``reports`` of the nodes.
+
+        The daemon asks the others while somebody looks: the first answer has few reports, and one a
+        second later all.
+
+        Raises: as `status`; RequestError when the answer is too long for a frame.
+        """
+        value: dict[str, Any] = await self._connection.ask("cluster", {})
+        return value
+
     async def members(self) -> list[dict[str, Any]]:
         """A dict for every node id: ``id, status, incarnation, version, address``; sorted by id.
 

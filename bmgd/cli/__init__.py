@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "evict": "take a node out of the cluster",
     "reload": "let a daemon read its secrets and certificates anew",
     "secret": "make a secret file, and change the secrets in it",
+    "check": "check a daemon, for monitoring: a line and an exit code",
+    "top": "show all nodes as a table that follows them",
     "monitor": "show what a daemon observes, as it happens",
     "record": "write what a daemon's flight recorder holds to a file",
     "replay": "run a daemon's core over a recording, and look into it",

@@ -516,7 +516,11 @@ class Daemon:
 
     def _own_verbs(self) -> Mapping[str, Callable[[], Mapping[str, object]]]:
         """What programs may ask of the shell itself."""
-        return {"reload": self._reload, "record": self._flight.record}
+        return {
+            "reload": self._reload,
+            "record": self._flight.record,
+            "cluster": self._surveying.shown,
+        }
 
     def _reload(self) -> Mapping[str, object]:
         """A program asks to read the files anew."""

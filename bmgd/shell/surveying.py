@@ -144,6 +144,13 @@ class Surveying:
         self._view.lease()
         return {**self._view.document(), "cluster": self._cluster, "can_trace": self.can_trace}
 
+    def shown(self) -> dict[str, Any]:
+        """The same without its timeline, for `bmgd top` and `bmgd check`.
+
+        Raises: as `cluster_document`.
+        """
+        return {**self.cluster_document(), "events": []}
+
     async def result(self, command: Command) -> Any:
         """What the core answers.
 
@@ -203,18 +210,6 @@ class Surveying:
             "relayed_frames": totals["relayed_frames"],
         }
         return whole_report(facts, inside.descriptors(), process)
-
-
-def unready(facts: Mapping[str, Any]) -> str:
-    """Why a node with this report or status is not ready to serve programs; "" when it is."""
-    if facts["state"] != "ready":
-        return f"{facts['state']}: not a member"
-    quorum = facts.get("quorum")
-    if facts.get("stands_aside") or (quorum is not None and not quorum["holds"]):
-        return "stands aside: this side of a partition has lost the quorum"
-    if facts["isolated"]:
-        return "cut off from everybody: no link is up"
-    return ""
 
 
 def _to_nobody(name: str, value: object) -> None:

@@ -32,7 +32,7 @@ LEASE_S: Final = 5.0
 TIMELINE_MAX: Final = 1024
 SHOWN_NODES_MAX: Final = 4096
 """Nodes whose reports are kept; those with higher ids are not asked."""
-STALE_PERIODS: Final = 4
+STALE_PERIODS: Final = 3
 """A node that has not reported for so many periods is silent."""
 _LINK_FIELDS: Final = 9
 _QUIET: Final = frozenset({"link up", "link down", "backlog", "relayout", "links exact"})

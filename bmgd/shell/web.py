@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from bmgd.core.commands import ShowReport, ShowStatus, TraceFrom
 from bmgd.errors import BmgdError
+from bmgd.readiness import unready
 from bmgd.shell import exposition
 from bmgd.shell.event_stream import EventStreams
 from bmgd.shell.http_request import HttpError, HttpRequest
 from bmgd.shell.http_server import Access, Answer, HttpServer, Note, Route, Spawn
 from bmgd.shell.metrics import Sources, metrics_text
 from bmgd.shell.node_report import link_rows
-from bmgd.shell.surveying import Surveying, unready
+from bmgd.shell.surveying import Surveying
 from bmgd.types import NODE_ID_MAX, NodeId
 
 TRACE_S: Final = 5.0

@@ -28,7 +28,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("_fastroute", "_labroutes"),
     ("_engine",),
     ("routing",),
-    ("healing",),
+    ("healing", "readiness"),
     ("wire",),
     ("linklayer",),
     ("connection",),

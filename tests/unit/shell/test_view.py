@@ -39,7 +39,8 @@ class Cluster:
     """A view over nodes that answer from a table."""
 
     def __init__(self, size: int) -> None:
-        peers = {i: [j for j in range(size) if j != i] for i in range(size)}
+        near = range(-4, 5)
+        peers = {i: sorted({(i + step) % size for step in near} - {i}) for i in range(size)}
         self.reports = {i: report(i, peers[i]) for i in range(size)}
         self.asked: list[int] = []
         self.published: list[tuple[str, Any]] = []
