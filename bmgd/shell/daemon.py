@@ -65,6 +65,7 @@ from bmgd.shell.node_report import Descriptors
 from bmgd.shell.process import set_title
 from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report, Reports
+from bmgd.shell.service_manager import ServiceManager
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.surveying import Surveying
 from bmgd.shell.transport import Transport
@@ -128,6 +129,7 @@ class Daemon:
         self._displaced: Displaced | None = None
         self._held: list[tuple[int, Command]] = []
         self._began_ns = time.monotonic_ns()
+        self._manager = ServiceManager(os.environ)
         self.vitals = Vitals()
         self._surveying = Surveying(self, config.cluster)
         self._web: Web | None = None
@@ -138,6 +140,7 @@ class Daemon:
         self._loop.set_exception_handler(self._on_stray_error)
         self._ended = asyncio.Event()
         self._reports = Reports(self._report_to, self._loop)
+        self._manager.start(self._loop)
         self._reloading = Reloading(self._config, self._on_reloaded, self._warn)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -154,6 +157,7 @@ class Daemon:
                 if kept is not None:
                     kept.close()
             self._reports.flush()
+            self._manager.close()
             self._log.close()
         return self._exit_code or 0
 
@@ -456,6 +460,12 @@ class Daemon:
         self._surveying.observed(observed)
         if self._control is not None:
             self._control.observed(observed, at_ns)
+        if observed.event == "ready":
+            self._manager.ready(f"node {self._config.id} is ready, {observed.detail}")
+        elif observed.event == "leaving":
+            self._manager.stopping(self._config.timing.leave_ms / 1e3 + FLUSH_AT_EXIT_S)
+        elif observed.event in ("quorum lost", "quorum regained"):
+            self._manager.status(f"node {self._config.id}: {observed.event}")
         if observed.event in _REPORTED:
             self._report(observed.event, at_ns, peer=observed.peer, detail=observed.detail)
 
@@ -511,8 +521,13 @@ class Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.issue, _OWN_REQUEST, Leave())
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, _OWN_REQUEST, ShowStatus())
-        self._loop.add_signal_handler(signal.SIGHUP, self._reloading.try_reload)
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         self._loop.add_signal_handler(signal.SIGUSR2, self._flight.on_signal)
+
+    def _on_hangup(self) -> None:
+        self._manager.reloading()
+        self._reloading.try_reload()
+        self._manager.reloaded()
 
     def _own_verbs(self) -> Mapping[str, Callable[[], Mapping[str, object]]]:
         """What programs may ask of the shell itself."""
