@@ -41,6 +41,11 @@ class Config:
         cluster: the cluster's name, 1..64 bytes.
         secret_file: where the cluster's secrets are, or "".
         secrets: what was in it, see `bmgd.secret`; () for none (then loopback only, unless `insecure`).
+        tls_cert, tls_key, tls_ca: files with the certificate (and those that lead to its root), its
+            key, and the roots that are trusted; "" for links without TLS. ``{id}`` in them stands for
+            the node's id.
+        tls_ids: "required" refuses certificates that name no id, see docs/operations.md.
+        tls_digest: of what was in the three files.
         state_dir: a directory that keeps the incarnation counter, or "".
         healing: when the dead leave the graph, see `bmgd.policy`.
         reconstruction: "adaptive" changes only the links that differ, "naive" makes all anew.
@@ -75,6 +80,11 @@ class Config:
     cluster: str = "bmgd"
     secret_file: str = ""
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_ca: str = ""
+    tls_ids: str = "optional"
+    tls_digest: bytes = field(default=b"", repr=False)
     state_dir: str = ""
     healing: str = "every-death"
     reconstruction: str = "adaptive"
@@ -96,7 +106,14 @@ class Config:
 
     def read_files(self) -> tuple[str, ...]:
         """The paths of the files that may change while the daemon runs."""
-        return (self.secret_file,) if self.secret_file else ()
+        paths = (self.secret_file, *self.tls_paths())
+        return tuple(path for path in paths if path)
+
+    def tls_paths(self) -> tuple[str, str, str]:
+        """Certificate, key and roots; "" each without TLS."""
+        paths = (self.tls_cert, self.tls_key, self.tls_ca)
+        cert, key, ca = (path.replace("{id}", str(self.id)) for path in paths)
+        return cert, key, ca
 
 
 def read_again(config: Config) -> Config:
@@ -107,7 +124,19 @@ def read_again(config: Config) -> Config:
     """
     if config.secret_file:
         config = replace(config, secrets=read_secrets(config.secret_file))
+    if config.tls_cert:
+        config = replace(config, tls_digest=_digest_of(config.tls_paths()))
     return config
+
+
+def _digest_of(paths: tuple[str, ...]) -> bytes:
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in paths:
+        content = _read(path, "the TLS file")
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.digest()
 
 
 CONTACTS_MAX: Final = 64
@@ -115,6 +144,7 @@ CONTACTS_MAX: Final = 64
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "quorum": ("off", "majority"),
+    "tls_ids": ("optional", "required"),
     "on_declared_dead": ("refute", "exit"),
     "reconstruction": ("adaptive", "naive"),
     "profile": tuple(PROFILES),
@@ -143,6 +173,9 @@ _TEXTS = (
     "control_readonly",
     "cluster",
     "secret_file",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
     "state_dir",
     "flight_dir",
     "healing",
@@ -195,6 +228,8 @@ def load(
         values["http_token"] = read_token(str(token_file))
     config = Config(timing=Timing(**timing), **values)  # type: ignore[arg-type]
     check(config)
+    if config.tls_cert:
+        config = replace(config, tls_digest=_digest_of(config.tls_paths()))
     return config
 
 
@@ -227,10 +262,12 @@ def check(config: Config) -> None:
     if split_address(advertised)[1] == 0:
         raise ConfigError(f"others cannot dial port 0: {advertised}")
     host, _ = split_address(config.listen or advertised)
-    if not (config.secrets or config.insecure or is_loopback(host)):
+    if not (config.secrets or config.tls_cert or config.insecure or is_loopback(host)):
         raise ConfigError(
-            f"refusing to bind {host} without a secret: give --secret-file, or --insecure"
+            f"refusing to bind {host} without a secret: give --secret-file, --tls-cert, or --insecure"
         )
+    if len({bool(path) for path in (config.tls_cert, config.tls_key, config.tls_ca)}) > 1:
+        raise ConfigError("TLS needs all three: --tls-cert, --tls-key and --tls-ca")
     if config.control:
         if "{id}" in config.control and not config.join:
             raise ConfigError("only a joiner's --control has {id} in it")

@@ -31,6 +31,8 @@ def evidence_of(number: int | None) -> Evidence:
             return Evidence.RESET
         case errno.ETIMEDOUT:
             return Evidence.TIMED_OUT
+        case errno.EPROTO:
+            return Evidence.PROTOCOL_ERROR
         case _:
             return Evidence.NO_ANSWER
 

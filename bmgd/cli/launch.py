@@ -31,6 +31,10 @@ _SHARED = (
     "control_readonly",
     "flight_bytes",
     "flight_dir",
+    "tls_cert",
+    "tls_key",
+    "tls_ca",
+    "tls_ids",
     "state_dir",
     "http_token_file",
 )

@@ -26,6 +26,10 @@ def advice_on(refusal: str, config: Config) -> str:
             return "the secret of --secret-file here is not the one there, or there is none there"
         case "wrong version" | "unknown extension":
             return "the two daemons speak different versions: install the same bmgd on both"
+        case "wrong tls":
+            return "one of the two daemons has --tls-cert, the other has not"
+        case "wrong certificate":
+            return "compare --tls-ca of both, and dates and names of the certificates"
         case "wrong id":
             return "another daemon listens at that address: compare --id and --peers of both"
     return ""

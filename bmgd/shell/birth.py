@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +26,7 @@ from bmgd.peers import split_address
 from bmgd.shell.addresses import numeric_family
 from bmgd.shell.resolver import Resolver
 from bmgd.shell.state import JoinedState, StateDirectory
+from bmgd.shell.tls import TlsRefused, TlsSession, TlsSide
 from bmgd.types import NO_ID, Evidence, NodeId
 from bmgd.wire.applicant import Applicant
 from bmgd.wire.handshake import HelloState
@@ -40,6 +42,7 @@ class Birth:
     Args:
         config: what the daemon was told.
         settings: the core's part of it.
+        tls: the certificate, or None for conversations without TLS.
 
     Attributes:
         state: the counter of the id that was granted last.
@@ -48,7 +51,8 @@ class Birth:
         ConfigError: the state directory cannot be used.
     """
 
-    def __init__(self, config: Config, settings: Settings) -> None:
+    def __init__(self, config: Config, settings: Settings, tls: TlsSide | None) -> None:
+        self._tls = tls
         self._config = config
         self._settings = settings
         self._joined = JoinedState(config.state_dir)
@@ -63,8 +67,9 @@ class Birth:
         """Where programs reach the node with that id."""
         return self._config.control.replace(_NAMED, str(node_id))
 
-    def use(self, config: Config) -> None:
+    def use(self, config: Config, tls: TlsSide | None) -> None:
         """Its files were read anew."""
+        self._tls = tls
         self._config = replace(self._config, secrets=config.secrets)
 
     def close(self) -> None:
@@ -96,9 +101,15 @@ class Birth:
         own = NO_ID if claimed is None else claimed
         config = self._config
         identity = Identity(
-            config.cluster, 1, bytes(16), own, self._settings.address, config.secrets
+            config.cluster,
+            1,
+            bytes(16),
+            own,
+            self._settings.address,
+            config.secrets,
+            has_tls=self._tls is not None,
         )
-        born = await _drive(joiner, identity, observe)
+        born = await _drive(joiner, identity, self._tls, observe)
         if isinstance(born, Joined):
             if claimed is None or self.state is None:
                 self.state = StateDirectory(config.state_dir, born.settings.id)
@@ -113,7 +124,10 @@ class Birth:
 
 
 async def _drive(
-    joiner: Joiner, identity: Identity, observe: Callable[[Observed], None]
+    joiner: Joiner,
+    identity: Identity,
+    tls: TlsSide | None,
+    observe: Callable[[Observed], None],
 ) -> Joined | Exit:
     """Step a joiner until it has become a member, or gives up."""
     event: Event = DeadlineReached()
@@ -128,7 +142,7 @@ async def _drive(
                 case AskContact():
                     ask = effect
         if ask is not None:
-            event = await _ask(identity, ask)
+            event = await _ask(identity, tls, ask)
         else:
             deadline_ns = joiner.deadline_ns
             assert deadline_ns is not None
@@ -136,15 +150,19 @@ async def _drive(
             event = DeadlineReached()
 
 
-async def _ask(identity: Identity, ask: AskContact) -> Granted | AskFailed:
+async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Granted | AskFailed:
     """One conversation with one contact."""
     applicant = Applicant(identity, ask.incarnation, os.urandom(NONCE_BYTES))
     try:
         async with asyncio.timeout(ask.timeout_ns / 1e9):
-            await _converse(ask.address, applicant)
+            await _converse(
+                ask.address, applicant, None if tls is None else tls.session(dials=True)
+            )
+    except TlsRefused as refused:
+        return AskFailed(Evidence.REJECTED, refused.refusal)
     except (TimeoutError, ConfigError):
         return AskFailed(Evidence.NO_ANSWER)
-    except ProtocolError:
+    except (ProtocolError, ssl.SSLError):
         return AskFailed(Evidence.PROTOCOL_ERROR)
     except EOFError:
         return AskFailed(Evidence.EOF)
@@ -160,7 +178,7 @@ async def _ask(identity: Identity, ask: AskContact) -> Granted | AskFailed:
     )
 
 
-async def _converse(address: str, applicant: Applicant) -> None:
+async def _converse(address: str, applicant: Applicant, tls: TlsSession | None) -> None:
     loop = asyncio.get_running_loop()
     host, port = split_address(address)
     family = numeric_family(host)
@@ -171,6 +189,9 @@ async def _converse(address: str, applicant: Applicant) -> None:
         await loop.sock_connect(sock, target)
         while True:
             output = applicant.take_output()
+            if tls is not None:
+                tls.put(output)
+                output = tls.take()
             if output:
                 await loop.sock_sendall(sock, output)
             if applicant.state is not HelloState.WAITING:
@@ -178,4 +199,12 @@ async def _converse(address: str, applicant: Applicant) -> None:
             data = await loop.sock_recv(sock, _READ_BYTES)
             if not data:
                 raise EOFError
-            applicant.receive(data)
+            if tls is not None:
+                was_open = tls.channel is not None
+                data = tls.receive(data)
+                if tls.channel is not None and not was_open:
+                    applicant.bind(tls.channel)
+                if tls.ended and not data:
+                    raise EOFError
+            if data:
+                applicant.receive(data)

@@ -68,6 +68,7 @@ from bmgd.shell.reports import Report, Reports
 from bmgd.shell.service_manager import ServiceManager
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.surveying import Surveying
+from bmgd.shell.tls import TlsSide
 from bmgd.shell.transport import Transport
 from bmgd.shell.vitals import Vitals
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record
@@ -111,9 +112,10 @@ class Daemon:
         self._reports: Reports | None = None
         self._settings = Settings.of(config)
         self._log = DaemonLog(config.id, config.log_level, config.log_format)
+        self._tls = TlsSide(config) if config.tls_cert else None
         self._state = self._birth = None
         if config.join:
-            self._birth = Birth(config, self._settings)
+            self._birth = Birth(config, self._settings, self._tls)
         else:
             self._state = StateDirectory(config.state_dir, config.id)
         self._engine_name, self._make_engine = choose_engine()
@@ -236,6 +238,7 @@ class Daemon:
             id=self._settings.id,
             address=self._settings.address,
             secrets=self._config.secrets,
+            has_tls=self._tls is not None,
         )
         return Transport(
             identity,
@@ -247,6 +250,7 @@ class Daemon:
             self._log.warn,
             incarnation,
             self._make_engine(),
+            self._tls,
         )
 
     async def _serve(self) -> None:
@@ -314,13 +318,14 @@ class Daemon:
         config = self._config
         listening = config.listen or self._settings.address
         secret = "with a secret" if config.secrets else "without a secret"
+        secret += " under TLS" if config.tls_cert else ""
         self._log.line(
             "listening",
             f"listening on {listening} as {self._settings.address}: node {config.id} of {config.size}"
             f" in cluster {config.cluster!r} {secret}, incarnation {self._node.incarnation:#x},"
             f" control {config.control or 'none'}, state {config.state_dir or 'not kept'}",
         )
-        if not config.secrets:
+        if not config.secrets and not config.tls_cert:
             self._log.line(
                 "secret",
                 "without a secret whoever can reach this port, on this machine every user, can join the"
@@ -547,10 +552,13 @@ class Daemon:
 
     def _on_reloaded(self, config: Config) -> None:
         """The files hold something else: hellos speak of it, and links follow, one after the other."""
+        tls = TlsSide(config) if config.tls_cert else None
+        self._tls = tls
         self._config = replace(self._config, secrets=config.secrets)
         if self._birth is not None:
-            self._birth.use(config)
+            self._birth.use(config, tls)
         own = self._transport.own
+        own.tls = tls
         own.identity = replace(own.identity, secrets=config.secrets)
         self._log.line("reload", f"links are made under {', '.join(own.keys())} from now on")
         self._emit(KeysChanged(own.keys()))

@@ -31,6 +31,7 @@ class Dials:
         links: takes the links that are up.
         emit: takes events for the core; must not re-enter.
         spawn: runs a coroutine in the daemon's task group (names are resolved so).
+        note: writes a line of log: an event and a text.
         user_timeout_ms: TCP_USER_TIMEOUT of the sockets.
     """
 
@@ -40,12 +41,14 @@ class Dials:
         links: Links,
         emit: Callable[[Event], None],
         spawn: Spawn,
+        note: Callable[[str, str], None],
         user_timeout_ms: int,
     ) -> None:
         self._own = own
         self._links = links
         self._emit = emit
         self._spawn = spawn
+        self._note = note
         self._user_timeout_ms = user_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._resolver = Resolver(self._loop)
@@ -93,7 +96,8 @@ class Dials:
             renews=dial.renews,
         )
         timeout_s = dial.timeout_ns / 1e9
-        greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), dialer, timeout_s)
+        link, tls = self._own.new_link(), self._own.tls_session(dials=True)
+        greeting = HelloSocket(self, self._loop, sock, link, dialer, tls, timeout_s)
         self._dials[greeting.link] = dial, greeting
         greeting.connect(target)
 
@@ -103,11 +107,14 @@ class Dials:
         hello = greeting.hello
         if hello.state is not HelloState.UP or hello.peer is None:
             greeting.abort()
+            if hello.refusal is not None and hello.detail:
+                text = f"{hello.refusal.text} {hello.detail}"
+                self._note("not linked", f"node {dial.peer} at {dial.address}: {text}")
             failed = DialFailed(dial.peer, Evidence.REJECTED, hello.refusal, hello.known_of_me)
             self._emit(failed)
             return
         # Up before the core hears of it: what it sends at once would be dropped otherwise.
-        if not self._links.adopt(greeting.link, hello.peer.id, *greeting.hand_over()):
+        if not greeting.hand_over(self._links, hello.peer.id):
             self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
             return
         self._emit(

@@ -15,11 +15,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import ssl
 from enum import Enum
 from typing import Protocol
 
 from bmgd.errors import ProtocolError
 from bmgd.linkevents import evidence_of
+from bmgd.shell.links import Links
+from bmgd.shell.tls import TlsRefused, TlsSession
+from bmgd.shell.tls_carrier import TlsCarrier
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.handshake import Acceptor, Dialer
 
@@ -54,6 +58,7 @@ class HelloSocket:
         sock: non-blocking.
         link: the link id that it has, whatever becomes of it.
         hello: this side of the hello.
+        tls: this connection's way through TLS, or None.
         timeout_s: until then the hello must have ended.
     """
 
@@ -64,6 +69,7 @@ class HelloSocket:
         "_phase",
         "_sock",
         "_timeout",
+        "_tls",
         "_unwritten",
         "_where",
         "hello",
@@ -77,12 +83,14 @@ class HelloSocket:
         sock: socket.socket,
         link: LinkId,
         hello: Dialer | Acceptor,
+        tls: TlsSession | None = None,
         timeout_s: float = HELLO_TIMEOUT_S,
     ) -> None:
         self._owner = owner
         self._loop = loop
         self._fd = sock.fileno()
         self._sock = sock
+        self._tls = tls
         self._unwritten = b""
         self._timeout = loop.call_later(timeout_s, self._on_timeout)
         self._where = ""
@@ -121,7 +129,7 @@ class HelloSocket:
 
     def say(self) -> None:
         """Write what the hello has to say, and wait for the socket if it does not take all."""
-        self._unwritten += self.hello.take_output()
+        self._unwritten += self._output()
         if not self._unwritten:
             return
         try:
@@ -153,14 +161,41 @@ class HelloSocket:
             return
         before = self.hello.state
         try:
-            self.hello.receive(data)
-        except ProtocolError as error:
+            plain = data if self._tls is None else self._decrypt(self._tls, data)
+            if plain:
+                self.hello.receive(plain)
+        except TlsRefused as refused:
+            self._say_refused(refused)
+        except (ProtocolError, ssl.SSLError) as error:
             self._fail(Evidence.PROTOCOL_ERROR, str(error))
             return
         self.say()
         # Once for each state: what comes while the core still holds the hello is no new one.
         if self.hello.state is not before and self._phase is Phase.HELLO:
             self._owner.on_hello_progress(self)
+
+    def _decrypt(self, tls: TlsSession, data: bytes) -> bytes:
+        was_open = tls.channel is not None
+        plain = tls.receive(data)
+        if tls.channel is not None and not was_open:
+            self.hello.bind(tls.channel)
+        return plain
+
+    def _say_refused(self, refused: TlsRefused) -> None:
+        """There is no channel: tell the other end in the way that it can read."""
+        assert self._tls is not None
+        self._unwritten += self._tls.take()
+        self._tls = None
+        if isinstance(self.hello, Acceptor) and not self._unwritten:
+            self.hello.refuse(refused.refusal)
+        self.hello.give_up(refused.refusal, refused.detail)
+
+    def _output(self) -> bytes:
+        output = self.hello.take_output()
+        if self._tls is None:
+            return output
+        self._tls.put(output)
+        return self._tls.take()
 
     def _on_writable(self) -> None:
         self._loop.remove_writer(self._fd)
@@ -175,10 +210,27 @@ class HelloSocket:
 
     # --- ending -------------------------------------------------------------------------------
 
-    def hand_over(self) -> tuple[socket.socket, bytes]:
-        """The hello is over: the socket, no longer watched here, and what it has to write first."""
+    def hand_over(self, links: Links, peer: int, behind: bytes = b"") -> bool:
+        """The hello is over: the socket is a link now.
+
+        Args:
+            links: take it.
+            peer: see `Links.adopt`.
+            behind: what is to be written behind the hello.
+
+        Returns:
+            See `Links.adopt`.
+        """
         self._end()
-        return self._sock, self._unwritten + self.hello.take_output()
+        if self._tls is None:
+            first = self._unwritten + self.hello.take_output() + behind
+            return links.adopt(self.link, peer, self._sock, first)
+        carrier = TlsCarrier(links, self.link, self._sock, self._tls, self._unwritten)
+        first = self.hello.take_output() + behind
+        is_up = links.adopt_fed(self.link, peer, carrier, first)
+        if is_up:
+            carrier.start()
+        return is_up
 
     def abort(self) -> None:
         """Close now, and tell nobody."""

@@ -49,7 +49,8 @@ class Hellos:
     def accept(self, sock: socket.socket, address: tuple[object, ...]) -> None:
         """Begin with one that connected."""
         acceptor = Acceptor(self._own.identity, self._own.incarnation, self._own.nonce())
-        greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), acceptor)
+        tls = self._own.tls_session(dials=False)
+        greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), acceptor, tls)
         self._waiting[greeting.link] = acceptor, greeting
         given_way = self._slots.enter(greeting.link, str(address[0]))
         if given_way is not None:
@@ -102,7 +103,7 @@ class Hellos:
         del self._waiting[link]
         hello.welcome(welcome.known)
         # Written together with the link's first frames: one wake-up of the other end.
-        if self._links.adopt(link, peer, *greeting.hand_over()):
+        if greeting.hand_over(self._links, peer):
             self._links.feed(link, hello.take_rest())
         else:
             self._emit(LinkDown(link, Evidence.NO_ANSWER))
@@ -114,9 +115,7 @@ class Hellos:
             return
         hello, greeting = waiting
         hello.grant(grant.id, self._peers_text)
-        sock, answer = greeting.hand_over()
-        answer += records_in_frames(grant.records)
-        if self._links.adopt(grant.link, -1, sock, answer):
+        if greeting.hand_over(self._links, -1, records_in_frames(grant.records)):
             self._links.close(grant.link, "granted")
         else:
             self._note("joiner", f"{greeting.where()}: what it must know is too long for a link")

@@ -36,6 +36,9 @@ class Carrier(Protocol):
     def end_writing(self) -> None:
         """All is taken, the goodbye too: tell the other end that nothing follows."""
 
+    def read(self) -> bool:
+        """Read what waits in the kernel, once; whether anything came."""
+
     def close(self) -> None:
         """The link is gone."""
 
@@ -184,6 +187,10 @@ class Links:
 
     def drain(self) -> None:
         """Read everything that waits in the kernel; tell the core whom it has not heard of."""
+        for carrier in list(self._carriers.values()):
+            for _ in range(DRAIN_ROUNDS_MAX):
+                if not carrier.read():
+                    break
         for _ in range(DRAIN_ROUNDS_MAX):
             before = self._engine.totals()["received_bytes"]
             self._turn()

@@ -6,6 +6,7 @@ import os
 from itertools import count
 
 from bmgd.secret import fingerprint
+from bmgd.shell.tls import TlsSession, TlsSide
 from bmgd.types import Incarnation, LinkId
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity
 
@@ -19,16 +20,27 @@ class OwnSide:
     Args:
         identity: what hellos say; its secrets can change.
         incarnation: the life that they speak of; it can change.
+        tls: the certificate, or None for links without TLS; it can change.
     """
 
-    def __init__(self, identity: Identity, incarnation: Incarnation) -> None:
+    def __init__(
+        self, identity: Identity, incarnation: Incarnation, tls: TlsSide | None = None
+    ) -> None:
         self.identity = identity
         self.incarnation = incarnation
+        self.tls = tls
         self._own_nonce = os.urandom(OWN_NONCE_BYTES)
 
     def keys(self) -> tuple[str, ...]:
         """The names of what links are made under, the one to be used first at the beginning."""
-        return tuple(fingerprint(secret) for secret in self.identity.secrets)
+        secrets = tuple(fingerprint(secret) for secret in self.identity.secrets)
+        if self.tls is None:
+            return secrets
+        return tuple(f"{name}+{self.tls.key}" for name in secrets) or (self.tls.key,)
+
+    def tls_session(self, *, dials: bool) -> TlsSession | None:
+        """A new connection's way through TLS; None where links have none."""
+        return None if self.tls is None else self.tls.session(dials=dials)
 
     def nonce(self) -> bytes:
         """A fresh nonce, by which this process knows itself."""

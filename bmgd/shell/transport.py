@@ -19,6 +19,7 @@ from bmgd.shell.hellos import Hellos
 from bmgd.shell.links import EmitAll, Links
 from bmgd.shell.own_side import OwnSide
 from bmgd.shell.sockets import set_options
+from bmgd.shell.tls import TlsSide
 from bmgd.types import Incarnation, LinkId
 from bmgd.wire.hello import Identity
 
@@ -38,6 +39,7 @@ class Transport:
         note: writes a line of log: an event and a text.
         incarnation: the life that hellos speak of.
         engine: the engine of links.
+        tls: the certificate, or None for links without TLS.
 
     Attributes:
         own: what hellos say; its incarnation can change.
@@ -55,6 +57,7 @@ class Transport:
         note: Callable[[str, str], None],
         incarnation: Incarnation,
         engine: LinkEngine,
+        tls: TlsSide | None = None,
     ) -> None:
         user_timeout_ms = max(USER_TIMEOUT_MIN_MS, 2 * timeout_ms)
         set_options(listener, user_timeout_ms)
@@ -62,9 +65,9 @@ class Transport:
         def emit(event: Event) -> None:
             emit_all((event,))
 
-        self.own = OwnSide(identity, incarnation)
+        self.own = OwnSide(identity, incarnation, tls)
         self.links = Links(engine, emit_all)
-        self.dials = Dials(self.own, self.links, emit, spawn, user_timeout_ms)
+        self.dials = Dials(self.own, self.links, emit, spawn, note, user_timeout_ms)
         self.hellos = Hellos(self.own, peers_text, self.links, emit, note)
         loop = asyncio.get_running_loop()
         self._accepting = Accepting(loop, listener, self.hellos.accept, note)

@@ -78,6 +78,9 @@ class Applicant(Dialer):
         super()._on_proof(body)
         self._believe_if_proven()
 
+    def _founders(self, hello: Hello) -> int:
+        return hello.founding_size
+
     def _misfit(self, hello: Hello) -> Refusal | None:
         # Whoever answers at the address of a contact is the contact; nothing is known of it.
         return None

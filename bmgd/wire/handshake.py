@@ -47,6 +47,7 @@ from bmgd.wire.hello import (
     RECORD,
     REFUSAL,
     WELCOME,
+    Channel,
     Extension,
     Hello,
     HelloKind,
@@ -57,6 +58,8 @@ from bmgd.wire.hello import (
     encode_hello,
 )
 
+TLS_RECORD = b"\x16\x03"
+"""What a TLS connection begins with; whoever says so to a daemon without TLS is told."""
 _BELIEVED_UNPROVEN = MISCONFIGURED | {Refusal.WRONG_ID, Refusal.OWN_ADDRESS}
 """Refusals that come before the acceptor's proof: whoever listens at an address can send them."""
 
@@ -77,8 +80,7 @@ class _Side:
     Attributes:
         version: the one that both sides speak, 0 before the other's hello.
         features: those that both sides have.
-        key: the fingerprint of the secret that the link is made under, once the other side has proven
-            that it has it; "" for none.
+        channel: the TLS channel that the hello is spoken in, or None.
         detail: what a refusal by this side rests on, for a line of log.
     """
 
@@ -94,7 +96,8 @@ class _Side:
         self.version = 0
         self.features = 0
         self.detail = ""
-        self.key = ""
+        self.channel: Channel | None = None
+        self._secret_name = ""
         self._secret = b""
         self._nonce = nonce
         self._input = bytearray()
@@ -103,6 +106,22 @@ class _Side:
         self._output = bytearray()
         self._own_body = b""
         self._peer_body = b""
+
+    @property
+    def key(self) -> str:
+        """What the link is made under: the secret that was proven, this side's certificate."""
+        names = self._secret_name, "" if self.channel is None else self.channel.key
+        return "+".join(name for name in names if name)
+
+    def bind(self, channel: Channel) -> None:
+        """The TLS channel is there; the hello begins."""
+        self.channel = channel
+
+    def give_up(self, refusal: Refusal, detail: str) -> None:
+        """There will be no hello: what is under it failed."""
+        self.refusal = refusal
+        self.detail = detail
+        self.state = HelloState.REFUSED
 
     def take_output(self) -> bytes:
         """The bytes to send now; empties them."""
@@ -168,8 +187,12 @@ class _Side:
         self._put(HelloKind.HELLO, self._own_body)
 
     def _extensions(self) -> tuple[tuple[int, bytes], ...]:
-        secrets = self.identity.secrets
-        return ((Extension.KEYS, b"".join(map(key_id, secrets))),) if secrets else ()
+        found: list[tuple[int, bytes]] = []
+        if self.identity.secrets:
+            found.append((Extension.KEYS, b"".join(map(key_id, self.identity.secrets))))
+        if self.channel is not None:
+            found.append((Extension.BINDING, self.channel.binding))
+        return tuple(found)
 
     def _proof(self, direction: bytes, dialer_body: bytes, acceptor_body: bytes) -> bytes:
         transcript = b"".join(
@@ -189,6 +212,14 @@ class _Side:
             return Refusal.UNKNOWN_EXTENSION
         if hello.cluster != me.cluster:
             return Refusal.WRONG_CLUSTER
+        binding = b"" if self.channel is None else self.channel.binding
+        if hello.extension(Extension.BINDING) != binding:
+            self.detail = "(the hello is not for this TLS channel)"
+            return Refusal.WRONG_CERTIFICATE
+        if self.channel is not None:
+            self.detail = self.channel.misnames(hello, me.cluster, self._founders(hello))
+            if self.detail:
+                return Refusal.WRONG_CERTIFICATE
         if hello.has_secret != bool(me.secrets):
             self.detail = "(only one of the two has any)"
             return Refusal.WRONG_SECRET
@@ -204,6 +235,9 @@ class _Side:
         keys = hello.extension(Extension.KEYS)
         theirs = {keys[at : at + KEY_ID_BYTES] for at in range(0, len(keys), KEY_ID_BYTES)}
         return [secret for secret in self.identity.secrets if key_id(secret) in theirs]
+
+    def _founders(self, hello: Hello) -> int:
+        return self.identity.founding_size
 
     def _misfit(self, hello: Hello) -> Refusal | None:
         """What two members must agree on beyond that."""
@@ -260,7 +294,14 @@ class Dialer(_Side):
         self._renews = renews
         self._expected = expected
         self._proven = not identity.secrets
-        self._put_hello(expected, known, incarnation, dial_number)
+        self._begins_with = expected, known, incarnation, dial_number
+        if not identity.has_tls:
+            self._put_hello(*self._begins_with)
+
+    def bind(self, channel: Channel) -> None:
+        """The TLS channel is there: speak first."""
+        super().bind(channel)
+        self._put_hello(*self._begins_with)
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the acceptor.
@@ -328,7 +369,7 @@ class Dialer(_Side):
             self._fail(Refusal.WRONG_SECRET)
             return
         self._proven = True
-        self.key = fingerprint(self._secret)
+        self._secret_name = fingerprint(self._secret)
         self._put(HelloKind.PROOF, self._proof(b"dialer", self._own_body, self._peer_body))
 
     def _fail(self, refusal: Refusal) -> None:
@@ -355,6 +396,10 @@ class Acceptor(_Side):
         Raises:
             ProtocolError: they are not a hello; close the connection.
         """
+        if self.state is HelloState.WAITING and not self._input and data.startswith(TLS_RECORD):
+            self.detail = "(it speaks TLS)"
+            self.refuse(Refusal.WRONG_TLS)
+            return
         for kind, body in self._records(data):
             if kind == HelloKind.HELLO and self.state is HelloState.WAITING:
                 self._on_hello(body)
@@ -417,7 +462,7 @@ class Acceptor(_Side):
     def _on_proof(self, body: bytes) -> None:
         expected = self._proof(b"dialer", self._peer_body, self._own_body)
         if hmac.compare_digest(body, expected):
-            self.key = fingerprint(self._secret)
+            self._secret_name = fingerprint(self._secret)
             self.state = HelloState.GREETED
         else:
             self.refuse(Refusal.WRONG_SECRET)

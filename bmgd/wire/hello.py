@@ -22,6 +22,7 @@ NONCE_BYTES = 16
 OWN_NONCE_BYTES = 8
 FINGERPRINT_BYTES = 16
 PROOF_BYTES = 32
+BINDING_BYTES = 32
 
 MAGIC = b"BMGD"
 RECORD = struct.Struct(">4sBH")
@@ -53,6 +54,7 @@ class Extension(IntEnum):
     """The types of extension that this version knows."""
 
     KEYS = 1
+    BINDING = 2
 
 
 class Refusal(IntEnum):
@@ -71,6 +73,8 @@ class Refusal(IntEnum):
     BUSY = 11
     LEFT = 12
     UNKNOWN_EXTENSION = 13
+    WRONG_TLS = 14
+    WRONG_CERTIFICATE = 15
 
     @property
     def text(self) -> str:
@@ -86,6 +90,8 @@ MISCONFIGURED = frozenset(
         Refusal.WRONG_PEERS,
         Refusal.WRONG_SECRET,
         Refusal.UNKNOWN_EXTENSION,
+        Refusal.WRONG_TLS,
+        Refusal.WRONG_CERTIFICATE,
     }
 )
 """Refusals that time does not mend: one of the two daemons is configured wrongly."""
@@ -104,6 +110,7 @@ class Identity:
         secrets: the cluster's, the one to be used first; () for none; never sent.
         lowest, highest: the protocol versions that it speaks; 1..65535.
         features: a bit for each thing that it can do beyond the version; what both have is used.
+        has_tls: whether its hellos are spoken under TLS only.
     """
 
     cluster: str
@@ -115,6 +122,38 @@ class Identity:
     lowest: int = PROTOCOL_VERSION_LOWEST
     highest: int = PROTOCOL_VERSION
     features: int = 0
+    has_tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The TLS channel that a hello is spoken in.
+
+    Args:
+        binding: `BINDING_BYTES` that are those of this channel only: made of both certificates.
+        names: what the other side's certificate says it is, ``CLUSTER/ID`` or ``CLUSTER/any``.
+        names_required: whether a certificate that says nothing of the kind is refused.
+        key: the name of this side's certificate.
+    """
+
+    binding: bytes
+    names: tuple[str, ...]
+    names_required: bool = False
+    key: str = ""
+
+    def misnames(self, hello: Hello, cluster: str, founding_size: int) -> str:
+        """Why the certificate is not for who says this hello; "" if it is.
+
+        "any" is for joiners, and for the ids that they are given: those above the founders'.
+        """
+        if not self.names:
+            return "(it names no id)" if self.names_required else ""
+        if hello.id != NO_ID and f"{cluster}/{hello.id}" in self.names:
+            return ""
+        is_no_founder = hello.is_joiner or hello.id >= founding_size
+        if is_no_founder and f"{cluster}/any" in self.names:
+            return ""
+        return f"(it is for {', '.join(self.names)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +306,8 @@ def _extensions(body: bytes, at: int) -> tuple[tuple[int, bytes], ...]:
             raise ProtocolError("hello extensions out of order")
         if kind == Extension.KEYS and (not body[at + 1] or body[at + 1] % KEY_ID_BYTES):
             raise ProtocolError("hello with key ids of a wrong length")
+        if kind == Extension.BINDING and body[at + 1] != BINDING_BYTES:
+            raise ProtocolError("hello with a binding of a wrong length")
         found.append((kind, body[at + 2 : end]))
         at = end
     return tuple(found)

@@ -11,12 +11,13 @@ import pytest
 
 from bmgd.errors import ProtocolError
 from bmgd.secret import fingerprint, key_id
-from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
+from bmgd.types import NO_ID, NODE_ID_MAX, Incarnation, NodeId
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import (
     CLUSTER_BYTES_MAX,
     HELLO_BYTES_MAX,
     PROOF_BYTES,
+    Channel,
     Hello,
     Identity,
     Refusal,
@@ -138,7 +139,10 @@ def test_hello_with_the_longest_texts_stays_within_its_bound() -> None:
     longest = replace(
         ONE, cluster="é" * (CLUSTER_BYTES_MAX // 2), address="a" * 255, secrets=(SECRET,)
     )
+    longest = replace(longest, has_tls=True)
     one, other = dialer(replace(longest, id=NodeId(5))), acceptor(longest)
+    one.bind(CHANNEL)
+    other.bind(CHANNEL)
     sent = sent_by_dialer = 0
     for _ in range(2):
         output = one.take_output()
@@ -395,7 +399,7 @@ def test_hello_refusal_of_every_reason_reaches_the_dialer(refusal: Refusal) -> N
 
 
 def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
-    for body in (b"\x00" + bytes(8), b"\x0e" + bytes(8), b"\xff" + bytes(8)):
+    for body in (b"\x00" + bytes(8), b"\x10" + bytes(8), b"\xff" + bytes(8)):
         with pytest.raises(ProtocolError):
             dialer().receive(record(REFUSAL, body))
 
@@ -554,6 +558,8 @@ BELIEVED_UNPROVEN = {
     Refusal.WRONG_ID,
     Refusal.OWN_ADDRESS,
     Refusal.UNKNOWN_EXTENSION,
+    Refusal.WRONG_TLS,
+    Refusal.WRONG_CERTIFICATE,
 }
 
 
@@ -588,7 +594,6 @@ def test_hello_proven_acceptor_is_believed_every_refusal() -> None:
 
 FOREIGN = {
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
     "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
     "zeros": bytes(64),
     "one byte": b"\n",
@@ -612,6 +617,96 @@ def test_hello_refuses_what_is_none(name: str, secret: bytes) -> None:
             side.receive(FOREIGN[name])
         assert side.state is HelloState.WAITING
         assert side.take_output() == b""
+
+
+@secrets
+def test_hello_in_tls_to_a_daemon_without_it_is_refused_with_the_reason(secret: bytes) -> None:
+    one, other = pair(secret)
+    other.receive(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64))
+    assert other.refusal is Refusal.WRONG_TLS
+    one.receive(other.take_output())
+    assert one.refusal is Refusal.WRONG_TLS
+    with pytest.raises(ProtocolError):
+        dialer().receive(b"\x16\x03\x01\x02\x00\x01")
+
+
+# --- TLS channels -----------------------------------------------------------------------------------
+
+CHANNEL = Channel(b"B" * 32, (), key="cert")
+
+
+def channelled(
+    of_dialer: Channel, of_acceptor: Channel, secret: bytes, expected: int = 1
+) -> tuple[Dialer, Acceptor]:
+    one = dialer(replace(FIVE, has_tls=True, secrets=ring(secret)), expected)
+    other = acceptor(replace(ONE, has_tls=True, secrets=ring(secret)))
+    assert one.take_output() == b"", "before the channel is there"
+    one.bind(of_dialer)
+    other.bind(of_acceptor)
+    converse(one, other)
+    return one, other
+
+
+@secrets
+def test_hello_under_tls_is_bound_to_the_channel(secret: bytes) -> None:
+    one, other = channelled(CHANNEL, CHANNEL, secret)
+    assert one.state is other.state is HelloState.UP
+    assert one.key == (fingerprint(secret) + "+cert" if secret else "cert")
+    one, other = channelled(CHANNEL, replace(CHANNEL, binding=b"C" * 32), secret)
+    assert one.refusal is other.refusal is Refusal.WRONG_CERTIFICATE
+
+
+@secrets
+def test_hello_with_a_binding_where_there_is_no_tls_is_refused(secret: bytes) -> None:
+    one = dialer(replace(FIVE, has_tls=True, secrets=ring(secret)))
+    one.bind(CHANNEL)
+    other = acceptor(replace(ONE, secrets=ring(secret)))
+    converse(one, other)
+    assert other.refusal is one.refusal is Refusal.WRONG_CERTIFICATE
+
+
+@pytest.mark.parametrize(
+    ("of_five", "of_one", "required", "refused"),
+    [
+        (("blue/5",), ("blue/1",), True, False),
+        (("blue/5", "blue/6"), ("blue/0", "blue/1"), True, False),
+        ((), (), False, False),
+        (("blue/5",), (), False, False),
+        ((), ("blue/1",), True, True),
+        (("blue/6",), ("blue/1",), False, True),
+        (("red/5",), ("blue/1",), False, True),
+        (("blue/any",), ("blue/1",), False, True),
+        (("blue/5",), ("blue/5",), False, True),
+    ],
+)
+def test_hello_under_tls_is_said_by_whom_the_certificate_names(
+    of_five: tuple[str, ...], of_one: tuple[str, ...], required: bool, refused: bool
+) -> None:
+    seen_by_five = replace(CHANNEL, names=of_one, names_required=required)
+    seen_by_one = replace(CHANNEL, names=of_five, names_required=required)
+    one, _ = channelled(seen_by_five, seen_by_one, b"")
+    assert (one.state is HelloState.UP) is not refused
+    if refused:
+        assert one.refusal is Refusal.WRONG_CERTIFICATE
+
+
+def test_hello_under_tls_any_is_for_joiners_and_the_ids_they_are_given() -> None:
+    channel = replace(CHANNEL, names=("blue/any",), names_required=True)
+    hello = replace(BLANK, id=NodeId(8))
+    assert channel.misnames(hello, "blue", 8) == ""
+    assert channel.misnames(hello, "blue", 9) == "(it is for blue/any)"
+    assert channel.misnames(replace(hello, is_joiner=True, id=NO_ID), "blue", 9) == ""
+    assert channel.misnames(replace(hello, is_joiner=True, id=NodeId(8)), "red", 9)
+    of_twelve = replace(CHANNEL, names=("blue/12",))
+    assert of_twelve.misnames(replace(hello, is_joiner=True, id=NodeId(12)), "blue", 9) == ""
+    assert of_twelve.misnames(replace(hello, is_joiner=True, id=NO_ID), "blue", 9)
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_hello_with_a_binding_of_a_wrong_length_is_no_hello(length: int) -> None:
+    body = encode_hello(replace(BLANK, extensions=((2, bytes(length)),)))
+    with pytest.raises(ProtocolError, match="binding"):
+        acceptor().receive(record(HELLO, body))
 
 
 @secrets
