@@ -113,14 +113,16 @@ def daemon(python: Path, environment: dict[str, str]) -> Iterator[Running]:
         words += ["--log-level", "error"]
         environment = {**os.environ, **environment}
         process = stack.enter_context(_process(words, cwd=directory, env=environment))
-        sockets = _neighbors(python, port, directory)
+        sockets = _neighbors(process, python, port, directory)
         for sock in sockets.values():
             stack.enter_context(sock)
         _settle(sockets)
         yield Running(process.pid, sockets, bmgd_frame)
 
 
-def _neighbors(python: Path, port: int, directory: str) -> dict[int, socket.socket]:
+def _neighbors(
+    daemon: subprocess.Popen[bytes], python: Path, port: int, directory: str
+) -> dict[int, socket.socket]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ids = (SOURCE, *SINKS)
@@ -133,7 +135,8 @@ def _neighbors(python: Path, port: int, directory: str) -> dict[int, socket.sock
         for _ in ids:
             word, fds, _, _ = socket.recv_fds(ours, 16, 1)
             if not fds:
-                raise SystemExit("the neighbors could not be linked")
+                ended = f"; the daemon ended with {daemon.poll()}" if daemon.poll() else ""
+                raise SystemExit(f"the neighbors could not be linked{ended}")
             sockets[int(word)] = socket.socket(fileno=fds[0])
             ours.sendall(b"+")
         linking.wait(10)

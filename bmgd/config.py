@@ -186,7 +186,7 @@ _SWITCHES = ("insecure", "proxied", "flight_payloads")
 _KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers", "join")) - {"relayout_ms"}
 _TIMING_KEYS = frozenset(f.name for f in fields(Timing))
 
-_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG"})
+_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_ENGINE"})
 # Kubernetes gives every container variables for each service; one named "bmgd" is likely.
 _KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}

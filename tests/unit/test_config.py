@@ -105,6 +105,7 @@ def test_peers_can_be_one_address() -> None:
 def test_variables_that_others_set_are_no_errors() -> None:
     environment = {
         "BMGD_BACKEND": "python",
+        "BMGD_ENGINE": "python",
         "BMGD_SERVICE_HOST": "10.0.0.1",
         "BMGD_SERVICE_PORT_CONTROL": "7400",
         "BMGD_PORT": "tcp://10.0.0.1:7400",
