@@ -16,14 +16,23 @@
 #   PORT     the daemons' port (7400; below 32768, where no outgoing connection can hold it)
 #   BMGD     the command bmgd, on every node (bmgd)
 #   SHARED   a directory that all nodes see (where sbatch was called)
-#   LOCAL    a directory on every node (/tmp)
+#   LOCAL    a directory on every node (/tmp); %n in it is the node's name
+#   LISTEN   the address to listen on (0.0.0.0); "node" is the node's own name
+#
+# To take a node out before it is drained for good, let its daemon leave, from anywhere in the job:
+#
+#   scontrol update nodename=NODE state=drain reason=...
+#   srun --overlap --jobid="$SLURM_JOB_ID" --nodelist=NODE --ntasks=1 bmgd leave --control "$OVERLAY_CONTROL"
+#
+# (where LOCAL has %n in it, the path of the socket is another one on every node).
 set -euo pipefail
 
 port=${PORT:-7400}
 bmgd=${BMGD:-bmgd}
 shared=${SHARED:-$SLURM_SUBMIT_DIR}/bmgd-$SLURM_JOB_ID
 own=${LOCAL:-/tmp}/bmgd-$SLURM_JOB_ID
-export OVERLAY_CONTROL=unix:$own/bmgd.sock
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+export OVERLAY_CONTROL=unix:${own//%n/$first}/bmgd.sock
 
 umask 077
 mkdir -p "$shared"
@@ -44,10 +53,13 @@ if [ "${SLURMD_NODENAME:-$host}" != "$host" ]; then
     exit 1
 fi
 umask 077
-mkdir -p "$3"
+own=$(printf %s "$3" | sed "s/%n/$host/g")
+listen=${LISTEN:-0.0.0.0}
+[ "$listen" != node ] || listen=$host
+mkdir -p "$own"
 exec "$1" run --id "$SLURM_NODEID" --size "$2" --peers "$4/peers" --secret-file "$4/secret" \
-    --listen "${LISTEN:-0.0.0.0}:$5" --cluster "slurm-$SLURM_JOB_ID" \
-    --control "$OVERLAY_CONTROL" --state-dir "$3"
+    --listen "$listen:$5" --cluster "slurm-$SLURM_JOB_ID" \
+    --control "unix:$own/bmgd.sock" --state-dir "$own"
 '
 # One dead task must not end the others: to outlive it is what the overlay is for.
 srun --kill-on-bad-exit=0 --wait=0 --nodes="$size" --ntasks="$size" --ntasks-per-node=1 \
@@ -75,7 +87,7 @@ if [ $ready = yes ]; then
 else
     echo "daemon 0 is not ready" >&2
 fi
-# Slurm passes the signal on to the daemons, which leave.
-kill -TERM "$daemons" 2>/dev/null || true
+# To the daemons themselves, which leave: srun would answer it by killing them.
+scancel --signal=TERM "$SLURM_JOB_ID.0" 2>/dev/null || true
 wait "$daemons" || true
 exit "$result"
