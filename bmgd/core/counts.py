@@ -20,6 +20,7 @@ EVENTS: Final = (
     "backlog",
     "displaced",
     "evicted",
+    "given up",
     "healed",
     "joiner",
     "late",

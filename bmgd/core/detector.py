@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bmgd.core.comparison import Comparison
 from bmgd.core.context import Context, Link, Vetoed
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.healing import Healing
@@ -82,6 +83,7 @@ class Detector:
     context: Context
     links: Links
     notices: Notices
+    comparison: Comparison
     forwarding: Forwarding
     healing: Healing
     stretch_ns: int = 0
@@ -164,7 +166,7 @@ class Detector:
         while link.unechoed and link.unechoed[0][0] <= heartbeat.echo:
             link.unechoed.popleft()
         self._acquit_if_heard(link)
-        if self.notices.on_digest(link, heartbeat.digest):
+        if self.comparison.on_digest(link, heartbeat.digest):
             at_ns = self.context.now_ns + FIRST_MISMATCH_NS
             self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
         if heartbeat.answer and not link.watched_ns:

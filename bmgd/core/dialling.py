@@ -290,10 +290,16 @@ class Dialling:
             self._give_way_in_time()
         elif failed.refusal is Refusal.LEFT:
             self._on_evicted()
+        elif failed.refusal is Refusal.RETIRED:
+            self._on_given_up()
         self._forget_if_useless(peer)
 
     def _on_evicted(self) -> None:
         self.context.emit(Exit(1, "this node was evicted from the cluster"))
+
+    def _on_given_up(self) -> None:
+        context = self.context
+        context.lose_id(f"the id {context.id} was given up while this node was away")
 
     def _is_proof(self, peer: NodeId, peering: Peering) -> bool:
         # A link to a former life proves nothing of the one that followed it.
@@ -335,6 +341,8 @@ class Dialling:
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
             self._on_evicted()
+        elif refusal is Refusal.RETIRED:
+            self._on_given_up()
         elif refusal is Refusal.DUPLICATE:
             self._on_duplicate(peer)
         elif refusal in (Refusal.WRONG_ID, Refusal.OWN_ADDRESS):

@@ -59,11 +59,14 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Tell the joiner that waits on this link its id, the founders and these records; then close."""
+    """Tell the joiner that waits on this link its id and the founders.
+
+    Its frames are for the core from now on: it asks for the records, page by page (`PageAsk`), and says
+    goodbye when it has all.
+    """
 
     link: LinkId
     id: NodeId
-    records: tuple[tuple[NodeId, Record], ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ class Joined:
     settings: Settings
     incarnation: Incarnation
     records: tuple[tuple[NodeId, Record], ...] = field(repr=False)
+    retired: tuple[tuple[NodeId, NodeId], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,13 +133,14 @@ class Granted:
     """To a joiner: a contact told it its id and what a member must know.
 
     Args:
-        records: what the contact believes, sorted by id.
+        records, retired: what the contact believes, sorted by id; see `RecordPage`.
     """
 
     id: NodeId
     founding_size: int
     peers: PeerList
     records: tuple[tuple[NodeId, Record], ...] = ()
+    retired: tuple[tuple[NodeId, NodeId], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

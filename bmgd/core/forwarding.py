@@ -70,7 +70,11 @@ class Forwarding:
         self._hop_budget = min(budget, _BUDGET_MAX)
         rows = [(peer, links[0].id) for peer, links in self._links.by_peer.items()]
         return Snapshot(
-            self._generation, self._context.id, membership.id_space, membership.outside, rows
+            self._generation,
+            self._context.id,
+            membership.id_space,
+            membership.outside_runs(),
+            rows,
         )
 
     def route_to(

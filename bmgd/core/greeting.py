@@ -26,6 +26,8 @@ from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, NodeState, Status, o
 from bmgd.wire.hello import Refusal
 
 HELD_MAX = 16
+VERSION_MAX = 2**32 - 1
+"""The version of an eviction."""
 HELD_TIMER = "held"
 _ANSWERS = frozenset(
     {
@@ -34,6 +36,7 @@ _ANSWERS = frozenset(
         Refusal.RENEWED,
         Refusal.BUSY,
         Refusal.LEFT,
+        Refusal.RETIRED,
     }
 )
 """Refusals that only the core of the dialled id gives."""
@@ -76,6 +79,8 @@ class Greeting:
         context, membership = self.context, self.context.membership
         if context.state is NodeState.LEAVING:
             return Refusal.BUSY
+        if greeted.peer in membership.retired:
+            return Refusal.RETIRED
         # A joiner can be here before the news of it.
         if not membership.can_be(greeted.peer):
             return Refusal.WRONG_SIZE
@@ -88,7 +93,8 @@ class Greeting:
         record = membership.get(greeted.peer)
         # The record of a former life does not evict the one that followed it.
         if record and (record.incarnation, record.status) == (greeted.incarnation, Status.LEFT):
-            return Refusal.LEFT
+            is_evicted = record.version >= VERSION_MAX or greeted.peer < membership.founding_size
+            return Refusal.LEFT if is_evicted else Refusal.RETIRED
         if greeted.peer in self._held or len(self._held) >= HELD_MAX:
             return Refusal.BUSY
         return None

@@ -8,6 +8,7 @@ and again until it is answered, whoever the lowest one is by then:
                                      |
                                      `-- gathers for `GATHER_NS`, then writes one record for each joiner
 
+Behind the `Grant` the joiner asks for all records, page by page, and closes.
 The record (the joiner's life, alive, its address) *is* the assignment: it is told to everybody like any
 other, so it needs no consensus. Two nodes that both believe to be the lowest may give out one id twice.
 Then the records are joined, the greater life has the id, and the other one is told so and asks for a
@@ -19,15 +20,19 @@ the other's: one that has just been restarted knows nothing of the ids that were
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bmgd.core.context import Context
-from bmgd.core.effects import Grant, Refuse
+from bmgd.core.comparison import Comparison
+from bmgd.core.context import Context, RecordMoved
+from bmgd.core.effects import Close, Grant, Refuse
 from bmgd.core.events import JoinAsked
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
+from bmgd.core.membership import JOINED_MAX
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
+from bmgd.core.work import Work
 from bmgd.types import (
     NODE_ID_MAX,
     UNKNOWN_INCARNATION,
@@ -39,16 +44,21 @@ from bmgd.types import (
     Status,
 )
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import JoinGrant, JoinRequest
+from bmgd.wire.messages import JoinGrant, JoinRequest, PageAsk
 
 JOIN_ASK_TIMER = "join ask"
 ASSIGN_TIMER = "assign"
+GRANT_TIMER = "grant"
 JOINS_OPEN_MAX = 1024
 """Joiners that wait at one contact, and requests that one assigner gathers."""
 GATHER_NS = 10_000_000
 ASK_MIN_NS = 200_000_000
 ASK_MAX_NS = 800_000_000
 PATIENCE_NS = 2_500_000_000
+PAGE_PATIENCE_NS = 10_000_000_000
+"""A joiner that asks for no page for so long is let go of."""
+GIVEN_MAX = 8192
+"""So many ids that were given last are known by the life that they were given to."""
 
 
 @dataclass(slots=True)
@@ -74,11 +84,31 @@ class Growth:
     context: Context
     links: Links
     notices: Notices
+    comparison: Comparison
     forwarding: Forwarding
+    work: Work
+    _granted: set[LinkId] = field(default_factory=set)
+    _given: dict[tuple[Incarnation, str], NodeId] = field(default_factory=dict)
     _open: dict[Incarnation, _Open] = field(default_factory=dict)
     _by_number: dict[int, Incarnation] = field(default_factory=dict)
     _wishes: dict[Incarnation, _Wish] = field(default_factory=dict)
     _count: int = 0
+
+    def __post_init__(self) -> None:
+        membership = self.context.membership
+        for node_id, record in sorted(membership.exceptions().items())[-GIVEN_MAX:]:
+            self._note_given(node_id, record)
+
+    def on_record_moved(self, moved: RecordMoved) -> None:
+        """Somebody may have been given an id."""
+        self._note_given(moved.id, moved.after)
+
+    def _note_given(self, node_id: NodeId, record: Record) -> None:
+        if node_id < self.context.membership.founding_size or record.status is not Status.ALIVE:
+            return
+        self._given[record.incarnation, record.address] = node_id
+        if len(self._given) > GIVEN_MAX:
+            del self._given[next(iter(self._given))]
 
     # --- the contact --------------------------------------------------------------------------
 
@@ -101,9 +131,12 @@ class Growth:
         if self.context.state is NodeState.LEAVING:
             return Refusal.BUSY
         if asked.claimed is not None:
+            if asked.claimed in self.context.membership.retired:
+                return Refusal.RETIRED
             can_be = self.context.membership.can_be(asked.claimed)
             return None if can_be and asked.claimed != self.context.id else Refusal.WRONG_ID
         is_full = len(self._open) >= JOINS_OPEN_MAX and asked.incarnation not in self._open
+        is_full = is_full or len(self._granted) >= JOINS_OPEN_MAX
         return Refusal.BUSY if is_full else None
 
     def _ask(self, incarnation: Incarnation) -> None:
@@ -122,11 +155,7 @@ class Growth:
             self.forwarding.originate(JoinRequest(route, incarnation, entry.address, floor))
 
     def _lowest_live(self) -> NodeId:
-        membership = self.context.membership
-        for number in range(self.context.id):
-            if not membership.is_gone(NodeId(number)):
-                return NodeId(number)
-        return self.context.id
+        return next(self.context.membership.living(), self.context.id)
 
     def on_ask_timer(self, key: TimerKey) -> None:
         """No answer yet."""
@@ -140,11 +169,18 @@ class Growth:
 
     def on_gone(self) -> None:
         """A death is known: it may be that of the assigner."""
+        if self._open:
+            self.work.begin("join requests", self._asks)
+
+    def _asks(self) -> Iterator[None]:
         for incarnation in list(self._open):
-            self._ask(incarnation)
+            if incarnation in self._open:
+                self._ask(incarnation)
+                yield
 
     def on_link_lost(self, link: LinkId) -> None:
         """A connection ended: perhaps that of a joiner, which then asks again, here or elsewhere."""
+        self._end_grant(link)
         for incarnation, entry in list(self._open.items()):
             if entry.link == link:
                 self._drop(incarnation)
@@ -161,8 +197,30 @@ class Growth:
 
     def _grant(self, link: LinkId, node_id: NodeId) -> None:
         self.context.observe("joiner", node_id)
-        records = sorted(self.context.membership.exceptions().items())
-        self.context.emit(Grant(link, node_id, tuple(records)))
+        self._granted.add(link)
+        self._wait_for_page(link)
+        self.context.emit(Grant(link, node_id))
+
+    def _wait_for_page(self, link: LinkId) -> None:
+        at_ns = self.context.now_ns + PAGE_PATIENCE_NS
+        self.context.timers.set((GRANT_TIMER, link, 0), at_ns)
+
+    def on_page_ask(self, link: LinkId, ask: PageAsk) -> None:
+        """A joiner that has its id asks what a member must know."""
+        if link in self._granted:
+            self._wait_for_page(link)
+            self.context.send(link, self.comparison.page(ask))
+
+    def on_grant_timer(self, key: TimerKey) -> None:
+        """A joiner that has its id asks no more."""
+        link = LinkId(key[1])
+        self._end_grant(link)
+        self.context.emit(Close(link, "granted"))
+
+    def _end_grant(self, link: LinkId) -> None:
+        if link in self._granted:
+            self._granted.discard(link)
+            self.context.timers.cancel((GRANT_TIMER, link, 0))
 
     def _refuse(self, link: LinkId, refusal: Refusal) -> None:
         self.context.observe("refused", detail=f"a joiner: {refusal.text}")
@@ -200,12 +258,8 @@ class Growth:
     def on_assign_timer(self, key: TimerKey) -> None:
         """Give out ids to all that have gathered: one record each, one notice."""
         wishes, self._wishes = self._wishes, {}
-        given = {
-            (record.incarnation, record.address): node_id
-            for node_id, record in self.context.membership.exceptions().items()
-        }
         for incarnation, wish in wishes.items():
-            node_id = given.get((incarnation, wish.address))
+            node_id = self._given.get((incarnation, wish.address))
             if node_id is None:
                 node_id = self._assign(incarnation, wish)
             if node_id is None:
@@ -218,7 +272,10 @@ class Growth:
 
     def _assign(self, incarnation: Incarnation, wish: _Wish) -> NodeId | None:
         """The next id; None where there is none, or too many below it are unknown here."""
-        node_id = NodeId(max(self.context.membership.id_space, wish.floor))
+        membership = self.context.membership
+        node_id = NodeId(max(membership.id_space, wish.floor))
+        if membership.joined_count >= JOINED_MAX:
+            return None
         record = Record(incarnation, 0, Status.ALIVE, wish.address)
         if node_id > NODE_ID_MAX or not self.notices.publish(node_id, record):
             return None

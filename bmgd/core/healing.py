@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 
 from bmgd.core.context import Context
 from bmgd.core.notices import Notices
@@ -84,12 +85,8 @@ class Healing:
 
     def _living_below(self) -> int:
         """How many living ids are below this node's, counted to `PAUSES_MAX`."""
-        membership, count = self.context.membership, 0
-        for number in range(self.context.id):
-            count += not membership.is_gone(NodeId(number))
-            if count == PAUSES_MAX:
-                break
-        return count
+        living = islice(self.context.membership.living(), PAUSES_MAX)
+        return sum(node_id < self.context.id for node_id in living)
 
     def _is_lowest(self) -> bool:
         return self._living_below() == 0

@@ -5,6 +5,7 @@ Theory of operation. Like `Node` this is a core without I/O: events in, effects 
 
     AskContact --Granted--------------------------------------> Joined: make a `Node` of it
     AskContact --AskFailed--> the next contact, after a pause    ...
+               --the id that it had was given up--> AskContact, for a new id
                --every contact has failed once, and what was kept of a former life is enough--> Joined
                --`start_ns` have passed, or a refusal that time does not mend-----------------> Exit
 
@@ -24,7 +25,7 @@ from bmgd.core.events import AskFailed, DeadlineReached, Event, Granted
 from bmgd.core.membership import ID_GAP_MAX
 from bmgd.core.settings import Settings
 from bmgd.types import Incarnation, NodeId, counter_of
-from bmgd.wire.hello import MISCONFIGURED
+from bmgd.wire.hello import MISCONFIGURED, Refusal
 
 ASK_NS = 3_000_000_000
 """How long one contact has to answer; it must ask the lowest live id first."""
@@ -87,6 +88,8 @@ class Joiner:
         contact = self._contacts[(self._attempts - 1) % len(self._contacts)]
         why = failed.evidence.value if failed.refusal is None else failed.refusal.text
         effects: list[Effect] = [Observed("not joined", detail=f"{contact}: {why}")]
+        if failed.refusal is Refusal.RETIRED and self._claimed is not None:
+            return [*effects, *self._on_retired(now_ns)]
         if self._kept is not None and self._attempts >= len(self._contacts):
             return [*effects, self._join(self._kept)]
         if failed.refusal in MISCONFIGURED:
@@ -101,6 +104,17 @@ class Joiner:
         pause_ns = min(settings.backoff_min_ns << min(rounds, 20), settings.backoff_max_ns)
         self.deadline_ns = now_ns + pause_ns * self._random.randrange(768, 1280) // 1024
         return effects
+
+    def _on_retired(self, now_ns: int) -> list[Effect]:
+        """The id of the former life was given up: ask for another one, as a life that follows none."""
+        if not self._settings.takes_new_id:
+            return [
+                Exit(1, f"the id {self._claimed} was given up; without --id there is a new one")
+            ]
+        self._claimed = self._kept = None
+        self.incarnation = Incarnation(1 << 32 | self._random.getrandbits(32))
+        self.deadline_ns = now_ns
+        return []
 
     def _join(self, granted: Granted) -> Joined:
         self.deadline_ns = None
@@ -117,4 +131,4 @@ class Joiner:
             founding_size=granted.founding_size,
             peers=granted.peers,
         )
-        return Joined(settings, self.incarnation, granted.records)
+        return Joined(settings, self.incarnation, granted.records, granted.retired)

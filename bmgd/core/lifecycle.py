@@ -125,8 +125,7 @@ class Lifecycle:
             else:
                 context.lose_id(f"another life has the id {context.id}")
         elif record.status is Status.LEFT:
-            if context.state is not NodeState.LEAVING:
-                context.emit(Exit(1, "this node was evicted from the cluster"))
+            self._on_left(record)
         elif record.status >= Status.DEAD and not context.settings.refutes:
             context.emit(Exit(1, "this node was declared dead, and --on-declared-dead is exit"))
         elif record.version >= _VERSION_MAX:
@@ -139,6 +138,16 @@ class Lifecycle:
             context.observe("refuted", context.id, context.incarnation, record.status.name.lower())
             self.notices.publish(context.id, context.own_record())
             self.to_many.resync()
+
+    def _on_left(self, record: Record) -> None:
+        """Somebody wrote that this life has left: an eviction, or it was away for long."""
+        context = self.context
+        if context.state is NodeState.LEAVING:
+            return
+        if record.version >= _VERSION_MAX or context.id < context.membership.founding_size:
+            context.emit(Exit(1, "this node was evicted from the cluster"))
+        else:
+            context.lose_id(f"the id {context.id} was given up while this node was away")
 
     def renew_if_asked(self) -> None:
         """Begin a new life if something of this step asks for it."""
@@ -179,7 +188,7 @@ class Lifecycle:
     def _contacts(self) -> tuple[str, ...]:
         """Addresses of those who could give an id: linked, wanted, held to live, then the others."""
         membership, me = self.context.membership, self.context.id
-        others = sorted(map(NodeId, range(membership.id_space)), key=membership.is_gone)
+        others = chain(membership.living(), map(NodeId, membership.gone))
         peers = chain(self.links.by_peer, self.dialling.wanted, others)
         records = (membership.get(peer) for peer in peers if peer != me)
         addresses = (record.address for record in records if record is not None)

@@ -25,7 +25,7 @@ from bmgd.core.context import Context, Link, LinkLost, LinkOpened
 from bmgd.core.effects import Close
 from bmgd.core.timers import TimerKey
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Status
-from bmgd.wire.messages import Notice, Ping, Pong, Unwanted
+from bmgd.wire.messages import Notice, Ping, Pong, RecordPage, Unwanted
 
 GUESTS_MAX = 32
 ACCUSED_TIMER = "accused"
@@ -198,6 +198,10 @@ class Links:
         record = context.membership.get(peer)
         assert record is not None
         for link in list(self.by_peer.get(peer, ())):
+            if peer in context.membership.retired:
+                context.send(link.id, RecordPage((), ((peer, peer),)))
+                self.close(link, "its id is retired")
+                continue
             if link.incarnation > record.incarnation:
                 continue
             context.send(link.id, Notice(((peer, record),)))

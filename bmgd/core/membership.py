@@ -4,30 +4,56 @@ Records are joined by taking the greater, so any two memberships that saw the sa
 in whatever order those came (design: "a true join, so memberships converge without consensus"). The
 digest is the sum, modulo 2**128, of one hash per record that differs from the baseline: it changes
 in O(1), and 64 partial sums by id tell where two memberships differ.
+
+The ids of joiners that have left are *retired* after a while: their records are forgotten, and what
+remains is a run of ids. Retired is above every record, so whoever comes back under such an id takes a
+new one. In the digest a joiner's ``left`` counts by its id alone, as much as the retired id does: so
+nodes that forget at different times have equal digests, and a run's part of the digest is a difference of
+few hashes (ADR 47).
+
+    no record --a record--> record <--a greater record--> record
+    record of a joiner, left --forgotten here--> retired <--known to be retired elsewhere-- any
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from bmgd.core.retired import DIGEST_MODULUS, retired_hash, retired_sums
 from bmgd.peers import PeerList
-from bmgd.routing import neighbor_ids, rank_of
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Rank, Record, Status
-from bmgd.wire.messages import BUCKETS
+from bmgd.routing import id_of, neighbor_ids, rank_of
+from bmgd.routing.runs import Runs
+from bmgd.types import (
+    NODE_ID_MAX,
+    UNKNOWN_INCARNATION,
+    Incarnation,
+    NodeId,
+    Rank,
+    Record,
+    Status,
+)
+from bmgd.wire.messages import BUCKETS, RECORDS_PER_NOTICE_MAX
 
 ID_GAP_MAX = 4096
 """A record is not believed that would make this many ids between the founders and it unknown."""
 
 JOINED_MAX = 2**17
-"""No id is believed that is this far above the founders: members cannot be invented without bound."""
+"""So many joiners have a record at a time. No id is given to more; twice as many are believed."""
 LIVES_MAX = 2**18
 """Lives of so many ids are remembered without a record; others count as not known yet."""
+LISTED_SPACE_MAX = 2**17
+"""Up to this id space the ids outside the layout are a list, above it they are runs."""
+LOOKED_AT_MAX = 4096
+"""So many ids are looked at for one page."""
 
-_MODULUS = 2**128
 _HASHED = struct.Struct(">IQIB")
 _GONE = (Status.EXCLUDED, Status.LEFT)
+_RETIRED = Record(UNKNOWN_INCARNATION, 0, Status.LEFT, "")
+EVERY_BUCKET = 2**BUCKETS - 1
 
 
 def record_hash(node_id: NodeId, record: Record) -> int:
@@ -36,6 +62,20 @@ def record_hash(node_id: NodeId, record: Record) -> int:
     return int.from_bytes(
         hashlib.blake2b(fixed + record.address.encode(), digest_size=16).digest(), "big"
     )
+
+
+class Page(NamedTuple):
+    """A part of a membership, by ascending ids.
+
+    Args:
+        records: at most as many as a notice has.
+        retired: (first, last) of runs of retired ids, at most as many.
+        following: where the next page begins; None behind the last one.
+    """
+
+    records: tuple[tuple[NodeId, Record], ...]
+    retired: tuple[tuple[NodeId, NodeId], ...]
+    following: NodeId | None
 
 
 class Membership:
@@ -50,6 +90,8 @@ class Membership:
         outside: sorted ids of the id space that are not in the layout.
         layout_revision: counts the changes of the layout.
         dead: sorted ids of the layout that are held dead.
+        gone: sorted ids with a record that says dead, excluded or left.
+        retired: ids of joiners that have left for good, and whose records are forgotten.
         digest: 128 bits; equal digests mean equal memberships.
         buckets: the digest's 64 parts, by ``id % 64``.
         revision: counts the changes.
@@ -58,34 +100,62 @@ class Membership:
     def __init__(self, founding_size: int, peers: PeerList) -> None:
         self.founding_size = founding_size
         self.id_space = founding_size
-        self.outside: list[int] = []
+        self.outside: list[int] | Runs = []
         self.dead: list[int] = []
+        self.gone: list[int] = []
+        self.retired = Runs()
         self.digest = 0
         self.buckets = [0] * BUCKETS
         self.revision = 0
         self.layout_revision = 0
         self._peers = peers
         self._records: dict[NodeId, Record] = {}
+        self._ids: list[int] = []
         self._lives: dict[NodeId, Incarnation] = {}
         self._unknown_ids = 0
 
+    # --- looking ------------------------------------------------------------------------------
+
     def get(self, node_id: NodeId) -> Record | None:
-        """What is believed of an id; None for an id that nobody was given."""
+        """What is believed of an id; None for an id that nobody was given.
+
+        Of a retired id only that it has left is known: life 0, no address.
+        """
         record = self._records.get(node_id)
-        if record is None and 0 <= node_id < self.founding_size:
-            return self._baseline(node_id)
-        return record
+        if record is not None:
+            return record
+        if node_id < self.founding_size:
+            return self._baseline(node_id) if node_id >= 0 else None
+        return _RETIRED if node_id in self.retired else None
 
     def exceptions(self) -> dict[NodeId, Record]:
         """The records that differ from the baseline (the membership's own table: do not change)."""
         return self._records
 
+    def known_ids(self) -> Iterator[NodeId]:
+        """Founders and ids with a record, ascending; not the retired ones."""
+        yield from map(NodeId, range(self.founding_size))
+        joined = bisect_left(self._ids, self.founding_size)
+        yield from map(NodeId, self._ids[joined:])
+
+    @property
+    def known_count(self) -> int:
+        """How many founders and ids with a record there are."""
+        return self.founding_size + self.joined_count
+
+    @property
+    def joined_count(self) -> int:
+        """How many ids above the founders have a record."""
+        return len(self._ids) - bisect_left(self._ids, self.founding_size)
+
     def status_of(self, node_id: NodeId) -> Status | None:
-        """The status of an id; None for one that nobody was given. O(1), builds no address."""
+        """The status of an id; None for one that nobody was given. Builds no address."""
         record = self._records.get(node_id)
         if record is not None:
             return record.status
-        return Status.EXPECTED if 0 <= node_id < self.founding_size else None
+        if node_id < self.founding_size:
+            return Status.EXPECTED if node_id >= 0 else None
+        return Status.LEFT if node_id in self.retired else None
 
     def is_gone(self, node_id: NodeId) -> bool:
         """Whether the id is dead, excluded, left or was never given."""
@@ -102,8 +172,19 @@ class Membership:
         """How many ids the graph is built over."""
         return self.id_space - len(self.outside)
 
+    def outside_runs(self) -> list[int] | list[tuple[int, int]]:
+        """The ids outside the layout as a snapshot takes them."""
+        return self.outside if isinstance(self.outside, list) else self.outside.pairs
+
+    def living(self) -> Iterator[NodeId]:
+        """The ids that are held to live, ascending. O(log) for each id of the layout passed."""
+        for rank in range(self.layout_size):
+            node_id = id_of(rank, self.outside)
+            if not self.is_gone(node_id):
+                yield node_id
+
     def rank(self, node_id: NodeId) -> Rank | None:
-        """The id's position among those in the layout; None when it is not among them."""
+        """The id's position among the ids in the layout; None when it is not among them."""
         return rank_of(node_id, self.outside) if self.in_layout(node_id) else None
 
     def neighbors(self, node_id: NodeId) -> tuple[NodeId, ...]:
@@ -111,6 +192,31 @@ class Membership:
         if not self.in_layout(node_id):
             return ()
         return neighbor_ids(node_id, self.id_space, self.outside)
+
+    def page(self, after: NodeId, buckets: int = EVERY_BUCKET) -> Page:
+        """The records from an id on, a bounded number, and the retired ids among them.
+
+        Args:
+            after: the lowest id that it may have.
+            buckets: of which buckets records are wanted, one bit each; retired ids come of all.
+        """
+        at = bisect_left(self._ids, after)
+        records: list[tuple[NodeId, Record]] = []
+        until = min(at + LOOKED_AT_MAX, len(self._ids))
+        while at < until and len(records) < RECORDS_PER_NOTICE_MAX:
+            node_id = NodeId(self._ids[at])
+            if buckets >> node_id % BUCKETS & 1:
+                records.append((node_id, self._records[node_id]))
+            at += 1
+        last = self._ids[at] - 1 if at < len(self._ids) else NODE_ID_MAX
+        runs = self.retired.within(after, last)[: RECORDS_PER_NOTICE_MAX + 1]
+        if len(runs) > RECORDS_PER_NOTICE_MAX:
+            last = runs.pop()[0] - 1
+            records = [row for row in records if row[0] <= last]
+        retired = tuple((NodeId(a), NodeId(b)) for a, b in runs)
+        return Page(tuple(records), retired, None if last == NODE_ID_MAX else NodeId(last + 1))
+
+    # --- lives --------------------------------------------------------------------------------
 
     def incarnation(self, node_id: NodeId) -> Incarnation:
         """The highest incarnation of an id that is known, from a record or a link; 0 for none."""
@@ -124,12 +230,19 @@ class Membership:
         if has_room and incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
             self._lives[node_id] = incarnation
 
+    # --- changing -----------------------------------------------------------------------------
+
     def can_be(self, node_id: NodeId) -> bool:
-        """Whether a record for this id would be believed: not too high, few below it unknown."""
-        skipped = node_id - self.id_space
-        if node_id >= self.founding_size + JOINED_MAX:
+        """Whether a record for this id would be believed: not retired, few below it unknown."""
+        if not 0 <= node_id <= NODE_ID_MAX or node_id in self.retired:
             return False
-        return node_id >= 0 and (skipped < 0 or self._unknown_ids + skipped < ID_GAP_MAX)
+        is_new = node_id >= self.founding_size and node_id not in self._records
+        if is_new and self.joined_count >= 2 * JOINED_MAX:
+            return False
+        return self._may_skip(node_id - self.id_space)
+
+    def _may_skip(self, skipped: int) -> bool:
+        return skipped < 0 or self._unknown_ids + skipped < ID_GAP_MAX
 
     def join(self, node_id: NodeId, record: Record) -> bool:
         """Take the greater of what is believed and `record`; tell whether anything changed."""
@@ -138,19 +251,95 @@ class Membership:
         before = self.get(node_id)
         if before is not None and record <= before:
             return False
-        change = record_hash(node_id, record)
+        change = self._worth(node_id, record)
         if node_id in self._records and before is not None:
-            change -= record_hash(node_id, before)
-        bucket = node_id % BUCKETS
-        self.digest = (self.digest + change) % _MODULUS
-        self.buckets[bucket] = (self.buckets[bucket] + change) % _MODULUS
+            change -= self._worth(node_id, before)
+        else:
+            insort(self._ids, node_id)
+        self._count(node_id % BUCKETS, change)
         self._grow(node_id)
         was_in, was_dead = self.in_layout(node_id), self.status_of(node_id) is Status.DEAD
+        was_gone = before is not None and before.status >= Status.DEAD
         self._records[node_id] = record
         self._move(node_id, was_in, self.in_layout(node_id))
         _keep(self.dead, node_id, was_dead, record.status is Status.DEAD)
+        _keep(self.gone, node_id, was_gone, record.status >= Status.DEAD)
         self.revision += 1
         return True
+
+    def retire(self, node_id: NodeId) -> bool:
+        """Forget the record of a joiner that has left; False for any other. The digest stays."""
+        record = self._records.get(node_id)
+        if record is None or node_id < self.founding_size or record.status is not Status.LEFT:
+            return False
+        self._forget(node_id)
+        self.retired.add(node_id, node_id)
+        return True
+
+    def retire_run(
+        self, first: NodeId, last: NodeId, records_max: int = RECORDS_PER_NOTICE_MAX
+    ) -> tuple[list[tuple[NodeId, Record]], NodeId | None]:
+        """Take over that ids above the founders are retired elsewhere.
+
+        Args:
+            first, last: of a run.
+            records_max: so many records are forgotten at most; then it ends before `last`.
+
+        Returns:
+            The records that said something else than that the id has left, and the last id that was
+            retired; None if nothing was, because too many ids below it are unknown.
+
+        O(records in the run + runs).
+        """
+        first, last = NodeId(max(first, self.founding_size)), NodeId(min(last, NODE_ID_MAX))
+        if first > last or not self._may_skip(first - self.id_space):
+            return [], None
+        low, high = bisect_left(self._ids, first), bisect_right(self._ids, last)
+        if high - low > records_max:
+            high = low + records_max
+            last = NodeId(self._ids[high] - 1)
+        fresh = self.retired.missing(first, last)
+        known = [NodeId(number) for number in self._ids[low:high]]
+        self._count_run(fresh, known)
+        moved = [(i, self._records[i]) for i in known if self._records[i].status is not Status.LEFT]
+        self.layout_revision += any(self.in_layout(node_id) for node_id in known)
+        below = [(a, min(b, self.id_space - 1)) for a, b in fresh if a < self.id_space]
+        self._unknown_ids -= sum(b - a + 1 for a, b in below) - len(known)
+        self._unknown_ids += max(0, first - self.id_space)
+        for node_id in known:
+            self._forget(node_id)
+        self._leave_out(min(first, NodeId(self.id_space)), last)
+        self.retired.add(first, last)
+        self.revision += len(moved)
+        return moved, last
+
+    def _forget(self, node_id: NodeId) -> None:
+        record = self._records.pop(node_id)
+        self._lives.pop(node_id, None)
+        self._ids.pop(bisect_left(self._ids, node_id))
+        _keep(self.dead, node_id, record.status is Status.DEAD, is_kept=False)
+        _keep(self.gone, node_id, record.status >= Status.DEAD, is_kept=False)
+
+    # --- the digest ---------------------------------------------------------------------------
+
+    def _worth(self, node_id: NodeId, record: Record) -> int:
+        if record.status is Status.LEFT and node_id >= self.founding_size:
+            return retired_hash(node_id)
+        return record_hash(node_id, record)
+
+    def _count(self, bucket: int, change: int) -> None:
+        self.digest = (self.digest + change) % DIGEST_MODULUS
+        self.buckets[bucket] = (self.buckets[bucket] + change) % DIGEST_MODULUS
+
+    def _count_run(self, fresh: list[tuple[int, int]], known: list[NodeId]) -> None:
+        for first, last in fresh:
+            for bucket, change in enumerate(retired_sums(first, last)):
+                if change:
+                    self._count(bucket, change)
+        for node_id in known:
+            self._count(node_id % BUCKETS, -self._worth(node_id, self._records[node_id]))
+
+    # --- the layout ---------------------------------------------------------------------------
 
     def _baseline(self, node_id: NodeId) -> Record:
         address = self._peers.address_of(node_id)
@@ -158,15 +347,30 @@ class Membership:
 
     def _grow(self, node_id: NodeId) -> None:
         if node_id >= self.id_space:
-            self.outside.extend(range(self.id_space, node_id + 1))
             self._unknown_ids += node_id - self.id_space
-            self.id_space = node_id + 1
+            self._leave_out(NodeId(self.id_space), node_id)
         elif node_id >= self.founding_size and node_id not in self._records:
             self._unknown_ids -= 1
 
+    def _leave_out(self, first: NodeId, last: NodeId) -> None:
+        """Count these ids to the id space, and none of them to the layout."""
+        self.id_space = max(self.id_space, last + 1)
+        if isinstance(self.outside, list) and self.id_space > LISTED_SPACE_MAX:
+            self.outside = Runs((number, number) for number in self.outside)
+        if isinstance(self.outside, Runs):
+            self.outside.add(first, last)
+        else:
+            low, high = bisect_left(self.outside, first), bisect_right(self.outside, last)
+            self.outside[low:high] = range(first, last + 1)
+
     def _move(self, node_id: NodeId, was_in: bool, is_in: bool) -> None:
         self.layout_revision += was_in != is_in
-        _keep(self.outside, node_id, not was_in, not is_in)
+        if isinstance(self.outside, list):
+            _keep(self.outside, node_id, not was_in, not is_in)
+        elif is_in and not was_in:
+            self.outside.discard(node_id)
+        elif was_in and not is_in:
+            self.outside.add(node_id, node_id)
 
 
 def _keep(ids: list[int], node_id: int, was_kept: bool, is_kept: bool) -> None:

@@ -12,10 +12,11 @@ and of many deadlines that are due together the first `DEADLINES_PER_STEP` are r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from bmgd.core.comparison import Comparison, in_order
 from bmgd.core.context import (
     AccusedSelf,
     Context,
@@ -59,11 +60,12 @@ from bmgd.core.events import (
 from bmgd.core.eviction import EVICT_TIMER, Eviction
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
-from bmgd.core.growth import ASSIGN_TIMER, JOIN_ASK_TIMER, Growth
+from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER, Growth
 from bmgd.core.healing import HEAL_TIMER, Healing
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.meeting import Meeting
+from bmgd.core.membership import EVERY_BUCKET
 from bmgd.core.notices import NOTICES_TIMER, Notices
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
@@ -71,6 +73,7 @@ from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
 from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER, Relayout
 from bmgd.core.renewal import RENEW_TIMER, Renewal
 from bmgd.core.requests import Requests
+from bmgd.core.retirement import RETIRE_TIMER, Retirement
 from bmgd.core.settings import Settings
 from bmgd.core.show import show_members, show_status
 from bmgd.core.survey import TRACE_TIMER, Survey
@@ -102,11 +105,13 @@ from bmgd.wire.messages import (
     Message,
     Multicast,
     Notice,
+    PageAsk,
     Ping,
     Pong,
     Probe,
     ProbeReply,
     Pull,
+    RecordPage,
     ReliableBroadcast,
     Report,
     ReportAsk,
@@ -133,7 +138,7 @@ class Node:
         incarnation: this life, its counter above any that is persisted.
         random: the only source of randomness; the same seed and events give the same effects.
         now_ns: monotonic nanoseconds.
-        records: what a contact told a joiner, sorted by id.
+        records, retired: what a contact told a joiner, sorted by id.
     """
 
     def __init__(
@@ -142,21 +147,29 @@ class Node:
         incarnation: Incarnation,
         random: Random,
         now_ns: int,
-        records: Iterable[tuple[NodeId, Record]] = (),
+        records: tuple[tuple[NodeId, Record], ...] = (),
+        retired: tuple[tuple[NodeId, NodeId], ...] = (),
     ) -> None:
         context = self._context = Context(settings, incarnation, random)
         context.now_ns = context.began_ns = now_ns
-        for node_id, record in records:
-            context.membership.join(node_id, record)
+        for first, last, record in in_order(records, retired):
+            if record is not None:
+                context.membership.join(first, record)
+            else:
+                context.membership.retire_run(first, last)
         if context.membership.get(context.id) is None:
             context.membership.join(context.id, context.own_record())
         work = self._work = Work(context)
         links = self._links = Links(context)
         notices = self._notices = Notices(context, links)
+        comparison = self._comparison = Comparison(context, notices)
+        self._retirement = Retirement(context, notices)
         forwarding = self._forwarding = Forwarding(context, links)
         quorum = self._quorum = Quorum(context)
         healing = self._healing = Healing(context, notices)
-        detector = self._detector = Detector(context, links, notices, forwarding, healing)
+        detector = self._detector = Detector(
+            context, links, notices, comparison, forwarding, healing
+        )
         dialling = self._dialling = Dialling(context, links, detector)
         redialling = self._redialling = Redialling(context, links, dialling)
         self._renewal = Renewal(context, links, dialling)
@@ -180,7 +193,7 @@ class Node:
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
-        self._growth = Growth(context, links, notices, forwarding)
+        self._growth = Growth(context, links, notices, comparison, forwarding, work)
         survey = self._survey = Survey(
             context,
             links,
@@ -246,6 +259,10 @@ class Node:
         """What programs would be shown now: ``{"status":…, "members":…}``."""
         status = show_status(self._context, self._links)
         return {"status": status, "members": show_members(self._context)["members"]}
+
+    def page(self, after: NodeId) -> RecordPage:
+        """A page of all that this node believes, as a joiner is told it."""
+        return self._comparison.page(PageAsk(after, EVERY_BUCKET))
 
     def inherit(self, former: Node) -> None:
         """Take over what waits for programs from the node that this process was, before a step."""
@@ -341,6 +358,10 @@ class Node:
                 self._on_link_message(link, message)
             elif isinstance(message, Notice):
                 self._notices.on_notice(None, message)
+            elif isinstance(message, RecordPage):
+                self._comparison.on_page(link_id, message)
+            elif isinstance(message, PageAsk):
+                self._growth.on_page_ask(link_id, message)
         elif message.route.destination == self._context.id:
             self._on_routed_message(message)
         elif not self._forwarding.relay(message, None if link is None else link.peer):
@@ -358,7 +379,11 @@ class Node:
                 self._greeting.on_pong(link, nonce)
                 self._links.on_pong(link, message)
             case Buckets():
-                self._notices.on_buckets(link, message)
+                self._comparison.on_buckets(link, message)
+            case PageAsk():
+                self._comparison.on_page_ask(link, message)
+            case RecordPage():
+                self._comparison.on_page(link.id, message)
             case Unwanted(digest):
                 link.unwanted = digest
                 self._relayout.unsettled = True
@@ -463,6 +488,8 @@ class Node:
             SEARCH_TIMER: self._redialling.on_search_timer,
             LINGER_TIMER: self._relayout.on_linger_timer,
             RELAYOUT_TIMER: self._relayout.on_timer,
+            RETIRE_TIMER: self._retirement.on_timer,
+            GRANT_TIMER: self._growth.on_grant_timer,
             RENEW_TIMER: self._renewal.on_timer,
             RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,
@@ -491,6 +518,7 @@ class Node:
                 self._context.observe("link down", link.peer, link.incarnation, evidence.value)
                 if not self._links.to(link.peer):
                     self._greeting.on_gone(link.peer)
+                self._comparison.on_link_lost(link)
                 self._dialling.on_link_lost(link, evidence)
             case RecordMoved():
                 self._on_record_moved(fact)
@@ -506,6 +534,8 @@ class Node:
         context = self._context
         peer, status = moved.id, moved.after.status
         self._quorum.on_record_moved(moved)
+        self._retirement.on_record_moved(moved)
+        self._growth.on_record_moved(moved)
         if moved.before is None or moved.before.status is not status:
             context.moved_ns[peer] = context.now_ns
         self._relayout.unsettled = True

@@ -1,11 +1,9 @@
-"""Telling everybody: changed records are flooded, and digests find what a flood has missed.
+"""Telling everybody: changed records are flooded. What a flood misses, `comparison.py` finds.
 
 Theory of operation. A record that changes this node's membership is passed on, once, over all links
 but the one it came on; what changes within one step goes out as one `Notice`. The first goes at once;
 what follows within `GATHER_NS` of the last one goes together, so that many deaths at once cost few
-notices. A link takes part from the moment it is up. Because a flood can miss a node (a link that broke
-with the notice in it), every heartbeat carries the membership's digest: unequal on two of them in a row,
-the 64 bucket digests are exchanged, then the records of the buckets that differ.
+notices. A link takes part from the moment it is up.
 """
 
 from __future__ import annotations
@@ -14,16 +12,15 @@ from bmgd.core.context import AccusedSelf, Context, Link, RecordMoved
 from bmgd.core.effects import RecordChanged
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
-from bmgd.types import LinkId, NodeId, Record
-from bmgd.wire.messages import BUCKETS, RECORDS_PER_NOTICE_MAX, Buckets, Notice
+from bmgd.types import LinkId, NodeId, Record, Status
+from bmgd.wire.messages import RECORDS_PER_NOTICE_MAX, Notice
 
-MISMATCHES_TO_COMPARE = 2
 GATHER_NS = 5_000_000
 NOTICES_TIMER = "notices"
 
 
 class Notices:
-    """The flood, and the comparison of memberships."""
+    """The flood."""
 
     def __init__(self, context: Context, links: Links) -> None:
         self._context = context
@@ -31,25 +28,71 @@ class Notices:
         self._pending: dict[NodeId, tuple[Record, LinkId | None]] = {}
         self._flushed_ns = -GATHER_NS
 
-    def publish(self, node_id: NodeId, record: Record, link: LinkId | None = None) -> bool:
-        """Join a record; if it changed anything, pass it on over all links but the given one."""
+    def publish(
+        self, node_id: NodeId, record: Record, link: LinkId | None = None, *, passes_on: bool = True
+    ) -> bool:
+        """Join a record; if it changed anything, pass it on over all links but the given one.
+
+        Args:
+            passes_on: whether others are told; if not, they find it by its digest.
+        """
         membership = self._context.membership
         before = membership.get(node_id)
         if not membership.join(node_id, record):
             return False
-        self._pending[node_id] = (record, link)
-        self._context.emit(RecordChanged(node_id, record, membership.revision))
-        self._context.tell(RecordMoved(node_id, before, record, link))
+        self._tell(node_id, before, record, link, membership.revision, passes_on=passes_on)
         return True
+
+    def _tell(
+        self,
+        node_id: NodeId,
+        before: Record | None,
+        after: Record,
+        link: LinkId | None,
+        revision: int,
+        *,
+        passes_on: bool,
+    ) -> None:
+        if passes_on:
+            self._pending[node_id] = (after, link)
+        self._context.emit(RecordChanged(node_id, after, revision))
+        self._context.tell(RecordMoved(node_id, before, after, link))
 
     def on_notice(self, link: Link | None, notice: Notice) -> None:
         """Records came over a link."""
         came_on = None if link is None else link.id
         for node_id, record in notice.records:
-            if node_id == self._context.id:
-                self._on_own(record)
-            else:
-                self.publish(node_id, record, came_on)
+            self.take(node_id, record, came_on)
+
+    def take(
+        self, node_id: NodeId, record: Record, link: LinkId | None, *, passes_on: bool = True
+    ) -> None:
+        """A record came over a link; see `publish`."""
+        if node_id == self._context.id:
+            self._on_own(record)
+        else:
+            self.publish(node_id, record, link, passes_on=passes_on)
+
+    def take_run(
+        self, first: NodeId, last: NodeId, link: LinkId | None, *, passes_on: bool = True
+    ) -> NodeId | None:
+        """A run of retired ids came over a link.
+
+        Returns:
+            The last of them that was taken over; None if none was.
+        """
+        context, membership = self._context, self._context.membership
+        if first <= context.id <= last:
+            # Everybody else has forgotten it: nothing that this node could say is above that.
+            context.lose_id(f"the id {context.id} was given up while this node was away")
+            return last
+        moved, done = membership.retire_run(first, last)
+        revision = membership.revision - len(moved)
+        for node_id, before in moved:
+            revision += 1
+            after = before._replace(status=Status.LEFT)
+            self._tell(node_id, before, after, link, revision, passes_on=passes_on)
+        return done
 
     def _on_own(self, record: Record) -> None:
         if record > self._context.own_record():
@@ -89,31 +132,6 @@ class Notices:
                 chosen = to_all
             for notice in chosen:
                 self._context.send(link_id, notice)
-
-    def on_digest(self, link: Link, digest: int) -> bool:
-        """A heartbeat's digest; returns whether it differed, for the first time on this link."""
-        if digest == self._context.membership.digest:
-            link.mismatches = 0
-            link.agreed = True
-            return False
-        link.mismatches += 1
-        if link.mismatches >= MISMATCHES_TO_COMPARE:
-            link.mismatches = 0
-            buckets = tuple(self._context.membership.buckets)
-            self._context.send(link.id, Buckets(buckets, answer=True))
-            return False
-        return True
-
-    def on_buckets(self, link: Link, theirs: Buckets) -> None:
-        """Send back the records of the buckets that differ, and the own buckets if asked to."""
-        ours = self._context.membership.buckets
-        if theirs.answer:
-            self._context.send(link.id, Buckets(tuple(ours), answer=False))
-        differing = {i for i in range(BUCKETS) if ours[i] != theirs.digests[i]}
-        records = self._context.membership.exceptions()
-        rows = [(i, records[i]) for i in sorted(records) if i % BUCKETS in differing]
-        for notice in _in_notices(rows):
-            self._context.send(link.id, notice)
 
 
 def _in_notices(rows: list[tuple[NodeId, Record]]) -> list[Notice]:

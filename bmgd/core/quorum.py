@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from bmgd.core.context import Context, RecordMoved
 from bmgd.core.timers import TimerKey
-from bmgd.types import NodeId, Record, Status
+from bmgd.types import Record, Status
 
 QUORUM_TIMER = "quorum"
 
@@ -83,8 +83,8 @@ class Quorum:
         if 2 * self.living != self.counted:
             return 2 * self.living > self.counted
         membership = self.context.membership
-        for number in range(membership.id_space):
-            status = membership.status_of(NodeId(number))
+        for node_id in membership.known_ids():
+            status = membership.status_of(node_id)
             if status is not None and status is not Status.LEFT:
                 return status < Status.DEAD
         return True

@@ -15,7 +15,7 @@ from bmgd.core.dialling import JOIN_TIMER, Dialling
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.routing import neighbor_ids
-from bmgd.types import NodeId, NodeState, Status
+from bmgd.types import NodeId, NodeState
 
 REDIAL_TIMER = "redial"
 SEARCH_TIMER = "search"
@@ -92,11 +92,9 @@ class Redialling:
         """
         context, membership = self.context, self.context.membership
         dead = [
-            peer
-            for peer, record in sorted(membership.exceptions().items())
-            if record.status >= Status.DEAD
-            and peer not in self.links.by_peer
-            and peer != context.id
+            NodeId(number)
+            for number in membership.gone
+            if number not in self.links.by_peer and number != context.id
         ]
         if not dead:
             return None

@@ -62,7 +62,7 @@ class Requests:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
         context = self.context
         match command:
-            case ShowStatus() | ShowMembers() if context.membership.id_space > SHOWN_IDS_MAX:
+            case ShowStatus() | ShowMembers() if context.membership.known_count > SHOWN_IDS_MAX:
                 error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
                 context.emit(Reply(request, error=error))
             case ShowStatus():

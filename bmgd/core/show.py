@@ -19,8 +19,8 @@ def show_status(context: Context, links: Links) -> dict[str, Any]:
     alive: list[int] = []
     dead: list[int] = []
     left: list[int] = []
-    for node_id in range(membership.id_space):
-        status = membership.status_of(NodeId(node_id))
+    for node_id in membership.known_ids():
+        status = membership.status_of(node_id)
         if status is None:
             continue
         column = alive if status <= Status.ALIVE else left if status is Status.LEFT else dead
@@ -36,6 +36,7 @@ def show_status(context: Context, links: Links) -> dict[str, Any]:
         "alive": alive,
         "dead": dead,
         "left": left,
+        "retired": len(membership.retired),
         "links": show_links(context, links),
         "digest": f"{membership.digest:032x}",
         "revision": membership.revision,
@@ -72,8 +73,7 @@ def show_members(context: Context) -> dict[str, Any]:
     """``{"revision":…, "members":[…]}`` with a dict for every id of the id space, sorted by id."""
     membership = context.membership
     members = []
-    for number in range(membership.id_space):
-        node_id = NodeId(number)
+    for node_id in membership.known_ids():
         record = membership.get(node_id)
         if record is None:
             continue
@@ -82,7 +82,7 @@ def show_members(context: Context) -> dict[str, Any]:
         since_ns = context.moved_ns.get(node_id, context.began_ns)
         members.append(
             {
-                "id": number,
+                "id": node_id,
                 "status": _shown_status(record.status, life),
                 "incarnation": life,
                 "version": record.version,

@@ -111,7 +111,9 @@ class Birth:
         )
         born = await _drive(joiner, identity, self._tls, observe)
         if isinstance(born, Joined):
-            if claimed is None or self.state is None:
+            if self.state is None or born.settings.id != claimed:
+                if self.state is not None:
+                    self.state.close()
                 self.state = StateDirectory(config.state_dir, born.settings.id)
             self.state.keep(born.incarnation)
             self._joined.keep(born.settings)
@@ -175,6 +177,7 @@ async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Gran
         applicant.peer.founding_size,
         applicant.peers,
         tuple(applicant.records),
+        tuple(applicant.retired),
     )
 
 

@@ -71,7 +71,7 @@ from bmgd.shell.surveying import Surveying
 from bmgd.shell.tls import TlsSide
 from bmgd.shell.transport import Transport
 from bmgd.shell.vitals import Vitals
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation
 from bmgd.wire.hello import Identity
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Daemon:
     async def _become_member(self, former: Node | None) -> bool:
         """Make the node: a founder at once, a joiner once a contact told it how; False if none did."""
         incarnation = UNKNOWN_INCARNATION
-        records: tuple[tuple[NodeId, Record], ...] = ()
+        joined: Joined | None = None
         if self._birth is not None:
             if self._state is not None:
                 self._state.close()
@@ -192,7 +192,7 @@ class Daemon:
                 self._end(born.code, born.reason)
                 return False
             self._displaced = None
-            self._settings, incarnation, records = born.settings, born.incarnation, born.records
+            joined, self._settings, incarnation = born, born.settings, born.incarnation
             self._config = replace(
                 self._config,
                 id=self._settings.id,
@@ -211,7 +211,8 @@ class Daemon:
             incarnation = self._state.begin_life()
         now_ns = time.monotonic_ns()
         random = Random(secrets.randbits(64))
-        self._node = Node(self._settings, incarnation, random, now_ns, records)
+        told = ((), ()) if joined is None else (joined.records, joined.retired)
+        self._node = Node(self._settings, incarnation, random, now_ns, *told)
         if former is not None:
             self._node.inherit(former)
         self._flight.begin(self._node, self._config, now_ns)

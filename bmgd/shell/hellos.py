@@ -13,7 +13,6 @@ from bmgd.shell.links import Links
 from bmgd.shell.own_side import OwnSide
 from bmgd.shell.slots import Slots
 from bmgd.types import NO_ID, Evidence, Incarnation, LinkId
-from bmgd.wire.applicant import records_in_frames
 from bmgd.wire.handshake import Acceptor, HelloState
 from bmgd.wire.hello import Hello, Refusal
 
@@ -109,15 +108,14 @@ class Hellos:
             self._emit(LinkDown(link, Evidence.NO_ANSWER))
 
     def grant(self, grant: Grant) -> None:
-        """Tell a joiner that waits on a link all that a member must know, and close it."""
+        """Tell a joiner that waits on a link its id and the founders; it asks the core for the rest."""
         waiting = self._waiting.pop(grant.link, None)
         if waiting is None:
             return
         hello, greeting = waiting
         hello.grant(grant.id, self._peers_text)
-        if greeting.hand_over(self._links, -1, records_in_frames(grant.records)):
-            self._links.close(grant.link, "granted")
-        else:
+        if not greeting.hand_over(self._links, -1, b""):
+            self._emit(LinkDown(grant.link, Evidence.NO_ANSWER))
             self._note("joiner", f"{greeting.where()}: what it must know is too long for a link")
 
     def refuse(self, refuse: Refuse) -> None:

@@ -16,7 +16,7 @@ from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.routing import Snapshot
 from bmgd.sim.host import Host
-from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record
 from bmgd.wire.hello import Refusal
 
 
@@ -80,12 +80,29 @@ def begin_joining(
     )
 
 
+def everything_of(
+    host: Host,
+) -> tuple[tuple[tuple[NodeId, Record], ...], tuple[tuple[NodeId, NodeId], ...]]:
+    """All records and retired ids of a contact, as a joiner asks for them: page by page, but at once."""
+    records: list[tuple[NodeId, Record]] = []
+    retired: list[tuple[NodeId, NodeId]] = []
+    after: NodeId | None = NodeId(0)
+    while after is not None:
+        page = host.node.page(after)
+        records += page.records
+        retired += page.retired
+        after = page.following
+    return tuple(records), tuple(retired)
+
+
 def become_member(host: Host, joined: Joined, random: Random, local_ns: int) -> None:
     """Make a node of a joiner, which inherits from the node that it was before."""
     former = host.member
     seed = random.getrandbits(64)
     settings = joined.settings
-    node = Node(settings, joined.incarnation, Random(seed), local_ns, joined.records)
+    node = Node(
+        settings, joined.incarnation, Random(seed), local_ns, joined.records, joined.retired
+    )
     if former is not None:
         node.inherit(former)
     host.member, host.joiner = node, None

@@ -18,7 +18,7 @@ from bmgd.errors import InvariantError
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
-from bmgd.sim.joining import common_key, event_of_failure, event_of_hello
+from bmgd.sim.joining import common_key, event_of_failure, event_of_hello, everything_of
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
@@ -201,8 +201,11 @@ class Wires:
         if end is None or end.other is None:
             return
         self._forget(end)
-        told = Granted(grant.id, settings.founding_size, settings.peers, grant.records)
+        records, retired = everything_of(host)
+        told = Granted(grant.id, settings.founding_size, settings.peers, records, retired)
         self._carry(end, 0, self._end_hello, end.other, told)
+        # It has asked for all of it, and said goodbye.
+        self._emit(host, LinkDown(grant.link, Evidence.GOODBYE))
 
     def _end_hello(self, end: End, outcome: Event) -> None:
         if end.open:

@@ -2,18 +2,17 @@
 
 Theory of operation. A joiner's hello looks like a dialer's, with a flag and without size, list or id
 (or with the id that it had in a former life). The member, its *contact*, proves itself and lets it prove
-itself as always; then it tells what a member must know, in pieces: the text of the peer list, the id, and
-as frames every record that it has. The size came with the contact's own hello, and so did the
-fingerprint that the peer list must have.
+itself as always; then it tells what a member must know: the text of the peer list in pieces, the id, and
+then as frames every record that it has, each page when it is asked for. The size came with the contact's
+own hello, and so did the fingerprint that the peer list must have.
 
-    WAITING --hello ok--> (PROVEN) --PEERS … GRANT, NOTICE … GOODBYE--> UP      any --refusal--> REFUSED
+    WAITING --hello ok--> (PROVEN) --PEERS … GRANT--> asks for a page      any --refusal--> REFUSED
+    asks for a page --RECORD_PAGE, more to come--> asks for a page         --RECORD_PAGE, the last--> UP
 
 No I/O, no clock; at most `JOIN_BYTES_MAX` are read once the contact may be believed.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.peers import PeerList
@@ -22,17 +21,10 @@ from bmgd.types import NO_ID, NODE_ID_MAX, UNKNOWN_INCARNATION, Incarnation, Nod
 from bmgd.wire.codec import LENGTH, LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Dialer, HelloState
 from bmgd.wire.hello import GRANT, Hello, HelloKind, Identity, Refusal
-from bmgd.wire.messages import RECORDS_PER_NOTICE_MAX, Goodbye, Notice
+from bmgd.wire.messages import BUCKETS, Goodbye, PageAsk, RecordPage
 
 JOIN_BYTES_MAX = 16 * 2**20
 """More than a contact can put on one link: the peer list and the records of its membership."""
-
-
-def records_in_frames(records: Sequence[tuple[NodeId, Record]]) -> bytes:
-    """The NOTICE frames in which a contact tells these records, sorted by id; none for none."""
-    starts = range(0, len(records), RECORDS_PER_NOTICE_MAX)
-    rows = (tuple(records[at : at + RECORDS_PER_NOTICE_MAX]) for at in starts)
-    return b"".join(encode(Notice(some)) for some in rows)
 
 
 class Applicant(Dialer):
@@ -47,7 +39,7 @@ class Applicant(Dialer):
     Attributes, once `state` is UP:
         granted: the id that it has.
         peers: where the founders are.
-        records: what the contact believes, sorted by id.
+        records, retired: what the contact believes, sorted by id; see `RecordPage`.
     """
 
     _is_joiner = True
@@ -56,7 +48,9 @@ class Applicant(Dialer):
         self.granted = NO_ID
         self.peers = PeerList()
         self.records: list[tuple[NodeId, Record]] = []
+        self.retired: list[tuple[NodeId, NodeId]] = []
         self._peers_text = b""
+        self._asked_after = NodeId(0)
         super().__init__(identity, incarnation, NodeId(0), UNKNOWN_INCARNATION, 0, nonce)
         self._believe_if_proven()
 
@@ -104,6 +98,11 @@ class Applicant(Dialer):
         if self.peers.fingerprint() != self.peer.fingerprint:
             raise ProtocolError("a peer list of another fingerprint")
         self.granted = NodeId(node_id)
+        self._ask(NodeId(0))
+
+    def _ask(self, after: NodeId) -> None:
+        self._asked_after = after
+        self._output += encode(PageAsk(after, 2**BUCKETS - 1))
 
     def _read_frames(self) -> None:
         if self._received_bytes > JOIN_BYTES_MAX:
@@ -117,9 +116,19 @@ class Applicant(Dialer):
                 return
             message = decode(bytes(self._input[LENGTH_BYTES:end]))
             del self._input[:end]
-            if isinstance(message, Goodbye):
-                self.state = HelloState.UP
-                return
-            if not isinstance(message, Notice):
+            if not isinstance(message, RecordPage):
                 raise ProtocolError("a contact tells records, nothing else")
-            self.records.extend(message.records)
+            self._take_page(message)
+            if self.state is HelloState.UP:
+                return
+
+    def _take_page(self, page: RecordPage) -> None:
+        self.records.extend(page.records)
+        self.retired.extend(page.retired)
+        if page.following is None:
+            self._output += encode(Goodbye("all is known"))
+            self.state = HelloState.UP
+        elif page.following > self._asked_after:
+            self._ask(page.following)
+        else:
+            raise ProtocolError("a page that leads back")

@@ -57,11 +57,13 @@ from bmgd.wire.messages import (
     Message,
     Multicast,
     Notice,
+    PageAsk,
     Ping,
     Pong,
     Probe,
     ProbeReply,
     Pull,
+    RecordPage,
     ReliableBroadcast,
     Report,
     ReportAsk,
@@ -172,6 +174,21 @@ def _records(value: object) -> tuple[tuple[NodeId, Record], ...]:
     return records
 
 
+def _runs(value: object) -> tuple[tuple[NodeId, NodeId], ...]:
+    runs = tuple(_run(item) for item in _array(value, RECORDS_PER_NOTICE_MAX))
+    if any(a[1] + 1 >= b[0] for a, b in pairwise(runs)):
+        raise ProtocolError("runs out of order, or touching")
+    return runs
+
+
+def _run(value: object) -> tuple[NodeId, NodeId]:
+    ends = _array(value, 2)
+    if len(ends) != 2:
+        raise ProtocolError("not a run of ids")
+    first = _id(ends[0])
+    return first, NodeId(_int(ends[1], first, NODE_ID_MAX))
+
+
 def _digests(value: object) -> tuple[int, ...]:
     digests = tuple(_digest(item) for item in _array(value, BUCKETS))
     if len(digests) != BUCKETS:
@@ -265,6 +282,22 @@ _FORMATS: dict[int, _Format] = {
         3,
         lambda m: (m.source, m.incarnation, m.first),
         lambda f: (_id(f[0]), Incarnation(_int(f[1], 1, _U64_MAX)), _int(f[2], 1, _U64_MAX)),
+    ),
+    0x0C: _Format(
+        PageAsk,
+        2,
+        lambda m: (m.after, m.buckets),
+        lambda f: (_id(f[0]), _int(f[1], 1, _U64_MAX)),
+    ),
+    0x0D: _Format(
+        RecordPage,
+        3,
+        lambda m: (
+            [(node_id, *record) for node_id, record in m.records],
+            m.retired,
+            m.following,
+        ),
+        lambda f: (_records(f[0]), _runs(f[1]), None if f[2] is None else _id(f[2])),
     ),
     0x40: _Format(
         Data,

@@ -75,6 +75,7 @@ class Refusal(IntEnum):
     UNKNOWN_EXTENSION = 13
     WRONG_TLS = 14
     WRONG_CERTIFICATE = 15
+    RETIRED = 16
 
     @property
     def text(self) -> str:

@@ -84,6 +84,35 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
+class PageAsk:
+    """Asks for one page of the receiver's records; answered by a `RecordPage`.
+
+    Args:
+        after: the lowest id that the page may have.
+        buckets: of which buckets records are wanted, one bit each, bit i for the ids i modulo 64.
+    """
+
+    after: NodeId
+    buckets: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """A part of the sender's records; it tells nobody else of it.
+
+    Args:
+        records: at most `RECORDS_PER_NOTICE_MAX`, sorted by id.
+        retired: runs (first, last) of ids of joiners that have left for good, as many at most, sorted,
+            none touching another.
+        following: the lowest id that the next page may have; None if this is the last one.
+    """
+
+    records: tuple[tuple[NodeId, Record], ...]
+    retired: tuple[tuple[NodeId, NodeId], ...] = ()
+    following: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unwanted:
     """The sender does not want this link any more and closes it at an equal digest."""
 
@@ -439,7 +468,19 @@ class Pull:
     first: int
 
 
-LinkMessage = Heartbeat | Ping | Pong | Notice | Buckets | Unwanted | Goodbye | Watermarks | Pull
+LinkMessage = (
+    Heartbeat
+    | Ping
+    | Pong
+    | Notice
+    | Buckets
+    | PageAsk
+    | RecordPage
+    | Unwanted
+    | Goodbye
+    | Watermarks
+    | Pull
+)
 RoutedMessage = (
     Data
     | Ack

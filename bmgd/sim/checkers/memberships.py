@@ -14,8 +14,8 @@ from bmgd.core.events import Event, Received
 from bmgd.core.membership import Membership
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
-from bmgd.types import NodeId, Record, Status
-from bmgd.wire.messages import BUCKETS, Notice
+from bmgd.types import UNKNOWN_INCARNATION, NodeId, Record, Status
+from bmgd.wire.messages import BUCKETS, Notice, RecordPage
 
 _GAP_MAX = 4096
 _MODULUS = 2**128
@@ -32,8 +32,25 @@ def order_of(record: Record) -> _Order:
     return record.incarnation, record.version, int(record.status), record.address.encode()
 
 
+_NUMBERED = struct.Struct(">4sQ")
+_RETIRED = Record(UNKNOWN_INCARNATION, 0, Status.LEFT, "")
+
+
+def _counted(node_id: NodeId, record: Record, founding_size: int) -> Record:
+    """A record without what does not count in the digest: of a joiner that has left, all but that."""
+    is_joiner = node_id >= founding_size
+    return _RETIRED if is_joiner and record.status is Status.LEFT else record
+
+
+def _left_hash(number: int) -> int:
+    whole = _NUMBERED.pack(b"left", number)
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=16).digest(), "big")
+
+
 @lru_cache(maxsize=2**16)
 def _hash(node_id: NodeId, record: Record) -> int:
+    if record is _RETIRED:
+        return _left_hash(node_id + BUCKETS) - _left_hash(node_id)
     fixed = _HASHED.pack(node_id, record.incarnation, record.version, record.status)
     whole = fixed + record.address.encode()
     return int.from_bytes(hashlib.blake2b(whole, digest_size=16).digest(), "big")
@@ -47,7 +64,7 @@ class RecordsAreJoined(Checker):
     """
 
     name: ClassVar[str] = "records-are-joined"
-    events: ClassVar[Kinds] = (Notice,)
+    events: ClassVar[Kinds] = (Notice, RecordPage)
     effects: ClassVar[Kinds] = (RecordChanged,)
 
     def __init__(self, scene: Scene) -> None:
@@ -63,7 +80,7 @@ class RecordsAreJoined(Checker):
         me = journal.host.id
         membership = journal.inside.membership
         shadow, touched = self._shadows[journal.place], set()
-        if isinstance(event, Received) and isinstance(event.message, Notice):
+        if isinstance(event, Received) and isinstance(event.message, Notice | RecordPage):
             for node_id, record in event.message.records:
                 if node_id != me and node_id < membership.id_space:
                     self._join(shadow, node_id, record, membership.get(node_id))
@@ -170,22 +187,25 @@ class _Sums:
             self.count_all(membership)
             return
         for node_id in changed:
-            self._count(node_id, records.get(node_id))
+            self._count(node_id, records.get(node_id), membership.founding_size)
         self.revision = membership.revision
 
     def count_all(self, membership: Membership) -> None:
         """Count every record anew."""
         self.buckets, self.meaning, self._counted = [0] * BUCKETS, 0, {}
         for node_id, record in membership.exceptions().items():
-            self._count(node_id, record)
+            self._count(node_id, record, membership.founding_size)
+        for number in membership.retired:
+            self._count(NodeId(number), _RETIRED, membership.founding_size)
         self.revision = membership.revision
 
-    def _count(self, node_id: NodeId, record: Record | None) -> None:
+    def _count(self, node_id: NodeId, record: Record | None, founding_size: int) -> None:
         bucket, before = node_id % BUCKETS, self._counted.pop(node_id, None)
         if before is not None:
             self.buckets[bucket] -= _hash(node_id, before)
             self.meaning ^= hash((node_id, before))
         if record is not None:
+            record = _counted(node_id, record, founding_size)
             self.buckets[bucket] += _hash(node_id, record)
             self.meaning ^= hash((node_id, record))
             self._counted[node_id] = record

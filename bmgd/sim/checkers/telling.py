@@ -9,17 +9,20 @@ from bmgd.core.effects import Effect, Exit, RecordChanged, Send, Welcome
 from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
-from bmgd.types import LinkId, NodeId, NodeState, Record
+from bmgd.types import NODE_ID_MAX, LinkId, NodeId, NodeState, Record
 from bmgd.wire.messages import (
     BUCKETS,
     RECORDS_PER_NOTICE_MAX,
     Buckets,
     Heartbeat,
     Notice,
+    PageAsk,
     Ping,
     Pong,
+    RecordPage,
 )
 
+PAGE_NS = 3_000_000_000
 FLOOD_NS = 100_000_000
 """How long a changed record may be gathered with others before it goes out."""
 _PACE = 128
@@ -34,7 +37,7 @@ class ChangesAreFlooded(Checker):
     """
 
     name: ClassVar[str] = "changes-are-flooded"
-    events: ClassVar[Kinds] = (Notice, DeadlineReached)
+    events: ClassVar[Kinds] = (Notice, RecordPage, DeadlineReached)
     effects: ClassVar[Kinds] = (RecordChanged, Notice)
 
     def __init__(self, scene: Scene) -> None:
@@ -48,7 +51,7 @@ class ChangesAreFlooded(Checker):
         owed = self._owed[journal.place]
         records: Sequence[tuple[NodeId, Record]] = ()
         came_on: LinkId | None = None
-        if isinstance(event, Received) and isinstance(event.message, Notice):
+        if isinstance(event, Received) and isinstance(event.message, Notice | RecordPage):
             came_on, records = event.link, event.message.records
             for node_id, record in records if owed else ():
                 due = owed.get((came_on, node_id))
@@ -182,12 +185,25 @@ class HeartbeatsArePaced(Checker):
 
 
 class QuestionsAreAnswered(Checker):
-    """A ping is answered with its nonce at once; buckets with the records of those that differ."""
+    """A ping is answered with its nonce at once, a page that is asked for by all that there is of it.
+
+    Where buckets differ, the records of just those are asked for, unless a page is underway already.
+    """
 
     name: ClassVar[str] = "questions-are-answered"
-    events: ClassVar[Kinds] = (Ping, Buckets)
+    events: ClassVar[Kinds] = (Ping, Buckets, PageAsk)
+    effects: ClassVar[Kinds] = (PageAsk,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._asked_ns: dict[NodeId, int] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if any(isinstance(e, Send) and isinstance(e.message, PageAsk) for e in effects):
+            was_asked_ns = self._asked_ns.get(journal.place)
+            self._asked_ns[journal.place] = journal.now_ns
+        else:
+            was_asked_ns = self._asked_ns.get(journal.place)
         if not isinstance(event, Received) or event.link not in journal.links:
             return
         sent = [e.message for e in effects if isinstance(e, Send) and e.link == event.link]
@@ -196,20 +212,42 @@ class QuestionsAreAnswered(Checker):
                 if Pong(nonce) not in sent:
                     self.violate(journal, f"a ping of {journal.links[event.link].peer} unanswered")
             case Buckets() as theirs:
-                self._check_buckets(journal, theirs, sent)
+                is_underway = was_asked_ns is not None and journal.now_ns - was_asked_ns < PAGE_NS
+                self._check_buckets(journal, theirs, sent, is_underway=is_underway)
+            case PageAsk() as ask:
+                self._check_page(journal, ask, sent)
             case _:
                 pass
 
-    def _check_buckets(self, journal: Journal, theirs: Buckets, sent: Sequence[object]) -> None:
-        membership = journal.inside.membership
-        told = {row for m in sent if isinstance(m, Notice) for row in m.records}
-        for node_id, record in membership.exceptions().items():
-            bucket = node_id % BUCKETS
-            differs = membership.buckets[bucket] != theirs.digests[bucket]
-            if differs and (node_id, record) not in told:
-                self.violate(journal, f"buckets differ, {node_id}'s record is not sent")
+    def _check_buckets(
+        self, journal: Journal, theirs: Buckets, sent: Sequence[object], *, is_underway: bool
+    ) -> None:
+        ours = journal.inside.membership.buckets
+        differing = sum(1 << i for i in range(BUCKETS) if ours[i] != theirs.digests[i])
+        asks = [m for m in sent if isinstance(m, PageAsk)]
+        if differing and not asks and not is_underway:
+            self.violate(journal, "buckets differ, no page is asked for")
+        if any((ask.after, ask.buckets) != (0, differing) for ask in asks):
+            self.violate(journal, f"asks for {asks}, buckets {differing:#x} differ")
         if theirs.answer and not any(isinstance(m, Buckets) and not m.answer for m in sent):
             self.violate(journal, "buckets were asked for and are not sent")
+
+    def _check_page(self, journal: Journal, ask: PageAsk, sent: Sequence[object]) -> None:
+        pages = [m for m in sent if isinstance(m, RecordPage)]
+        if len(pages) != 1:
+            self.violate(journal, f"{len(pages)} pages for one that was asked for")
+            return
+        page, membership = pages[0], journal.inside.membership
+        end = NODE_ID_MAX + 1 if page.following is None else page.following
+        due = [
+            (node_id, record)
+            for node_id, record in sorted(membership.exceptions().items())
+            if ask.after <= node_id < end and ask.buckets >> node_id % BUCKETS & 1
+        ]
+        if list(page.records) != due or end <= ask.after:
+            self.violate(journal, f"a page from {ask.after} to {end} is not what it believes")
+        if max(len(page.records), len(page.retired)) > RECORDS_PER_NOTICE_MAX:
+            self.violate(journal, f"a page of {len(page.records)} records")
 
 
 class NoticesAreWellFormed(Checker):

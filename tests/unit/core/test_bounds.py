@@ -134,5 +134,5 @@ def test_members_cannot_be_invented_without_bound(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(membership, "JOINED_MAX", 5)
     known = membership.Membership(10, PEERS)
     joined = [i for i in range(30) if known.join(NodeId(i), Record(LIFE, 0, Status.ALIVE, "a:1"))]
-    assert joined == list(range(15))
-    assert known.id_space == 15
+    assert joined == list(range(20))
+    assert known.id_space == 20

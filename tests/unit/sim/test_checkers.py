@@ -126,6 +126,7 @@ def broken_digest(f: Forger) -> None:
 
 
 def broken_ranks(f: Forger) -> None:
+    assert isinstance(f.inside.membership.outside, list)
     f.inside.membership.outside.append(3)
     f.inside.membership.revision += 1
     f.deadline()

@@ -9,11 +9,11 @@ import pytest
 from bmgd.errors import ProtocolError
 from bmgd.peers import PeerList
 from bmgd.types import NO_ID, Incarnation, NodeId, Record, Status
-from bmgd.wire.applicant import Applicant, records_in_frames
+from bmgd.wire.applicant import Applicant
 from bmgd.wire.codec import encode
 from bmgd.wire.handshake import Acceptor, HelloState
 from bmgd.wire.hello import Identity, Refusal
-from bmgd.wire.messages import Goodbye, Ping
+from bmgd.wire.messages import BUCKETS, Goodbye, PageAsk, Ping, RecordPage
 
 SECRET = b"correct horse battery staple"
 LISTED = PeerList(listed=tuple(f"a-rather-long-name-{i}.example.org:7400" for i in range(30)))
@@ -51,10 +51,18 @@ def greeted(applicant: Applicant, contact: Acceptor) -> None:
     assert contact.state is HelloState.GREETED
 
 
+def pages() -> list[RecordPage]:
+    """What a contact believes, in pages."""
+    return [
+        RecordPage(tuple(RECORDS[:256]), ((NodeId(400), NodeId(500)),), RECORDS[256][0]),
+        RecordPage(tuple(RECORDS[256:]), ((NodeId(600), NodeId(999)),)),
+    ]
+
+
 def told(contact: Acceptor, peers: str = LISTED.text, node_id: int = 1000) -> bytes:
     """What a contact says once its core has decided."""
     contact.grant(NodeId(node_id), peers)
-    return contact.take_output() + records_in_frames(RECORDS) + encode(Goodbye("granted"))
+    return contact.take_output() + b"".join(map(encode, pages()))
 
 
 @secrets
@@ -71,8 +79,21 @@ def test_applicant_is_told_in_pieces_of_any_length(secret: bytes, piece: int) ->
         applicant.receive(data[at : at + piece])
     assert applicant.state is HelloState.UP
     assert (applicant.granted, applicant.peers, applicant.records) == (1000, LISTED, RECORDS)
+    assert applicant.retired == [(400, 500), (600, 999)]
     assert applicant.peer is not None
     assert applicant.peer.founding_size == 30
+    asked = [encode(PageAsk(after, 2**BUCKETS - 1)) for after in (NodeId(0), RECORDS[256][0])]
+    assert applicant.take_output() == b"".join(asked) + encode(Goodbye("all is known"))
+
+
+def test_applicant_is_not_led_back() -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    contact.grant(NodeId(1000), LISTED.text)
+    applicant.receive(contact.take_output())
+    applicant.receive(encode(RecordPage((), (), NodeId(5))))
+    with pytest.raises(ProtocolError, match="leads back"):
+        applicant.receive(encode(RecordPage((), (), NodeId(5))))
 
 
 def test_applicant_may_claim_the_id_that_it_had() -> None:
@@ -164,7 +185,7 @@ def test_applicant_bounds_what_it_reads(secret: bytes, monkeypatch: pytest.Monke
     greeted(applicant, contact)
     contact.grant(NodeId(4), LISTED.text)
     applicant.receive(contact.take_output())
-    notices = records_in_frames(RECORDS) * 20
+    notices = b"".join(map(encode, pages())) * 20
     assert len(notices) > 100_000
     with pytest.raises(ProtocolError, match="too much"):
         applicant.receive(notices)

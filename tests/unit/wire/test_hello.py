@@ -399,7 +399,7 @@ def test_hello_refusal_of_every_reason_reaches_the_dialer(refusal: Refusal) -> N
 
 
 def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
-    for body in (b"\x00" + bytes(8), b"\x10" + bytes(8), b"\xff" + bytes(8)):
+    for body in (b"\x00" + bytes(8), b"\x11" + bytes(8), b"\xff" + bytes(8)):
         with pytest.raises(ProtocolError):
             dialer().receive(record(REFUSAL, body))
 
