@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -21,11 +22,12 @@ from functools import partial
 from typing import Any, Final
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import run_async
+from bmgd.cli.target import count, port, run_async
 from bmgd.client import Daemon, connect
 from bmgd.config import control_path
 from bmgd.errors import BmgdError, LaunchError
 from bmgd.launcher.listening import ListeningProcess
+from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import read_members
 from bmgd.shell.process import die_with_parent
 from bmgd.topology import BinomialGraph
@@ -35,6 +37,9 @@ DAEMONS_MAX: Final = 64
 STEP_S: Final = 60.0
 """No step of the demonstration may take longer."""
 
+PAGE_PAUSE_S: Final = 4.0
+"""How long a node stays dead, and then lives, while the page is looked at."""
+
 _POLL_S = 0.005
 
 
@@ -43,6 +48,12 @@ def configure(parser: ArgumentParser) -> None:
     choices = range(3, DAEMONS_MAX + 1)
     parser.add_argument(
         "-n", dest="count", type=int, choices=choices, default=16, metavar="N", help="default 16"
+    )
+    parser.add_argument(
+        "--http", type=port, metavar="PORT", help="serve the page, and go on killing until Ctrl-C"
+    )
+    parser.add_argument(
+        "--rounds", type=count, metavar="K", help="with --http: end after K more deaths"
     )
     parser.add_argument("--json", action="store_true", help="print only the summary, as JSON")
 
@@ -54,7 +65,8 @@ def run(args: Namespace) -> int:
         with tempfile.TemporaryDirectory(
             prefix="bmgd-demo-", ignore_cleanup_errors=True
         ) as run_dir:
-            return await _Demo(args.count, run_dir, quiet=args.json).run()
+            demo = _Demo(args.count, run_dir, args.http, args.rounds, quiet=args.json)
+            return await demo.run()
 
     try:
         summary = run_async(main)
@@ -87,12 +99,19 @@ class _Demo:
     Args:
         count: how many daemons.
         run_dir: an empty directory.
+        http_port: where the page of node 0 is; None for nowhere.
+        rounds: how many more deaths the page shows; None for until Ctrl-C.
         quiet: show nothing on the way.
     """
 
-    def __init__(self, count: int, run_dir: str, quiet: bool) -> None:
+    def __init__(
+        self, count: int, run_dir: str, http_port: int | None, rounds: int | None, *, quiet: bool
+    ) -> None:
         self._count = count
         self._run_dir = run_dir
+        self._http_port = http_port
+        self._rounds = rounds
+        self._interrupted = asyncio.Event()
         self._quiet = quiet
         self._began_s = time.monotonic()
         self._events: list[dict[str, Any]] = []
@@ -105,6 +124,7 @@ class _Demo:
         launcher = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bmgd", "launch", "--json"),
             *("-n", str(self._count), "--run-dir", self._run_dir),
+            *self._http_flags(),
             stdout=PIPE,
             # A demonstration that is killed takes its cluster with it.
             preexec_fn=partial(die_with_parent, os.getpid()),
@@ -113,7 +133,8 @@ class _Demo:
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read_events(launcher))
                 await self._tell()
-                launcher.send_signal(signal.SIGINT)
+                with suppress(ProcessLookupError):
+                    launcher.send_signal(signal.SIGINT)
                 await reader
             if await launcher.wait() != 0:
                 raise LaunchError(f"the launcher ended with {launcher.returncode}")
@@ -129,6 +150,8 @@ class _Demo:
         up = (await self._until("up", 1))[0]
         self._summary[f"command to {self._count} daemons joined, ms"] = up["at"] * 1e3
         self._say(f"all {self._count} joined, {up['at'] * 1e3:.0f} ms after the command")
+        if self._http_port is not None:
+            self._say(f"the page: http://127.0.0.1:{self._http_port}/#token={self._token}")
         async with AsyncExitStack() as stack:
             daemons = {
                 member.id: await stack.enter_async_context(connect(member.control))
@@ -142,6 +165,54 @@ class _Demo:
             await self._kill(victim, survivors)
             await self._exchange(survivors, "after healing")
             await self._show_way(survivors)
+            if self._http_port is not None:
+                await self._show_page(survivors)
+
+    def _http_flags(self) -> list[str]:
+        """The page's arguments; its token is this demonstration's own."""
+        if self._http_port is None:
+            return []
+        path = os.path.join(self._run_dir, "token")
+        self._token = secrets.token_hex(16)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+            file.write(self._token)
+        return ["--http", str(self._http_port), "--http-token-file", path]
+
+    async def _show_page(self, daemons: dict[int, Daemon]) -> None:
+        """Kill and restart a node again and again, for whoever looks at the page."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted.set)
+        self._say("the page goes on: a node is killed and started again, until Ctrl-C ends it")
+        ids = sorted(daemons)[1:]
+        done = 0
+        while self._rounds is None or done < self._rounds:
+            done += 1
+            victim = ids[(done * 5) % len(ids)]
+            control = read_members(self._run_dir)[victim].control
+            with ListeningProcess(control_path(control)) as process:
+                self._say(f"killing node {victim}")
+                process.kill()
+            if await self._pause() or not await self._restarted(victim) or await self._pause():
+                break
+        loop.remove_signal_handler(signal.SIGINT)
+
+    async def _restarted(self, victim: int) -> bool:
+        self._say(f"starting node {victim} again")
+        try:
+            await asyncio.to_thread(ask_restart, self._run_dir, victim)
+        except BmgdError:
+            # Ctrl-C in a terminal is the launcher's, too, and it may be the first to hear of it.
+            if not await self._pause():
+                raise
+            return False
+        return True
+
+    async def _pause(self) -> bool:
+        """Wait a little; whether Ctrl-C came."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PAGE_PAUSE_S):
+                await self._interrupted.wait()
+        return self._interrupted.is_set()
 
     # --- the chapters -------------------------------------------------------------------------
 

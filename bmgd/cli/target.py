@@ -71,6 +71,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """An argument that is a port, 1 to 65535."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65_535):
+        raise ArgumentTypeError(f"not a port in 1..65535: {text!r}")
+    return int(text)
+
+
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine to its end."""
     import asyncio

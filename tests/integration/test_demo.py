@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
 
 from bmgd.cli.demo import STEP_S
+from tests.integration.cluster import free_base_port
 
 DEADLINE_S = 2 * STEP_S
 
@@ -85,3 +87,36 @@ def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> No
     while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started):
         assert time.monotonic() < deadline_s, "processes are left"
         time.sleep(0.01)
+
+
+def test_demo_serves_the_page_and_goes_on_until_it_is_told_to_end(tmp_path: Path) -> None:
+    port = free_base_port(5)
+    process = demo("-n", "5", "--http", str(port), "--rounds", "1", tmp=tmp_path)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, err) == (0, "")
+    for part in (
+        f"the page: http://127.0.0.1:{port}/#token=",
+        "killing node",
+        "starting node",
+        "everything was verified",
+    ):
+        assert part in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_with_the_page_ends_at_an_interrupt(tmp_path: Path) -> None:
+    port = free_base_port(5)
+    process = demo("-n", "5", "--http", str(port), tmp=tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "starting node" in line:
+            break
+    assert (
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=30).read() == b"ready\n"
+    )
+    # As a terminal does it: to the whole group.
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, err) == (0, "")
+    assert "everything was verified" in out
+    assert list(tmp_path.iterdir()) == []
