@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "secret": "make a secret file, and change the secrets in it",
     "check": "check a daemon, for monitoring: a line and an exit code",
     "top": "show all nodes as a table that follows them",
+    "bench": "measure what a cluster moves",
     "monitor": "show what a daemon observes, as it happens",
     "record": "write what a daemon's flight recorder holds to a file",
     "replay": "run a daemon's core over a recording, and look into it",
