@@ -78,7 +78,7 @@ class Change:
 
 
 class Trace(NamedTuple):
-    """The way of a probe.
+    """The path of a probe.
 
     Args:
         path: the node ids that it went through, both ends included.
@@ -212,7 +212,7 @@ class Daemon(SendsToMany):
         *,
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> Trace:
-        """The way that a real probe took to a node, as the nodes on it wrote it down.
+        """The path that a real probe took to a node, as the nodes on it wrote it down.
 
         Args:
             destination: a node id.

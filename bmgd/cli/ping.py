@@ -1,4 +1,4 @@
-"""Measure the way to a node and back."""
+"""Measure the round trip to a node."""
 
 from __future__ import annotations
 

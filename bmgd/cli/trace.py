@@ -1,4 +1,4 @@
-"""Show the nodes that a real probe went through on its way to a node."""
+"""Show the path to a node: the nodes that a real probe went through."""
 
 from __future__ import annotations
 
