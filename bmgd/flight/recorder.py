@@ -10,16 +10,17 @@ is a quarter of the bound; then the oldest go, so that the rest fits. While the 
                --full, or INTERVAL_NS over, no work under way--> a new segment, the oldest go
                --full, a state that cannot be written--> the older half of the steps goes, the state too
 
-Payloads are replaced by their length as they come, unless they are asked for.
+Long payloads are replaced by their length as they come, short ones when the file is written, unless they
+are asked for.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from bmgd.core.effects import Effect, Reply, Send
+from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.node import Node
 from bmgd.flight import catalog
@@ -31,6 +32,8 @@ STEP_BYTES: Final = 320
 """What a step takes in memory, its event and the tuple that holds them, about."""
 EFFECT_BYTES: Final = 200
 RECORD_BYTES: Final = 160
+SHORT_BYTES: Final = 1024
+"""A payload up to this length is left out when the file is written, a longer one as it comes."""
 SEGMENTS: Final = 4
 """A segment is full at this part of the bound."""
 STATE_OBJECTS_MAX: Final = 50_000
@@ -101,30 +104,29 @@ class FlightRecorder:
 
     def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
         """Keep one step that the core has just made. The list must not change any more."""
-        # This runs once for every step of a daemon: nothing is called but for what is heavy.
+        # This runs once for every step of a daemon: nothing is called but for what is long.
+        size = STEP_BYTES + EFFECT_BYTES * len(effects)
         kind = type(event)
-        if kind is Received:
-            if type(event.message) in _HEAVY:  # type: ignore[union-attr]
-                event = self._light_event(event)
-        elif kind in _HEAVY:
-            event = self._light_event(event)
+        if kind is Received or kind is CommandIssued:
+            inner: Any = event.message if kind is Received else event.command  # type: ignore[union-attr]
+            name = _LONG.get(type(inner))
+            if name is not None:
+                long = len(getattr(inner, name))
+                size += long
+                if long > SHORT_BYTES:
+                    size, event, effects = self._lightened(event, effects)
         for effect in effects:
-            kind_of = type(effect)
-            if kind_of is Send:
-                if type(effect.message) in _HEAVY:  # type: ignore[union-attr]
-                    effects = [self._light_effect(one) for one in effects]
-                    break
-            elif kind_of in _HEAVY:
-                effects = [self._light_effect(one) for one in effects]
+            if type(effect) in _LISTING:
+                size, event, effects = self._lightened(event, effects)
                 break
         self._append((now_ns, event, effects))
-        self._left_bytes -= STEP_BYTES + EFFECT_BYTES * len(effects)
+        self._left_bytes -= size
         if self._left_bytes < 0 or now_ns > self._due_ns:
             self._turn(now_ns)
 
     def note_failure(self, now_ns: int, event: Event) -> None:
         """Keep the event on which the core raised `InvariantError`; nothing follows it."""
-        self._append((now_ns, self._light_event(event), [_FAILED]))
+        self._append((now_ns, self._light(event, []), [_FAILED]))
 
     # --- segments -----------------------------------------------------------------------------
 
@@ -173,41 +175,34 @@ class FlightRecorder:
         segment.state, segment.table = None, []
         segment.why = segment.why or "the state grew too large to be written"
 
-    # --- what is too large to be kept ---------------------------------------------------------
+    # --- what is too long to be kept ----------------------------------------------------------
 
-    def _light_event(self, event: Event) -> Event:
-        match event:
-            case Received(link, message):
-                light = self._light(message)
-                return event if light is message else Received(link, light)
-            case CommandIssued(request, command):
-                light = self._light(command)
-                return event if light is command else CommandIssued(request, light)
-        light_event: Event = self._light(event)
-        return light_event
+    def _lightened(self, event: Event, effects: list[Effect]) -> tuple[int, Event, list[Effect]]:
+        """A step without its long payloads and listings, and what it takes in memory then."""
+        sizes = [STEP_BYTES]
+        event = self._light(event, sizes)
+        effects = [self._light(effect, sizes) for effect in effects]
+        return sum(sizes), event, effects
 
-    def _light_effect(self, effect: Effect) -> Effect:
-        if isinstance(effect, Reply):
+    def _light(self, value: Any, sizes: list[int]) -> Any:
+        if isinstance(value, Reply):
+            sizes.append(EFFECT_BYTES)
             # A listing can be long, and is made again by the replay.
-            is_listing = isinstance(effect.result, list | dict)
-            return Reply(effect.request, None, effect.error) if is_listing else effect
-        if isinstance(effect, Send):
-            message = self._light(effect.message)
-            return effect if message is effect.message else Send(effect.link, message)
-        light: Effect = self._light(effect)
-        return light
-
-    def _light(self, value: Any) -> Any:
-        """The value without its payload's bytes; what it takes more than usual is counted."""
-        name = _payload_of(type(value))
-        if name is None:
-            self._left_bytes -= RECORD_BYTES * len(getattr(value, "records", ()))
+            is_listing = isinstance(value.result, list | dict)
+            return Reply(value.request, None, value.error) if is_listing else value
+        outer = _OUTER.get(type(value))
+        if outer is not None:
+            inner = getattr(value, outer)
+            light = self._light(inner, sizes)
+            return value if light is inner else _copy(value, outer, light)
+        name = _LONG.get(type(value))
+        size = 0 if name is None else len(getattr(value, name))
+        if name not in PAYLOADS or self.payloads or size <= SHORT_BYTES:
+            # A short one is kept for now: to leave it out would cost more than it takes.
+            sizes.append(EFFECT_BYTES + size * (RECORD_BYTES if name == "records" else 1))
             return value
-        payload = getattr(value, name)
-        if self.payloads or type(payload) is not bytes:
-            self._left_bytes -= len(payload)
-            return value
-        return _copy(value, name, Omitted(len(payload)))
+        sizes.append(EFFECT_BYTES)
+        return _copy(value, name, Omitted(size))
 
 
 def _copy(value: Any, name: str, replaced: Any) -> Any:
@@ -219,17 +214,24 @@ def _copy(value: Any, name: str, replaced: Any) -> Any:
     return made
 
 
-def _payload_of(cls: type[Any]) -> str | None:
-    """The field of a class that holds a program's bytes; None for none."""
-    return next((name for name in catalog.slots_of(cls) if name in PAYLOADS), None)
-
-
-_HEAVY: Final = frozenset(
-    cls
+_LONG: Final = {
+    cls: name
     for cls in catalog.classes().values()
-    if cls in (CommandIssued, Reply) or {*PAYLOADS, "records"} & {*catalog.slots_of(cls)}
-)
-"""What may take much memory: it is looked at more closely."""
+    for name in (*PAYLOADS, "records")
+    if name in catalog.slots_of(cls)
+}
+"""The field of a class that can be long: a program's bytes, or records."""
+
+_OUTER: Final = {
+    cls: name
+    for cls in catalog.classes().values()
+    for name in ("message", "command")
+    if name in catalog.slots_of(cls)
+}
+"""The field of a class that holds what may be long."""
+
+_LISTING: Final = frozenset({Reply, *_LONG.keys() & set(get_args(Effect))})
+"""Effects that are looked at more closely; what a Send holds mostly came in the same step, or waits."""
 
 
 class Failed:

@@ -180,6 +180,7 @@ def test_hearsay_does_not_close_a_link_for_being_unwatched() -> None:
     assert now_ns == told_ns + settings.timeout_ns
 
 
+@pytest.mark.long
 def test_large_cluster_parted_in_two_is_one_again_after_the_cut() -> None:
     network = Network(LARGE)
     settle(network)
