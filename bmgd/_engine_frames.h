@@ -20,6 +20,13 @@ typedef struct {
     int32_t first_for_core, last_for_core; /* pieces, -1: none */
 } walked;
 
+/* Where the frame before went. */
+typedef struct {
+    uint64_t flow;
+    int32_t slot;
+    int is_set;
+} flow_cache;
+
 static inline void
 refresh_slots(engine *self)
 {
@@ -28,38 +35,53 @@ refresh_slots(engine *self)
     self->by_slot_stale = 0;
 }
 
-/* Add a frame to a run, or to what the core gets; as part of the last piece where it fits. */
+/* Add frames one behind another with one fate: to a run, or to what the core gets. */
 static inline void
-join_run(engine *self, walked *found, int32_t run, uint32_t at, uint32_t length)
+join_run(engine *self, walked *found, const chunk_piece *piece, uint32_t frames)
 {
-    chunk_piece *last = found->piece_count > 0 ? &self->pieces[found->piece_count - 1] : NULL;
-    const int32_t number = found->piece_count;
-    int32_t *tail;
+    const int32_t number = found->piece_count, run = piece->run;
+    int32_t *first = run < 0 ? &found->first_for_core : &self->runs[run].first;
+    int32_t *last = run < 0 ? &found->last_for_core : &self->runs[run].last;
 
-    if (run >= 0) {
-        self->runs[run].bytes += length;
-        self->runs[run].frames++;
-    }
-    if (last != NULL && last->run == run) {
-        last->length += length;
+    if (frames == 0)
         return;
-    }
-    self->pieces[number] = (chunk_piece){at, length, run, -1};
+    self->pieces[number] = *piece;
     found->piece_count++;
-    if (run < 0)
-        tail = &found->last_for_core;
-    else {
-        tail = &self->runs[run].last;
-        if (self->runs[run].first < 0) {
-            self->runs[run].first = number;
+    if (run >= 0) {
+        self->runs[run].bytes += piece->length;
+        self->runs[run].frames += frames;
+        if (*first < 0)
             self->order[found->run_count++] = run;
-        }
     }
-    if (run < 0 && found->first_for_core < 0)
-        found->first_for_core = number;
-    else if (*tail >= 0)
-        self->pieces[*tail].next = number;
-    *tail = number;
+    if (*first < 0)
+        *first = number;
+    else
+        self->pieces[*last].next = number;
+    *last = number;
+}
+
+/* The run of a frame that may be relayed, its hop budget spent; -1: the core's. */
+static inline int32_t
+run_of(const snapshot *routes, uint8_t *header, uint64_t usable, flow_cache *before)
+{
+    uint64_t flow;
+
+    if (header[KIND_AT] <= LINK_LOCAL_LAST || header[FLAGS_AT] & (FLAG_CAREFUL | FLAG_RECORD)
+        || header[HOP_BUDGET_AT] == 0)
+        return -1;
+    /* The destination and the source. Frames of one flow follow each other, and go the same way. */
+    memcpy(&flow, header + DESTINATION_AT, sizeof flow);
+    if (flow != before->flow || !before->is_set) {
+        const uint32_t destination = big_endian(header + DESTINATION_AT);
+        const uint32_t source = big_endian(header + SOURCE_AT);
+        before->slot = choose(routes, destination, usable, (uint64_t)source << 32 | destination);
+        before->flow = flow;
+        before->is_set = 1;
+    }
+    if (before->slot < 0)
+        return -1;
+    header[HOP_BUDGET_AT]--;
+    return RUNS_PER_LINK * before->slot + (header[PRIORITY_AT] != 0);
 }
 
 /* Find the frames; decide where each one goes, its hop budget spent if it goes on. */
@@ -68,15 +90,15 @@ walk_chunk(engine *self, const bmgd_link *link, uint8_t *bytes, size_t end, walk
 {
     const snapshot *routes = self->routes;
     const uint64_t usable = routes == NULL ? 0 : jumps_without(routes, link->came_from);
-    uint64_t flow_before = 0;
-    int32_t slot_before = -1;
-    int has_before = 0;
+    chunk_piece piece = {.run = -1, .next = -1};
+    flow_cache before = {0};
+    uint32_t frames = 0;
     size_t at = 0;
 
     while (end - at >= LENGTH_BYTES) {
         const size_t length = big_endian(bytes + at);
-        uint8_t *body = bytes + at + LENGTH_BYTES, *header = body + BODY_PREFIX_BYTES;
-        int32_t run = -1;
+        uint8_t *body = bytes + at + LENGTH_BYTES;
+        int32_t run;
 
         if (length < BODY_BYTES_MIN || length > FRAME_BYTES_MAX) {
             found->error = BAD_LENGTH;
@@ -87,24 +109,17 @@ walk_chunk(engine *self, const bmgd_link *link, uint8_t *bytes, size_t end, walk
         found->error = malformed(body);
         if (found->error != NULL)
             break;
-        if (routes != NULL && header[KIND_AT] > LINK_LOCAL_LAST
-            && !(header[FLAGS_AT] & (FLAG_CAREFUL | FLAG_RECORD)) && header[HOP_BUDGET_AT] > 0) {
-            const uint32_t destination = big_endian(header + DESTINATION_AT);
-            const uint64_t flow = (uint64_t)big_endian(header + SOURCE_AT) << 32 | destination;
-            /* Frames of one flow follow each other; all of them go the same way. */
-            if (!has_before || flow != flow_before) {
-                slot_before = choose(routes, destination, usable, flow);
-                flow_before = flow;
-                has_before = 1;
-            }
-            if (slot_before >= 0) {
-                header[HOP_BUDGET_AT]--;
-                run = RUNS_PER_LINK * slot_before + (header[PRIORITY_AT] != 0);
-            }
+        run = routes == NULL ? -1 : run_of(routes, body + BODY_PREFIX_BYTES, usable, &before);
+        if (run != piece.run) {
+            join_run(self, found, &piece, frames);
+            piece = (chunk_piece){.at = (uint32_t)at, .run = run, .next = -1};
+            frames = 0;
         }
-        join_run(self, found, run, (uint32_t)at, (uint32_t)(LENGTH_BYTES + length));
+        frames++;
         at += LENGTH_BYTES + length;
+        piece.length = (uint32_t)at - piece.at;
     }
+    join_run(self, found, &piece, frames);
     found->consumed = at;
 }
 
@@ -143,6 +158,7 @@ put_run(engine *self, bmgd_link *to, const uint8_t *bytes, const chunk_run *run,
         self->no_memory = 1;
         return;
     }
+    ring_mark(queue);
     for (int32_t i = run->first; i >= 0; i = self->pieces[i].next)
         ring_append(queue, bytes + self->pieces[i].at, self->pieces[i].length);
     to->out.was_used = 1;

@@ -22,22 +22,27 @@ enum {
     URGENT_BYTES_MAX = CONTROL_BYTES_MAX / 2
 };
 
-enum { RING_BYTES_MIN = 512, RING_BYTES_KEPT = 64 * 1024 };
+enum { RING_BYTES_MIN = 512, RING_BYTES_KEPT = 64 * 1024, MARK_DISTANCE_BYTES = 16 * 1024 };
 
 /* ---- rings ------------------------------------------------------------------------------- */
 
-/* Bytes in order; the capacity is 0 or a power of two. */
+/* Bytes in order; the capacity is 0 or a power of two. Marks say where some of the frames begin, so that
+ * the one that a write cut is found without a walk over all that was written. */
 typedef struct {
     uint8_t *bytes;
     size_t capacity;
     size_t head;
     size_t length;
+    uint64_t dropped; /* since the ring was empty last; marks count from there */
+    uint64_t *marks;  /* ascending, from first_mark on */
+    size_t first_mark, mark_count, mark_capacity;
 } ring;
 
 static inline void
 ring_free(ring *self)
 {
     PyMem_RawFree(self->bytes);
+    PyMem_RawFree(self->marks);
     *self = (ring){0};
 }
 
@@ -75,6 +80,48 @@ ring_reserve(ring *self, size_t more)
     return 0;
 }
 
+/* Remember that a frame begins at the end of the ring; without memory it is only slower to find. */
+static inline void
+ring_mark(ring *self)
+{
+    const uint64_t at = self->dropped + self->length;
+    uint64_t *marks;
+
+    if (self->length == 0
+        || (self->mark_count > 0
+            && at - self->marks[self->first_mark + self->mark_count - 1] < MARK_DISTANCE_BYTES))
+        return;
+    if (self->first_mark + self->mark_count == self->mark_capacity) {
+        if (self->first_mark > self->mark_count) {
+            memcpy(self->marks, self->marks + self->first_mark, self->mark_count * sizeof *marks);
+            self->first_mark = 0;
+        } else {
+            const size_t capacity = self->mark_capacity > 0 ? 2 * self->mark_capacity : 8;
+            marks = PyMem_RawRealloc(self->marks, capacity * sizeof *marks);
+            if (marks == NULL)
+                return;
+            self->marks = marks;
+            self->mark_capacity = capacity;
+        }
+    }
+    self->marks[self->first_mark + self->mark_count++] = at;
+}
+
+/* Where the last marked frame begins that is not behind `at`, counted from the front; 0 without. */
+static inline size_t
+ring_marked(ring *self, size_t at)
+{
+    size_t found = 0;
+
+    while (self->mark_count > 0 && self->marks[self->first_mark] <= self->dropped + at) {
+        if (self->marks[self->first_mark] >= self->dropped)
+            found = (size_t)(self->marks[self->first_mark] - self->dropped);
+        self->first_mark++;
+        self->mark_count--;
+    }
+    return found;
+}
+
 /* Add bytes for which there is room. */
 static inline void
 ring_append(ring *self, const uint8_t *bytes, size_t length)
@@ -94,7 +141,12 @@ static inline void
 ring_drop(ring *self, size_t length)
 {
     self->length -= length;
-    self->head = self->length == 0 ? 0 : (self->head + length) & (self->capacity - 1);
+    self->dropped += length;
+    self->head = (self->head + length) & (self->capacity - 1);
+    if (self->length == 0) {
+        self->head = self->first_mark = self->mark_count = 0;
+        self->dropped = 0;
+    }
 }
 
 /* The one or two parts of what a ring holds; how many. */
@@ -202,6 +254,7 @@ outbox_put(outbox *self, ring *queue, const uint8_t *bytes, size_t length, size_
         return 0;
     if (ring_reserve(queue, length) < 0)
         return -1;
+    ring_mark(queue);
     ring_append(queue, bytes, length);
     self->was_used = 1;
     return 1;
@@ -229,14 +282,15 @@ outbox_gather(outbox *self, const uint8_t *extra, size_t extra_bytes, struct iov
 static inline Py_ssize_t
 outbox_advance_queue(outbox *self, ring *queue, size_t written)
 {
-    size_t at = 0, end;
+    size_t at, end;
 
     if (written >= queue->length) {
         written -= queue->length;
         ring_drop(queue, queue->length);
         return (Py_ssize_t)written;
     }
-    for (end = ring_frame(queue, 0); end <= written; end += ring_frame(queue, end))
+    at = ring_marked(queue, written);
+    for (end = at + ring_frame(queue, at); end <= written; end += ring_frame(queue, end))
         at = end;
     if (at < written) {
         if (outbox_begin(self, end - at, written - at) < 0)
@@ -296,6 +350,7 @@ outbox_keep_extra(outbox *self, const uint8_t *extra, size_t extra_bytes, size_t
     }
     if (ring_reserve(&self->bulk, extra_bytes - at) < 0)
         return -1;
+    ring_mark(&self->bulk);
     ring_append(&self->bulk, extra + at, extra_bytes - at);
     self->was_used = 1;
     return 0;

@@ -147,7 +147,12 @@ class Links:
 
     def _turn(self) -> None:
         """One turn: read, step the core for all of it, write."""
-        self._emit_all(self._events.of(self._engine.poll()))
+        happened = self._engine.poll()
+        if happened:
+            self._emit_all(self._events.of(happened))
+        else:
+            # What was only passed on is no matter of the core's.
+            self.flush()
 
     def _look_soon(self) -> None:
         if self._poll_soon is None:
