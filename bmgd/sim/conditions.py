@@ -31,6 +31,11 @@ class Conditions:
         drift_ppm: by how much at most clocks run fast or slow.
         skewed: whether the clocks of hosts show different times.
         start_us_max: founders start within this time.
+        pipe_bytes: so many bytes a connection holds that were written and not yet read, in each
+            direction; 0 for any number.
+        write_bytes_max: a write takes at most so many bytes, often fewer, and the next one comes up to
+            0.2 ms later; 0 for all at once.
+        step_cost_us: for so long a step keeps a host busy, and a fiftieth of it for each effect.
         reading_messages: so many a program has in its hands at most.
         reading_us_max: how long a program has a message before it says that it has consumed it.
     """
@@ -49,6 +54,9 @@ class Conditions:
     drift_ppm: int = 0
     skewed: bool = False
     start_us_max: int = 0
+    pipe_bytes: int = 0
+    write_bytes_max: int = 0
+    step_cost_us: int = 0
     reading_messages: int = 16
     reading_us_max: int = 2_000
 

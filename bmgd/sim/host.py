@@ -22,6 +22,8 @@ from bmgd.core.events import Event
 from bmgd.core.joiner import Joiner
 from bmgd.core.node import Node
 from bmgd.errors import InvariantError
+from bmgd.linkevents import LinkEvents
+from bmgd.linklayer import LinkLayer
 from bmgd.routing import Snapshot
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
 
@@ -42,7 +44,9 @@ class End:
         held: what waits, in order, for the end of a cut.
         doubted_ns: since when bytes are unacknowledged because of a cut; 0 for not.
         dead: the connection has died without anybody being told (half-open).
-        rest: bytes of a frame that came in part.
+        in_pipe_bytes: written by this end, and not yet known to be read by the other.
+        writes_later: it writes on when its kernel has room again.
+        over: its kernel knows that the connection is over, so it tells the other nothing more.
         life: what the accepting side's hello says of itself.
         key: what the connection was proven by.
     """
@@ -61,7 +65,9 @@ class End:
     held: list[tuple[int, Callable[..., None], tuple[Any, ...]]] | None = None
     doubted_ns: int = 0
     dead: bool = False
-    rest: bytes = b""
+    in_pipe_bytes: int = 0
+    writes_later: bool = False
+    over: bool = False
     life: Incarnation = UNKNOWN_INCARNATION
     key: str = ""
 
@@ -82,10 +88,11 @@ class Host:
         alive: its process runs (or is stopped).
         ends: its open connections by link id.
         closing: the connections that it closes gracefully.
-        held_back: what happened to it while it was stopped.
+        held_back: what happened to it while it was stopped or busy.
         backlog: who dialled it while it was a joiner.
-        heard: links with relayed bytes that the core has not heard of.
-        known_notices: bodies of notices that need not be decoded again, oldest first.
+        layer: its links that are up.
+        link_events: from what the layer tells to the core's events.
+        busy: a step takes its time; what happens meanwhile waits in `held_back`.
         crash_after: dies after so many more effects; None for not.
         accepts_until_ns: until then its dead listener still accepts.
         keys: what its links are proven by, the one to be used first at the beginning; () for nothing.
@@ -96,7 +103,8 @@ class Host:
         observed: what its core wanted an operator to see, with virtual times.
         records: the changed records.
         reports: the last report of each node that it asked.
-        messages, bytes: sent to other hosts.
+        sent_messages: of its core's, to other hosts.
+        bytes: sent to other hosts.
     """
 
     id: NodeId
@@ -114,8 +122,9 @@ class Host:
     events: deque[Event] = field(default_factory=deque)
     stepping: bool = False
     backlog: list[Waiting] = field(default_factory=list)
-    heard: dict[LinkId, None] = field(default_factory=dict)
-    known_notices: dict[bytes, None] = field(default_factory=dict)
+    layer: LinkLayer = field(default_factory=LinkLayer)
+    link_events: LinkEvents | None = None
+    busy: bool = False
     offset_ns: int = 0
     drift_ppm: int = 0
     crash_after: int | None = None
@@ -130,8 +139,18 @@ class Host:
     records: list[RecordChanged] = field(default_factory=list)
     reports: dict[NodeId, bytes] = field(default_factory=dict)
     exit: Exit | None = None
-    messages: int = 0
+    sent_messages: int = 0
     bytes: int = 0
+
+    @property
+    def messages(self) -> int:
+        """How many messages it sent and runs it relayed to other hosts."""
+        return self.sent_messages + self.layer.totals()["relayed_runs"]
+
+    @property
+    def pauses(self) -> bool:
+        """Whether what happens to it waits."""
+        return self.stopped or self.busy
 
     @property
     def node(self) -> Node:

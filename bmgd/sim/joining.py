@@ -109,3 +109,4 @@ def become_member(host: Host, joined: Joined, random: Random, local_ns: int) -> 
     host.id = settings.id
     ids = max(settings.founding_size, settings.id + 1)
     host.snapshot = Snapshot(0, settings.id, ids, (), ())
+    host.layer.publish(host.snapshot)

@@ -4,7 +4,8 @@ Theory of operation. Every happening (bytes that arrive, a deadline, a dial's ou
 one timeline; so a run is a function of its seed. Hosts run the daemon's own `Node`. Messages pass
 through the real codec, and each host's arriving bytes through the real frame splitter with the snapshot
 that its core published last (or, where conditions say so, with a former one), so relays behave as in
-the daemon. `wires.py` has the connections, `blockade.py` who does not hear whom.
+the daemon. A step may take time; meanwhile everything else waits. `wires.py` has the connections,
+`pipes.py` their bytes, `blockade.py` who does not hear whom.
 
 What a host can suffer: `kill` (connections close, dials are refused), `stop` and `resume` (nothing is
 read, the kernel still accepts), `cut` between two hosts, one way or both (dials are not answered, and
@@ -15,7 +16,7 @@ what `disturbances.py` makes of these for a fault plan.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -50,7 +51,6 @@ from bmgd.core.events import (
     DeadlineReached,
     Event,
     Granted,
-    Heard,
     KeysChanged,
 )
 from bmgd.core.node import Node
@@ -125,7 +125,7 @@ class Network:
         self.conditions = conditions
         self.blockade = Blockade()
         self.watchers: list[Watcher] = []
-        self.wires = Wires(self.timeline, self.random, conditions, self.blockade, self._step)
+        self.wires = Wires(self.timeline, self.random, conditions, self.blockade, self._step_all)
         self.size = size
         self._settings = replace(settings_of(size, configured or {}), **settings)
         self._keeps_all = keeps_all
@@ -168,6 +168,7 @@ class Network:
             random.randrange(100) < conditions.proxied_percent
         )
         self.hosts[node_id] = host
+        self.wires.equip(host)
         self.wires.listeners[address] = host
         for watcher in self.watchers:
             watcher.boot(host)
@@ -211,6 +212,7 @@ class Network:
             founding_size=1,
         )
         local_ns = host.local_ns(self.now_ns)
+        self.wires.equip(host)
         begin_joining(host, settings, contacts, kept, counter, self.random, local_ns)
         self.hosts[host.where] = host
         host.wake_planned_ns = None
@@ -219,6 +221,7 @@ class Network:
     def _on_displaced(self, host: Host, displaced: Displaced) -> None:
         for watcher in self.watchers:
             watcher.ended(host)
+        self.wires.end_all(host, abruptly=False)
         if self.hosts.get(host.where) is host:
             del self.hosts[host.where]
         self._joined_count += 1
@@ -247,7 +250,12 @@ class Network:
         """Let a stopped host go on: first it reads what waits, then its deadlines count."""
         host = self.hosts[NodeId(number)]
         host.stopped = False
-        while host.held_back and not host.stopped:
+        self._go_on(host)
+
+    def _go_on(self, host: Host) -> None:
+        """Let a host do what waits, until it pauses again."""
+        self._step_all(host, ())
+        while host.held_back and not host.pauses:
             action, args = host.held_back.popleft()
             if host.alive:
                 action(*args)
@@ -315,18 +323,43 @@ class Network:
     # --- cores --------------------------------------------------------------------------------
 
     def _step(self, host: Host, event: Event) -> None:
-        """Hand an event to a core; what its effects cause at once waits for its turn."""
-        host.events.append(event)
+        self._step_all(host, (event,))
+
+    def _step_all(self, host: Host, events: Iterable[Event]) -> None:
+        """Hand events to a core, and what its links have to tell; then write, as the daemon does.
+
+        What the core's effects cause at once waits for its turn, and so does everything while the
+        host is stopped or a step takes its time.
+        """
+        host.events.extend(events)
         if host.stepping:
             return
         host.stepping = True
         try:
-            while host.events and host.alive and host.exit is None:
-                self._step_once(host, host.events.popleft())
+            while host.alive and host.exit is None and not host.pauses:
+                host.events.extend(self.wires.happened(host))
+                if host.events:
+                    self._step_once(host, host.events.popleft())
+                elif not self.wires.flush(host):
+                    break
         finally:
             host.stepping = False
-        host.events.clear()
+        if not host.alive or host.exit is not None:
+            host.events.clear()
         self._plan_wake(host)
+
+    def _take_time(self, host: Host, effects: int) -> None:
+        """A step keeps its host busy."""
+        cost_us = self.conditions.step_cost_us
+        if cost_us:
+            host.busy = True
+            at_ns = self.timeline.now_ns + cost_us * (50 + effects) * 20
+            self.timeline.plan(at_ns, self._be_idle, host)
+
+    def _be_idle(self, host: Host) -> None:
+        host.busy = False
+        if host.alive and not host.stopped:
+            self._go_on(host)
 
     def _step_once(self, host: Host, event: Event) -> None:
         now_ns = host.local_ns(self.timeline.now_ns)
@@ -342,10 +375,13 @@ class Network:
         for effect in effects:
             if host.crash_after is not None:
                 if host.crash_after <= 0:
+                    # It may die while it writes: some links have got their bytes, others have not.
+                    self.wires.flush(host, self.random.randrange(8))
                     self._end(host, abruptly=True)
                     return
                 host.crash_after -= 1
             self._carry_out(host, effect)
+        self._take_time(host, len(effects))
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
         wires = self.wires
@@ -400,7 +436,7 @@ class Network:
             at_ns = self.now_ns + self.random.randrange(stale_us * 1_000)
             self.timeline.plan(at_ns, _use_snapshot, host, snapshot)
         else:
-            host.snapshot = snapshot
+            _use_snapshot(host, snapshot)
 
     def _end(self, host: Host, *, abruptly: bool) -> None:
         """A process is over."""
@@ -420,7 +456,7 @@ class Network:
     # --- deadlines ----------------------------------------------------------------------------
 
     def _plan_wake(self, host: Host) -> None:
-        if not host.alive or host.stopped:
+        if not host.alive or host.pauses:
             return
         deadline_ns = host.core.deadline_ns
         if deadline_ns is None:
@@ -439,16 +475,12 @@ class Network:
         self._plan_wake(host)
 
     def _wake(self, host: Host, planned_ns: int) -> None:
-        if not host.alive or host.stopped or host.wake_planned_ns != planned_ns:
+        if not host.alive or host.pauses or host.wake_planned_ns != planned_ns:
             return
         host.wake_planned_ns = None
         due_ns = host.core.deadline_ns
         if due_ns is not None and due_ns <= host.local_ns(self.timeline.now_ns):
-            if host.heard:
-                heard, host.heard = tuple(link for link in host.heard if link in host.ends), {}
-                if heard:
-                    self._step(host, Heard(heard))
-            self._step(host, DeadlineReached())
+            self._step_all(host, (*self.wires.heard(host), DeadlineReached()))
         else:
             self._plan_wake(host)
 
@@ -456,3 +488,4 @@ class Network:
 def _use_snapshot(host: Host, snapshot: Snapshot) -> None:
     if snapshot.generation > host.snapshot.generation:
         host.snapshot = snapshot
+        host.layer.publish(snapshot)

@@ -5,7 +5,7 @@ what was sent earlier. On arrival it is looked at:
 
     sent after the cut-off of a broken connection --> lost
     the way is cut, or the connection is dead     --> held, until the cut is mended
-    the other process is stopped                  --> held back, until it goes on
+    the other process is stopped or busy          --> held back, until it goes on
     otherwise                                     --> read: bytes by the real splitter and codec
 
 So whether bytes pass is decided when they arrive. A kernel that gets no acknowledgement gives up after
@@ -90,7 +90,7 @@ class Ways:
             self._doubt(end)
         if not there.alive:
             return
-        if there.stopped:
+        if there.pauses:
             there.held_back.append((action, args))
         else:
             action(*args)
@@ -148,7 +148,7 @@ class Ways:
         """Let something happen at a host now, or when it is no longer stopped."""
         if not host.alive:
             return
-        if host.stopped:
+        if host.pauses:
             host.held_back.append((action, args))
         else:
             action(*args)

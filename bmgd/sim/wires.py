@@ -1,35 +1,42 @@
 """Connections between simulated hosts: how they begin, what they say, how they end.
 
 What one end does reaches the other by `ways.py`, which keeps the order, and loses what a broken
-connection loses. Bytes are read by the real splitter and codec.
+connection loses. Once a hello is over the link belongs to the host's link layer, the daemon's own, and
+`pipes.py` carries its bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Final
 
 from bmgd.core.effects import AskContact, Dial, Grant, Refuse
-from bmgd.core.events import Event, Granted, LinkDown, LinkUp, Received
+from bmgd.core.events import Event, Granted, LinkDown, LinkUp
 from bmgd.core.settings import Settings
 from bmgd.errors import InvariantError
+from bmgd.linkevents import LinkEvents
+from bmgd.linklayer import LinkLayer, contract
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import common_key, event_of_failure, event_of_hello, everything_of
+from bmgd.sim.pipes import Pipes
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
-from bmgd.wire.codec import LENGTH_BYTES, decode, encode
+from bmgd.wire.codec import encode
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Goodbye, Message, Notice
+from bmgd.wire.messages import Goodbye, Message
 
 CLOSING_NS: Final = 1_000_000_000
-KNOWN_NOTICES_MAX: Final = 64
-DECODED_MAX: Final = 4096
-_MILLION: Final = 1_000_000
+_ERRNO_OF: Final = {
+    Evidence.EOF: 0,
+    Evidence.RESET: errno.ECONNRESET,
+    Evidence.TIMED_OUT: errno.ETIMEDOUT,
+}
 _ANYBODY: Final = NodeId(-1)
 
 
@@ -41,11 +48,11 @@ class Wires:
         random: for delays and losses.
         conditions: what the network is like.
         blockade: who does not hear whom.
-        emit: tells a host's core an event.
+        emit_all: tells a host's core events, then what its links have to tell; writes at last.
 
     Attributes:
+        make_layer: makes a host's link layer.
         listeners: the host at every address.
-        on_chunk: called with each chunk's sender, receiver and bytes (for a trace); None for nobody.
     """
 
     def __init__(
@@ -54,20 +61,37 @@ class Wires:
         random: Random,
         conditions: Conditions,
         blockade: Blockade,
-        emit: Callable[[Host, Event], None],
+        emit_all: Callable[[Host, Iterable[Event]], None],
     ) -> None:
+        self.make_layer: Callable[[Host], LinkLayer] = _plain_layer
         self.listeners: dict[str, Host] = {}
-        self.on_chunk: Callable[[Host, Host, bytes], None] | None = None
         self._timeline = timeline
         self._random = random
         self._conditions = conditions
         self._blockade = blockade
-        self._emit = emit
+        self._emit_all = emit_all
         self._ways = Ways(timeline, random, conditions, blockade, self._on_given_up)
         self._carry = self._ways.carry
+        self._pipes = Pipes(timeline, random, conditions, self._ways, self._turn, self._close_other)
         self._link_count = 0
-        self._encoded: tuple[Message | None, bytes] = (None, b"")
-        self._decoded: dict[bytes, Message] = {}
+
+    def _emit(self, host: Host, event: Event) -> None:
+        self._emit_all(host, (event,))
+
+    def _turn(self, host: Host) -> None:
+        """Let a host look at what its links have to tell."""
+        self._emit_all(host, ())
+
+    def equip(self, host: Host) -> None:
+        """A process begins at a host: it has no links."""
+        host.layer = self.make_layer(host)
+        host.layer.publish(host.snapshot)
+        host.link_events = LinkEvents(
+            host.layer,
+            lambda link: self._on_link_gone(host, link),
+            lambda link: self._on_link_written(host, link),
+            self._pipes.decode,
+        )
 
     # --- dialling -----------------------------------------------------------------------------
 
@@ -172,14 +196,19 @@ class Wires:
             self.refuse(host, Refuse(link, Refusal.RENEWED, known))
             self._emit(host, LinkDown(link, Evidence.GOODBYE))
             return
-        end.up = True
+        assert end.other.dial is not None
+        self._adopt(end, end.other.host.id)
         self._carry(end, 0, self._welcomed, end.other, end.life, known)
+
+    def _adopt(self, end: End, peer: NodeId) -> None:
+        end.up = True
+        end.host.layer.adopt(-1, end.link, peer)
 
     def _welcomed(self, end: End, incarnation: Incarnation, known: Incarnation) -> None:
         dial = end.dial
         if not end.open or not isinstance(dial, Dial):
             return
-        end.up = True
+        self._adopt(end, dial.peer)
         address = dial.address if end.other is None else end.other.host.address
         link, peer, number = end.link, dial.peer, dial.dial_number
         up = LinkUp(link, peer, incarnation, address, known, number, end.key, dial.renews)
@@ -227,17 +256,35 @@ class Wires:
         if not end.up:
             self._carry(end, 0, self._close_other, end, Evidence.EOF)
             return
-        self._put(end, encode(Goodbye(reason)))
+        host.layer.shut(link, encode(Goodbye(reason)))
         end.closing = True
         host.closing[link] = end
         at_ns = self._timeline.now_ns + CLOSING_NS
-        self._timeline.plan(at_ns, self._stop_closing, end)
+        self._timeline.plan(at_ns, self._ways.tell, host, self._stop_closing, end)
 
     def _stop_closing(self, end: End) -> None:
-        if end.closing:
-            end.closing = False
-            end.host.closing.pop(end.link, None)
+        if end.closing and end.host.link_events is not None:
+            self._emit_all(end.host, end.host.link_events.end(end.link))
+
+    def _on_link_gone(self, host: Host, link: LinkId) -> None:
+        """The process has closed its socket."""
+        end = host.ends.pop(link, None) or host.closing.pop(link, None)
+        if end is None:
+            return
+        end.open = end.closing = False
+        if not end.over:
             self._carry(end, 0, self._close_other, end, Evidence.EOF)
+
+    def _on_link_written(self, host: Host, link: LinkId) -> None:
+        """Its goodbye is out: the other end reads that nothing follows."""
+        self._carry(host.closing[link], 0, self._finish, host.closing[link], Evidence.EOF)
+
+    def _finish(self, sender: End, evidence: Evidence) -> None:
+        """The other end has read that nothing follows."""
+        end = sender.other
+        assert end is not None
+        end.host.layer.finish(end.link, _ERRNO_OF[evidence])
+        self._turn(end.host)
 
     def end_all(self, host: Host, *, abruptly: bool) -> None:
         """A process ended: its kernel closes its connections.
@@ -246,6 +293,9 @@ class Wires:
             host: whose process it was.
             abruptly: killed; else it had time to write what it wanted to.
         """
+        for end in (*host.closing.values(), *host.ends.values()):
+            if end.up and not abruptly:
+                self._pipes.write_all(end)
         for end in list(host.closing.values()):
             end.closing = False
             self._break(end, abruptly)
@@ -277,17 +327,23 @@ class Wires:
         """The other end learns that the connection is over."""
         end = sender.other
         assert end is not None
-        if end.closing:
-            end.closing = False
-            end.host.closing.pop(end.link, None)
-        elif end.open:
+        if not (end.open or end.closing):
+            return
+        end.over = True
+        if end.up:
+            self._finish(sender, evidence)
+        else:
             self._forget(end)
             self._say_broken(end, evidence)
 
     def _on_given_up(self, end: End) -> None:
+        end.over = True
+        if end.up:
+            assert end.other is not None
+            self._ways.tell(end.host, self._finish, end.other, Evidence.TIMED_OUT)
+            return
         self._forget(end)
-        if end.host.alive:
-            self._ways.tell(end.host, self._say_broken, end, Evidence.TIMED_OUT)
+        self._ways.tell(end.host, self._say_broken, end, Evidence.TIMED_OUT)
 
     def release(self, ends: list[End]) -> None:
         """What was held for these ends, in a fixed order, is sent again where nothing holds it."""
@@ -302,89 +358,55 @@ class Wires:
     # --- bytes --------------------------------------------------------------------------------
 
     def send(self, host: Host, link: LinkId, message: Message) -> None:
-        """Put a message onto a link; the same object is encoded once."""
+        """Put a message onto a link; it is written at the end of the host's turn."""
         end = host.ends.get(link)
         if end is None or not end.up:
             return
-        if self._encoded[0] is not message:
-            self._encoded = (message, encode(message))
-        self._put(end, self._encoded[1])
+        assert host.link_events is not None
+        host.sent_messages += 1
+        events = host.link_events.send(link, message)
+        if events or not host.stepping:
+            self._emit_all(host, events)
 
-    def _put(self, end: End, data: bytes) -> None:
-        other = end.other
-        assert other is not None
-        end.host.messages += 1
-        end.host.bytes += len(data)
-        torn = self._conditions.torn
-        if torn and len(data) > 1 and self._random.random() * _MILLION < torn:
-            at = self._random.randrange(1, len(data))
-            self._carry(end, at, self._read, end, data[:at])
-            data = data[at:]
-        self._carry(end, len(data), self._read, end, data)
+    def happened(self, host: Host) -> list[Event]:
+        """The core's events for what a host's links have to tell."""
+        if host.link_events is None:
+            return []
+        happened = host.layer.poll()
+        for link, what, detail in happened:
+            if what == contract.MALFORMED:
+                raise InvariantError(f"link {link} of node {host.id} brought no frames: {detail!r}")
+        return host.link_events.of(happened)
 
-    def _read(self, sender: End, data: bytes) -> None:
-        """Bytes came: the data plane of the host looks at them first."""
-        end = sender.other
-        assert end is not None
-        host = end.host
-        if not (end.open or end.closing):
-            self._reset(sender, end)
-            return
-        if self.on_chunk is not None:
-            self.on_chunk(sender.host, host, data)
-        buffer = bytearray(end.rest + data) if end.rest else bytearray(data)
-        consumed, runs, bodies, error = host.snapshot.split(
-            buffer, len(buffer), max(sender.host.id, -1)
-        )
-        if error is not None:
-            raise InvariantError(f"node {sender.host.id} sent what is no frame: {error}")
-        end.rest = bytes(buffer[consumed:]) if consumed < len(buffer) else b""
-        if runs:
-            host.heard[end.link] = None
-            for out, run in runs:
-                self._relay(host, end, LinkId(out), run)
-        for body in bodies:
-            if body in host.known_notices:
-                host.heard[end.link] = None
-                continue
-            message = self._decode(body)
-            if type(message) is Goodbye:
-                if end.open:
-                    self._forget(end)
-                    self._carry(end, 0, self._close_other, end, Evidence.EOF)
-                    self._emit(host, LinkDown(end.link, Evidence.GOODBYE))
-                return
-            if type(message) is Notice:
-                if len(host.known_notices) >= KNOWN_NOTICES_MAX:
-                    del host.known_notices[next(iter(host.known_notices))]
-                host.known_notices[body] = None
-            self._emit(host, Received(end.link, message))
+    def flush(self, host: Host, links_max: int | None = None) -> bool:
+        """Write what waits on a host's links; whether they have something to tell.
 
-    def _relay(self, host: Host, end: End, link: LinkId, run: bytes) -> None:
-        out = host.ends.get(link)
-        if out is not None and out.up:
-            self._put(out, run)
-            return
-        at = 0
-        while at < len(run):
-            upto = at + LENGTH_BYTES + int.from_bytes(run[at : at + LENGTH_BYTES], "big")
-            message = self._decode(run[at + LENGTH_BYTES : upto])
-            self._emit(host, Received(end.link, message))
-            at = upto
+        Args:
+            host: whose links.
+            links_max: of so many links at most, for a process that dies in the midst of it.
+        """
+        for link in host.layer.waiting()[:links_max]:
+            end = host.ends.get(LinkId(link)) or host.closing.get(LinkId(link))
+            if end is not None:
+                self._pipes.write(end)
+        return host.layer.flush()
 
-    def _decode(self, body: bytes) -> Message:
-        """Read a frame; many hosts get the same one, so the last ones are remembered."""
-        message = self._decoded.get(body)
-        if message is None:
-            if len(self._decoded) >= DECODED_MAX:
-                self._decoded.clear()
-            message = self._decoded[body] = decode(body)
-        return message
+    def heard(self, host: Host) -> list[Event]:
+        """Of which links the core has not heard, though bytes came."""
+        return [] if host.link_events is None else host.link_events.heard()
 
-    def _reset(self, sender: End, end: End) -> None:
-        """Bytes came to an end that is closed: its kernel says so."""
-        if sender.open:
-            self._ways.carry_past_loss(end, self._close_other, end, Evidence.RESET)
+    @property
+    def on_chunk(self) -> Callable[[Host, Host, bytes], None] | None:
+        """Called with each chunk's sender, receiver and bytes (for a trace); None for nobody."""
+        return self._pipes.on_chunk
+
+    @on_chunk.setter
+    def on_chunk(self, on_chunk: Callable[[Host, Host, bytes], None] | None) -> None:
+        self._pipes.on_chunk = on_chunk
+
+
+def _plain_layer(_: Host) -> LinkLayer:
+    return LinkLayer()
 
 
 def ends_between(a: Host, b_id: NodeId) -> list[End]:
