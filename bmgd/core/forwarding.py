@@ -119,7 +119,8 @@ class Forwarding:
         if isinstance(message, Probe) and route.record:
             if len(message.passed) >= ROUTE_IDS_MAX:
                 return False
-            message = replace(message, passed=(*message.passed, self._context.id))
+            if message.passed[-1:] != (self._context.id,):
+                message = replace(message, passed=(*message.passed, self._context.id))
         if route.search is not None:
             return self._search(message, route.search)
         direct = self._links.to(route.destination)
@@ -145,6 +146,9 @@ class Forwarding:
     def _search(self, message: RoutedMessage, search: Search) -> bool:
         me = self._context.id
         visited = _marked(search.visited, me)
+        if search.stack[-1:] == (me,):
+            # A link that ended gave it back: it has not gone on from here.
+            search = replace(search, stack=search.stack[:-1])
         direct = self._links.to(message.route.destination)
         if direct is not None:
             return self._pass_on(message, direct.peer, Search(visited, (*search.stack, me)))

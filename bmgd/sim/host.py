@@ -23,7 +23,7 @@ from bmgd.core.joiner import Joiner
 from bmgd.core.node import Node
 from bmgd.errors import InvariantError
 from bmgd.linkevents import LinkEvents
-from bmgd.linklayer import LinkLayer
+from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.routing import Snapshot
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
 
@@ -122,7 +122,7 @@ class Host:
     events: deque[Event] = field(default_factory=deque)
     stepping: bool = False
     backlog: list[Waiting] = field(default_factory=list)
-    layer: LinkLayer = field(default_factory=LinkLayer)
+    layer: LinkEngine = field(default_factory=LinkLayer)
     link_events: LinkEvents | None = None
     busy: bool = False
     offset_ns: int = 0

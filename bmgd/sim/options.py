@@ -35,6 +35,9 @@ _TIMINGS_MS: Final[dict[str, tuple[int, ...]]] = {
     "leave_ms": (500, 15_000),
 }
 """Numbers of detection and dialling beside the profile's."""
+_PIPES_BYTES: Final = (0, 0, 2_000, 60_000, 400_000)
+_WIDE_PIPES_BYTES: Final = (0, 0, 400_000, 1_000_000)
+_SMALL_PIPE_BYTES_PER_S: Final = 45_000
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -54,7 +57,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if nodes > 2 and around.random() < 0.2:
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
-    simulated = _simulated(random)
+    simulated = _simulated(random) | _pipes(Random(f"pipes {seed}"), workload)
     if "queue_messages" in settings:
         # A short queue fills only where programs read more slowly than others send.
         messages, us_max = Random(f"reading {seed}").choice(_READINGS)
@@ -96,6 +99,21 @@ def _simulated(random: Random) -> dict[str, Scalar]:
         "drift_ppm": random.choice((0, 200)),
         "skewed": random.random() < 0.7,
         "start_us_max": random.choice((0, 0, 10_000, 3_000_000)),
+    }
+
+
+def _pipes(random: Random, workload: Workload) -> dict[str, Scalar]:
+    """What kernels hold, how much a write takes, and what a step costs.
+
+    A pipe passes what it holds in about 40 ms on the slowest ways: messages that need more would wait
+    for ever.
+    """
+    per_second = workload.messages_per_second * workload.payload_bytes
+    pipes = _PIPES_BYTES if per_second < _SMALL_PIPE_BYTES_PER_S else _WIDE_PIPES_BYTES
+    return {
+        "pipe_bytes": random.choice(pipes),
+        "write_bytes_max": random.choice((0, 0, 0, 500, 30_000)),
+        "step_cost_us": random.choice((0, 0, 0, 20, 200)),
     }
 
 

@@ -18,7 +18,7 @@ from bmgd.core.events import Event, Granted, LinkDown, LinkUp
 from bmgd.core.settings import Settings
 from bmgd.errors import InvariantError
 from bmgd.linkevents import LinkEvents
-from bmgd.linklayer import LinkLayer, contract
+from bmgd.linklayer import LinkEngine, LinkLayer, contract
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
@@ -63,7 +63,7 @@ class Wires:
         blockade: Blockade,
         emit_all: Callable[[Host, Iterable[Event]], None],
     ) -> None:
-        self.make_layer: Callable[[Host], LinkLayer] = _plain_layer
+        self.make_layer: Callable[[Host], LinkEngine] = _plain_layer
         self.listeners: dict[str, Host] = {}
         self._timeline = timeline
         self._random = random
@@ -405,7 +405,7 @@ class Wires:
         self._pipes.on_chunk = on_chunk
 
 
-def _plain_layer(_: Host) -> LinkLayer:
+def _plain_layer(_: Host) -> LinkEngine:
     return LinkLayer()
 
 

@@ -16,6 +16,12 @@ from bmgd.sim.checkers.detection import (
     SuspicionsHaveAReason,
     VerdictsAreProven,
 )
+from bmgd.sim.checkers.linking import (
+    LinksLoseNothing,
+    OutboxesAreBounded,
+    StepsAreBounded,
+    UrgentOvertakesBulk,
+)
 from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
 from bmgd.sim.checkers.memberships import (
     DigestsMeanMemberships,
@@ -84,6 +90,10 @@ CHECKERS: tuple[type[Checker], ...] = (
     AcksAreHonest,
     NothingUnansweredIsForgotten,
     SearchesVisitOnce,
+    LinksLoseNothing,
+    UrgentOvertakesBulk,
+    OutboxesAreBounded,
+    StepsAreBounded,
     BoundsHold,
     DeadlinesHaveSubjects,
     MemoriesAreOfUse,

@@ -229,6 +229,9 @@ class SearchesVisitOnce(Checker):
             self.violate(journal, f"a search that began anew {now.restarts} times")
         had = frozenset[int]() if before is None or restarted else _marked(before.visited)
         stack = () if before is None or restarted else before.stack
+        if stack[-1:] == (me,):
+            # A link that ended gave it back: it has not gone on from here.
+            stack = stack[:-1]
         marked = _marked(now.visited)
         if marked != had | {me}:
             self.violate(journal, f"a search marks {sorted(marked)}, had {sorted(had)}")

@@ -20,12 +20,14 @@ from typing import ClassVar, Final
 from bmgd.chaos.verdict import Violation
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import NO_KINDS, Journal
 from bmgd.sim.host import Host
+from bmgd.sim.linkmodel import LOSE_NOTHING, WatchedEngine
 from bmgd.sim.network import Network
 from bmgd.sim.simulation import Inspector
-from bmgd.types import NodeId
+from bmgd.types import LinkId, NodeId
 from bmgd.wire.messages import Heartbeat
 
 Kinds = tuple[type, ...]
@@ -103,13 +105,42 @@ class Scene(Inspector):
         self._before = [c for c in self.checkers if type(c).before is not Checker.before]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
         self._concerned: dict[tuple[type, frozenset[type]], list[Checker]] = {}
+        self._by_name = {checker.name: checker for checker in self.checkers}
+        network.wires.make_layer = self._watched
         for host in network.hosts.values():
+            network.wires.equip(host)
             self.boot(host)
 
     @property
     def now_ns(self) -> int:
         """Virtual time."""
         return self.network.now_ns
+
+    # --- what links tell ----------------------------------------------------------------------
+
+    def _watched(self, host: Host) -> LinkEngine:
+        """The links of a process, compared with what they must do."""
+        return WatchedEngine(
+            LinkLayer(),
+            lambda name, text: self.on_link_rule_broken(host, name, text),
+            lambda link, came: self._on_goodbye(host, LinkId(link), came),
+        )
+
+    def on_link_rule_broken(self, host: Host, name: str, text: str) -> None:
+        """A rule of the link layer, by the name of its checker, does not hold at a host."""
+        checker = self._by_name.get(name)
+        if checker is not None:
+            checker.violate(self.journals.get(host.where), text)
+
+    def _on_goodbye(self, host: Host, link: LinkId, came: int) -> None:
+        """All that the other end accepted has come before its goodbye."""
+        end = host.ends.get(link) or host.closing.get(link)
+        if end is None or end.other is None or not isinstance(end.other.host.layer, WatchedEngine):
+            return
+        accepted = end.other.host.layer.accepted.get(end.other.link, came)
+        if accepted != came:
+            text = f"{accepted} frames were accepted on link {link} before the goodbye, {came} came"
+            self.on_link_rule_broken(host, LOSE_NOTHING, text)
 
     # --- what the network tells ---------------------------------------------------------------
 

@@ -47,6 +47,26 @@ def test_own_search_without_success_is_tried_again_and_tells_nobody() -> None:
     assert [m.route.sequence for m in sent(effects) if isinstance(m, Data)] == [route.sequence]
 
 
+def test_search_that_a_link_gave_back_goes_on_as_if_it_had_never_left() -> None:
+    network, node, first = node_with_message_underway()
+    life = network.status(5)["incarnation"]
+
+    def sent_on(search: Search) -> Search | None:
+        asked = Data(Route(FAR, NodeId(5), life, 0, 1, search=search), "t", b"x", 1)
+        (passed,) = [
+            effect
+            for effect in node.step(network.now_ns, Received(first.link, asked))
+            if isinstance(effect, Send) and isinstance(effect.message, Data)
+        ]
+        assert isinstance(passed.message, Data)
+        return passed.message.route.search
+
+    once = sent_on(Search(b"\x20", (NodeId(5),)))
+    assert once is not None
+    assert once.stack == (5, 0)
+    assert sent_on(once) == once
+
+
 def test_search_of_another_without_success_is_reported_to_its_source() -> None:
     network, node, first = node_with_message_underway()
     life = network.status(5)["incarnation"]

@@ -1,0 +1,441 @@
+"""What an engine of links must do, kept beside it frame by frame, and compared with what it does.
+
+Theory of operation. A `WatchedEngine` stands before a real engine and passes everything on. Beside it
+the same is done the simplest way: each link has a list of whole frames for each urgency, and a list of
+what must be told next. Bytes that are taken must be the next frames of these lists; what `poll` tells
+of a link must be the next of what is expected. Only next hops are asked of the same snapshot. What
+differs is reported under the name of the rule that it breaks, and the link is not looked at any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bmgd.linklayer import LinkEngine, contract
+from bmgd.linklayer.contract import Happening
+from bmgd.linklayer.outbox import BULK_BYTES_MAX, CONTROL_BYTES_MAX, URGENT_BYTES_MAX
+from bmgd.routing import Snapshot, header
+from bmgd.wire.codec import kind_of_message
+from bmgd.wire.messages import Goodbye
+
+LOSE_NOTHING: Final = "links-lose-nothing"
+OVERTAKE: Final = "urgent-overtakes-bulk"
+BOUNDED: Final = "outboxes-are-bounded"
+
+_GOODBYE: Final = kind_of_message(Goodbye)
+_UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
+"""What is told when sizes pass a bound, not when frames come or go."""
+_BOUNDS: Final = {
+    contract.RAW: CONTROL_BYTES_MAX,
+    contract.CONTROL: CONTROL_BYTES_MAX,
+    contract.URGENT: URGENT_BYTES_MAX,
+    contract.BULK: BULK_BYTES_MAX,
+}
+
+Report = Callable[[str, str], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Queue:
+    """Whole frames, with their length prefixes."""
+
+    frames: deque[bytes] = field(default_factory=deque)
+    size_bytes: int = 0
+
+    def put(self, frames: list[bytes]) -> None:
+        self.frames.extend(frames)
+        self.size_bytes += sum(map(len, frames))
+
+    def pop(self) -> bytes:
+        frame = self.frames.popleft()
+        self.size_bytes -= len(frame)
+        return frame
+
+
+@dataclass(slots=True, eq=False)
+class _Link:
+    """One link.
+
+    Attributes:
+        begun, begun_at: the frame of which a part was taken, and how much.
+        is_shut: it takes no more; the goodbye goes last.
+        hears: what comes is still looked at.
+        said: the goodbye was taken.
+        accepted, came: count the frames that were put, and that came before the goodbye.
+    """
+
+    came_from: int
+    raw: bytes = b""
+    begun: bytes = b""
+    begun_at: int = 0
+    control: _Queue = field(default_factory=_Queue)
+    bulk: _Queue = field(default_factory=_Queue)
+    goodbye: bytes = b""
+    is_shut: bool = False
+    hears: bool = True
+    said: bool = False
+    rest: bytes = b""
+    accepted: int = 0
+    came: int = 0
+
+    @property
+    def backlog_bytes(self) -> int:
+        begun = len(self.begun) - self.begun_at
+        queued = self.control.size_bytes + self.bulk.size_bytes
+        return len(self.raw) + begun + queued + len(self.goodbye)
+
+    def unsent(self) -> list[bytes]:
+        """The bodies of routed frames of which a byte was not taken."""
+        frames = [*([self.begun] if self.begun else []), *self.control.frames, *self.bulk.frames]
+        return [frame[header.LENGTH_BYTES :] for frame in frames if _kind(frame) >= 0x40]
+
+
+class WatchedEngine:
+    """A `LinkEngine` that does what another one does, and compares.
+
+    Args:
+        engine: the other one; its links have no descriptors.
+        report: gets the name of the rule that does not hold, and a text.
+        on_goodbye: called with a link whose other end said goodbye, and how many frames came on it.
+    """
+
+    def __init__(
+        self,
+        engine: LinkEngine,
+        report: Report,
+        on_goodbye: Callable[[int, int], None] = lambda link, came: None,
+    ) -> None:
+        self._engine = engine
+        self._report = report
+        self._on_goodbye = on_goodbye
+        self._snapshot = Snapshot(0, 0, 1, (), ())
+        self._links: dict[int, _Link] = {}
+        self._expected: dict[int, deque[tuple[int, object]]] = {}
+        self._known: dict[bytes, None] = {}
+        self._heard: set[int] = set()
+        self._dropped = {contract.URGENT: 0, contract.BULK: 0}
+        self._dropped_before = 0
+        self.accepted: dict[int, int] = {}
+        self.fileno = engine.fileno
+        self.flush = engine.flush
+        self.waiting = engine.waiting
+        self.totals = engine.totals
+
+    def _violate(self, link: int, name: str, text: str) -> None:
+        self._report(name, f"link {link}: {text}")
+        self._links.pop(link, None)
+        self._expected.pop(link, None)
+
+    # --- links --------------------------------------------------------------------------------
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """See `LinkEngine.publish`."""
+        self._snapshot = snapshot
+        self._engine.publish(snapshot)
+
+    def adopt(self, fd: int, link: int, came_from: int) -> None:
+        """See `LinkEngine.adopt`."""
+        self._engine.adopt(fd, link, came_from)
+        self._links[link] = _Link(came_from)
+        self._expected[link] = deque()
+
+    def promote(self, link: int, peer: int) -> None:
+        """See `LinkEngine.promote`."""
+        self._engine.promote(link, peer)
+        if link in self._links:
+            self._links[link].came_from = peer
+
+    def shut(self, link: int, goodbye: bytes) -> None:
+        """See `LinkEngine.shut`."""
+        self._engine.shut(link, goodbye)
+        found = self._links.get(link)
+        if found is not None and not found.is_shut:
+            found.is_shut, found.goodbye = True, goodbye
+            self.accepted[link] = found.accepted
+
+    def close(self, link: int) -> list[bytes]:
+        """See `LinkEngine.close`."""
+        unsent = self._engine.close(link)
+        found = self._links.pop(link, None)
+        if found is not None and unsent != found.unsent():
+            count = len(found.unsent())
+            self._violate(link, LOSE_NOTHING, f"gave back {len(unsent)} of {count} unsent frames")
+        self._heard.discard(link)
+        return unsent
+
+    def _end(self, number: int, what: int, detail: object) -> None:
+        """A link is over: what must be told of it."""
+        link = self._links.pop(number)
+        expected = self._expected[number]
+        if not link.is_shut:
+            expected.append((what, detail))
+        expected.extend((contract.RETURNED, body) for body in link.unsent())
+        if link.is_shut:
+            expected.append((contract.CLOSED, None))
+        self._heard.discard(number)
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def know(self, frame: bytes) -> None:
+        """See `LinkEngine.know`."""
+        self._engine.know(frame)
+        if frame not in self._known and len(self._known) >= contract.KNOWN_NOTICES_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[frame] = None
+
+    def finish(self, link: int, errno: int) -> None:
+        """See `LinkEngine.finish`."""
+        self._engine.finish(link, errno)
+        found = self._links.get(link)
+        if found is not None and (found.hears or errno):
+            self._end(link, contract.END, errno)
+
+    def feed(self, link: int, data: bytes) -> None:
+        """See `LinkEngine.feed`."""
+        self._engine.feed(link, data)
+        found = self._links.get(link)
+        if found is None or not found.hears:
+            return
+        frames, found.rest, is_malformed = _frames_in(found.rest + data)
+        runs: dict[tuple[int, int], list[bytes]] = {}
+        for_core: list[bytes] = []
+        for frame in frames:
+            out = self._next_hop(found, frame)
+            if out == -1:
+                for_core.append(frame[header.LENGTH_BYTES :])
+            else:
+                kind = contract.BULK if _priority(frame) else contract.URGENT
+                runs.setdefault((out, kind), []).append(_hopped(frame))
+        found.came += len(frames)
+        for (out, kind), run in runs.items():
+            self._relay(link, out, kind, run)
+        for out in {out for out, _ in runs if out != link}:
+            self._check_backlog(out)
+        self._take_in(link, found, for_core, is_malformed=is_malformed)
+
+    def _next_hop(self, link: _Link, frame: bytes) -> int:
+        kind, flags, _, budget, to, source, *_ = header.HEADER.unpack_from(
+            frame, header.LENGTH_BYTES + header.BODY_PREFIX_BYTES
+        )
+        marked = flags & (header.FLAG_CAREFUL | header.FLAG_RECORD)
+        if kind <= header.LINK_LOCAL_LAST or marked or budget == 0:
+            return -1
+        return self._snapshot.next_hop(to, link.came_from, header.flow_of(source, to))
+
+    def _relay(self, came: int, out: int, kind: int, run: list[bytes]) -> None:
+        self._heard.add(came)
+        link = self._links.get(out)
+        if link is None or link.is_shut:
+            bodies = [frame[header.LENGTH_BYTES :] for frame in run]
+            self._expected[came].extend((contract.RETURNED, body) for body in bodies)
+        elif _room(link, kind) < sum(map(len, run)):
+            self._dropped[kind] += len(run)
+        else:
+            _queue(link, kind).put(run)
+            link.accepted += len(run)
+
+    def _check_backlog(self, number: int) -> None:
+        link = self._links.get(number)
+        waiting = self._engine.backlog(number)
+        if link is not None and waiting != link.backlog_bytes:
+            self._violate(number, BOUNDED, f"{waiting} bytes wait, not {link.backlog_bytes}")
+
+    def _take_in(
+        self, number: int, link: _Link, bodies: list[bytes], *, is_malformed: bool
+    ) -> None:
+        expected = self._expected.get(number)
+        if expected is None:
+            return
+        for body in bodies:
+            if body in self._known:
+                self._heard.add(number)
+            elif body[header.BODY_PREFIX_BYTES] == _GOODBYE:
+                self._on_goodbye(number, link.came - 1)
+                if link.is_shut and not link.said:
+                    link.hears = False
+                else:
+                    self._end(number, contract.GOODBYE, body)
+                return
+            else:
+                expected.append((contract.FRAME, body))
+        if is_malformed:
+            self._end(number, contract.MALFORMED, None)
+
+    def poll(self) -> list[Happening]:
+        """See `LinkEngine.poll`."""
+        happened = self._engine.poll()
+        for link, what, detail in happened:
+            expected = self._expected.get(link)
+            if what in _UNTOLD or expected is None:
+                continue
+            told = (what, None if what == contract.MALFORMED else detail)
+            if not expected or expected.popleft() != told:
+                self._violate(link, LOSE_NOTHING, f"told what must not be told now: {told}")
+        for link, expected in list(self._expected.items()):
+            if expected:
+                text = f"did not tell {len(expected)} things, the first is {expected[0]}"
+                self._violate(link, LOSE_NOTHING, text)
+            elif link not in self._links:
+                del self._expected[link]
+        if sum(self._dropped.values()) != self._dropped_before:
+            self._check_dropped()
+        return happened
+
+    def _check_dropped(self) -> None:
+        """Each frame that was dropped is counted once."""
+        self._dropped_before = sum(self._dropped.values())
+        totals = self._engine.totals()
+        counted = totals["dropped_urgent_frames"] + totals["dropped_bulk_frames"]
+        if counted != self._dropped_before:
+            self._report(BOUNDED, f"dropped {self._dropped_before} frames, and counts {counted}")
+
+    def heard(self) -> tuple[int, ...]:
+        """See `LinkEngine.heard`."""
+        heard = self._engine.heard()
+        missed = {link for link in self._heard if link in self._links} - set(heard)
+        if missed:
+            self._report(LOSE_NOTHING, f"does not tell that links {sorted(missed)} were heard")
+        self._heard.clear()
+        return heard
+
+    # --- what goes ----------------------------------------------------------------------------
+
+    def put(self, link: int, data: bytes, kind: int) -> int:
+        """See `LinkEngine.put`."""
+        result = self._engine.put(link, data, kind)
+        found = self._links.get(link)
+        if found is None or found.is_shut:
+            if result != contract.NO_LINK and (found is not None or link not in self._expected):
+                self._violate(link, LOSE_NOTHING, "took a frame behind its goodbye or its end")
+            return result
+        frames = [] if kind == contract.RAW else _frames_in(data)[0]
+        has_room = _room(found, kind) >= len(data)
+        if result == contract.PUT and not has_room:
+            self._violate(link, BOUNDED, f"took {len(data)} bytes of kind {kind} above the bound")
+        elif result != contract.PUT and has_room:
+            self._violate(link, LOSE_NOTHING, f"answered {result} to a put with room for it")
+        elif result == contract.DROPPED:
+            self._dropped[kind] += len(frames)
+        elif result == contract.PUT and kind == contract.RAW:
+            found.raw += data
+        elif result == contract.PUT:
+            _queue(found, kind).put(frames)
+            found.accepted += len(frames)
+        return result
+
+    def take(self, link: int, limit: int) -> bytes:
+        """See `LinkEngine.take`."""
+        taken = self._engine.take(link, limit)
+        found = self._links.get(link)
+        if found is None:
+            return taken
+        if len(taken) > limit or (len(taken) < limit and len(taken) != found.backlog_bytes):
+            text = f"gave {len(taken)} bytes of {found.backlog_bytes}, asked for {limit}"
+            self._violate(link, LOSE_NOTHING, text)
+            return taken
+        at = 0
+        while at < len(taken):
+            count = self._consume(link, found, taken, at)
+            if not count:
+                return taken
+            at += count
+        if taken and found.is_shut and not found.backlog_bytes:
+            self._on_written(link, found)
+        return taken
+
+    def _on_written(self, number: int, link: _Link) -> None:
+        """All of a shut link is taken."""
+        link.said = True
+        if link.hears:
+            self._expected[number].append((contract.WRITTEN, None))
+        else:
+            self._end(number, contract.CLOSED, None)
+
+    def _consume(self, number: int, link: _Link, taken: bytes, at: int) -> int:
+        """Compare the next bytes with what is next; how many that were, 0 when they are not."""
+        if link.raw:
+            part = link.raw[: len(taken) - at]
+            if not taken.startswith(part, at):
+                self._violate(number, LOSE_NOTHING, "the end of the hello is not written first")
+                return 0
+            link.raw = link.raw[len(part) :]
+            return len(part)
+        if not link.begun:
+            self._begin(link)
+        part = link.begun[link.begun_at : link.begun_at + len(taken) - at]
+        if not part or not taken.startswith(part, at):
+            bulk = link.bulk.frames
+            overtaken = bool(bulk) and link.begun_at == 0 and taken.startswith(bulk[0][:40], at)
+            within = link.begun_at > 0
+            name = OVERTAKE if overtaken or within else LOSE_NOTHING
+            what = "within a frame" if within else "what is not next"
+            self._violate(number, name, f"wrote {what}: {taken[at : at + 48]!r}")
+            return 0
+        link.begun_at += len(part)
+        if link.begun_at == len(link.begun):
+            link.begun, link.begun_at = b"", 0
+        return len(part)
+
+    def _begin(self, link: _Link) -> None:
+        """What is next: control, then bulk, the goodbye at last."""
+        if link.control.frames:
+            link.begun = link.control.pop()
+        elif link.bulk.frames:
+            link.begun = link.bulk.pop()
+        else:
+            link.begun, link.goodbye = link.goodbye, b""
+
+    def backlog(self, link: int) -> int:
+        """See `LinkEngine.backlog`."""
+        return self._engine.backlog(link)
+
+
+def _queue(link: _Link, kind: int) -> _Queue:
+    return link.bulk if kind == contract.BULK else link.control
+
+
+def _room(link: _Link, kind: int) -> int:
+    used = len(link.raw) if kind == contract.RAW else _queue(link, kind).size_bytes
+    return _BOUNDS[kind] - used
+
+
+def _kind(frame: bytes) -> int:
+    return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.KIND_AT]
+
+
+def _priority(frame: bytes) -> int:
+    return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.PRIORITY_AT]
+
+
+def _hopped(frame: bytes) -> bytes:
+    changed = bytearray(frame)
+    changed[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.HOP_BUDGET_AT] -= 1
+    return bytes(changed)
+
+
+def _frames_in(data: bytes) -> tuple[list[bytes], bytes, bool]:
+    """The whole frames at the beginning, what is left, and whether that is no frame."""
+    frames: list[bytes] = []
+    at = 0
+    while len(data) - at >= header.LENGTH_BYTES:
+        length = int.from_bytes(data[at : at + header.LENGTH_BYTES], "big")
+        if not header.BODY_BYTES_MIN <= length <= header.FRAME_BYTES_MAX:
+            return frames, data[at:], True
+        frame = data[at : at + header.LENGTH_BYTES + length]
+        if len(frame) < header.LENGTH_BYTES + length:
+            break
+        if not _has_header(frame):
+            return frames, data[at:], True
+        frames.append(frame)
+        at += len(frame)
+    return frames, data[at:], False
+
+
+def _has_header(frame: bytes) -> bool:
+    first: Any = frame[header.LENGTH_BYTES : header.LENGTH_BYTES + header.BODY_PREFIX_BYTES]
+    is_array = header.ARRAY_FIRST <= first[0] <= header.ARRAY_LAST
+    is_kind = header.LINK_LOCAL_FIRST <= _kind(frame) <= header.ROUTED_LAST
+    return is_array and tuple(first[1:]) == (header.BIN_8, header.HEADER_BYTES) and is_kind
