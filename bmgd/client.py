@@ -27,6 +27,8 @@ from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 __all__ = ["Change", "Daemon", "Message", "Missed", "Stream", "Trace", "connect"]
 
+LEAVE_S: Final = 86_400.0
+"""So long a daemon may take to leave: its `leave_ms` are its own matter."""
 DEFAULT_TOPIC: Final = "default"
 CREDIT: Final = 64
 """How many messages of a subscription wait in the program before it takes them."""
@@ -255,7 +257,7 @@ class Daemon(SendsToMany):
 
         Raises: as `status`.
         """
-        await self._connection.ask("leave", {})
+        await self._connection.ask("leave", {}, LEAVE_S)
 
     def subscribe(
         self, topic: str = DEFAULT_TOPIC, *, credit: int = CREDIT

@@ -19,6 +19,18 @@ from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.messages import LinkMessage, Message, Notice
 
+OWN_LACK = frozenset(
+    {
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EADDRNOTAVAIL,
+    }
+)
+"""What a host says where it has no descriptor, memory, watch or local port left."""
+
 
 def evidence_of(number: int | None) -> Evidence:
     """The class of evidence that the number of a socket's error is; 0 is the end of the bytes."""
@@ -33,6 +45,8 @@ def evidence_of(number: int | None) -> Evidence:
             return Evidence.TIMED_OUT
         case errno.EPROTO:
             return Evidence.PROTOCOL_ERROR
+        case number if number in OWN_LACK:
+            return Evidence.OWN_LACK
         case _:
             return Evidence.NO_ANSWER
 

@@ -64,6 +64,8 @@ class Evidence(Enum):
     TIMED_OUT = "timed out"
     PROTOCOL_ERROR = "protocol error"
     REJECTED = "rejected"
+    OWN_LACK = "own lack"
+    """This host has no descriptor, port or memory left: that says nothing of the peer."""
 
 
 class NodeState(Enum):

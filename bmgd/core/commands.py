@@ -111,7 +111,7 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the cluster gracefully; answered at once, carried out when what is underway has drained."""
+    """Leave the cluster gracefully: drain, tell everybody, end. Answered once everybody was told."""
 
 
 @dataclass(frozen=True, slots=True)

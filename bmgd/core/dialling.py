@@ -265,7 +265,11 @@ class Dialling:
         if self.context.membership.is_gone(peer):
             self._on_dead_unanswered(peer, failed)
             return
-        if failed.evidence is Evidence.REJECTED and failed.refusal is not None:
+        if failed.evidence is Evidence.OWN_LACK:
+            # Nobody was dialled. How long there is no link counts from the next dial on.
+            peering.trying_since_ns = 0
+            self._again(peer)
+        elif failed.evidence is Evidence.REJECTED and failed.refusal is not None:
             self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
         elif self.context.membership.incarnation(peer) > peering.dialled_life:
             # Its outcome says something of a former life, nothing of the one that is known now.

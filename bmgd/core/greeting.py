@@ -22,7 +22,7 @@ from bmgd.core.effects import Refuse, Welcome
 from bmgd.core.events import DialFailed, Greeted
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
-from bmgd.types import UNKNOWN_INCARNATION, LinkId, NodeId, NodeState, Status, outranks
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
 
 HELD_MAX = 16
@@ -159,8 +159,8 @@ class Greeting:
         held = self._held.get(failed.peer)
         if held is None or held.nonce:
             return
-        if failed.refusal in _ANSWERS:
-            # That id lives there; whether it is the known life, its next word will say.
+        if failed.refusal in _ANSWERS or failed.evidence is Evidence.OWN_LACK:
+            # That id lives there, or nobody knows; whether it is the known life, its next word will say.
             self._release(failed.peer)
             self._refuse(held.greeted, Refusal.BUSY)
         else:

@@ -12,14 +12,14 @@ node gives `Displaced`, and its process becomes a new node under a new id (`join
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from bmgd.core.context import AccusedSelf, Context
 from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
-from bmgd.core.effects import Displaced, Exit, Renewed
+from bmgd.core.effects import Displaced, Exit, Renewed, Reply
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.redialling import Redialling
@@ -62,6 +62,7 @@ class Lifecycle:
     topics: Topics
     to_many: ToMany
     _leave_by_ns: int = 0
+    _leave_requests: list[int] = field(default_factory=list)
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -196,14 +197,15 @@ class Lifecycle:
 
     # --- leaving ------------------------------------------------------------------------------
 
-    def leave(self) -> None:
-        """Take nothing more, drain, tell everybody, end.
+    def leave(self, request: int) -> None:
+        """Take nothing more, drain, tell everybody, end; the request is answered when all are told.
 
         Drained is a node when all that its programs sent is confirmed or failed, and its readers have
         consumed what it took for them. It goes on relaying meanwhile; of what it relays last, the
         sources hear nothing, and send it again as soon as they know that it has left.
         """
         context = self.context
+        self._leave_requests.append(request)
         if context.state is NodeState.LEAVING:
             return
         context.state = NodeState.LEAVING
@@ -229,4 +231,6 @@ class Lifecycle:
         self.notices.flush()
         for link in list(self.links.table.values()):
             self.links.close(link, "leaving")
+        for request in self._leave_requests:
+            context.emit(Reply(request))
         context.emit(Exit(0, "left the cluster"))

@@ -107,5 +107,4 @@ class Requests:
             case TraceFrom():
                 self.survey.trace(request, command)
             case Leave():
-                self.lifecycle.leave()
-                context.emit(Reply(request))
+                self.lifecycle.leave(request)

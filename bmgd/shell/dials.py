@@ -10,6 +10,7 @@ from typing import Any
 from bmgd.core.effects import Dial
 from bmgd.core.events import DialFailed, Event, LinkUp
 from bmgd.errors import ConfigError
+from bmgd.linkevents import evidence_of
 from bmgd.peers import split_address
 from bmgd.shell.addresses import numeric_family
 from bmgd.shell.hello_socket import HelloSocket
@@ -72,9 +73,9 @@ class Dials:
         try:
             async with asyncio.timeout(dial.timeout_ns / 1e9):
                 family, target = await self._resolver.resolve(host, port)
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
             if not self._stopped:
-                self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+                self._emit(DialFailed(dial.peer, _evidence_of_lookup(error)))
             return
         if not self._stopped:
             self._connect(dial, family, target)
@@ -82,8 +83,8 @@ class Dials:
     def _connect(self, dial: Dial, family: int, target: tuple[object, ...]) -> None:
         try:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        except OSError:
-            self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+        except OSError as error:
+            self._emit(DialFailed(dial.peer, evidence_of(error.errno)))
             return
         set_options(sock, self._user_timeout_ms)
         dialer = Dialer(
@@ -115,7 +116,7 @@ class Dials:
             return
         # Up before the core hears of it: what it sends at once would be dropped otherwise.
         if not greeting.hand_over(self._links, hello.peer.id):
-            self._emit(DialFailed(dial.peer, Evidence.NO_ANSWER))
+            self._emit(DialFailed(dial.peer, Evidence.OWN_LACK))
             return
         self._emit(
             LinkUp(
@@ -147,3 +148,11 @@ class Dials:
         for _, greeting in self._dials.values():
             greeting.abort()
         self._dials.clear()
+
+
+def _evidence_of_lookup(error: OSError) -> Evidence:
+    """A name that nobody knows, or that is not answered in time, is silence; a lack here is none."""
+    if isinstance(error, socket.gaierror):
+        is_lack = error.errno in (socket.EAI_MEMORY, socket.EAI_SYSTEM)
+        return Evidence.OWN_LACK if is_lack else Evidence.NO_ANSWER
+    return evidence_of(error.errno)

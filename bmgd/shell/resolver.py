@@ -8,6 +8,7 @@ The threads are daemon threads: the end of the process does not wait for a looku
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from typing import Any
@@ -31,7 +32,7 @@ class Resolver:
             OSError: there is none, or too many lookups are under way.
         """
         if self._underway >= LOOKUPS_MAX:
-            raise OSError("too many names are being looked up")
+            raise OSError(errno.ENOBUFS, "too many names are being looked up")
         self._underway += 1
         answer: asyncio.Future[Found] = self._loop.create_future()
         thread = threading.Thread(target=self._look_up, args=(host, port, answer), daemon=True)
@@ -39,7 +40,7 @@ class Resolver:
             thread.start()
         except RuntimeError as error:
             self._underway -= 1
-            raise OSError("no thread is left to look names up") from error
+            raise OSError(errno.ENOMEM, "no thread is left to look names up") from error
         return await answer
 
     def _look_up(self, host: str, port: int, answer: asyncio.Future[Found]) -> None:

@@ -32,6 +32,7 @@ from bmgd.types import (
     Incarnation,
     LinkId,
     NodeId,
+    NodeState,
     Record,
     Status,
 )
@@ -331,3 +332,38 @@ def test_observer_with_a_dead_link_and_a_live_one_to_the_suspect_vetoes() -> Non
     network._step(zero, Received(end.link, Ask(route, one.id, one.node.incarnation)))
     network.run(0.3)
     assert answers.alive == [True]
+
+
+def test_lack_of_own_descriptors_accuses_nobody() -> None:
+    """A peer is lost, and no descriptor is left to dial it with: that says nothing of the peer."""
+    node = linked_node(LinkId(1), LinkId(8))
+    now_ns = 10 * S
+    for _ in range(400):
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        if node._context.state is not NodeState.JOINING:
+            break
+        node.step(now_ns, DeadlineReached())
+    effects = node.step(now_ns, LinkDown(LinkId(8), Evidence.EOF))
+    dials = 0
+    until_ns = now_ns + 10 * S
+    while now_ns < until_ns:
+        dialled = [e.peer for e in effects if isinstance(e, Dial)]
+        assert not [e for e in effects if isinstance(e, Observed) and e.event == "suspected"]
+        effects = []
+        for peer in dialled:
+            dials += peer == 8
+            effects += node.step(now_ns, DialFailed(peer, Evidence.OWN_LACK))
+        now_ns += 10_000_000
+        effects += node.step(now_ns, Heard((LinkId(1),)))
+        effects += node.step(now_ns, DeadlineReached())
+    assert dials > 3
+
+
+def test_dial_after_a_lack_is_proof_as_ever() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    node.step(2, LinkDown(LinkId(8), Evidence.EOF))
+    node.step(3, DialFailed(NodeId(8), Evidence.OWN_LACK))
+    effects = node.step(S, DeadlineReached())
+    assert [e.peer for e in effects if isinstance(e, Dial) and e.peer == 8] == [8]
+    effects = node.step(S + 1, DialFailed(NodeId(8), Evidence.REFUSED))
+    assert [e.peer for e in effects if isinstance(e, Observed) and e.event == "verdict"] == [8]

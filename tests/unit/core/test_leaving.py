@@ -164,3 +164,20 @@ def test_rolling_restart_of_all_loses_no_message(size: int) -> None:
         network.boot(victim, counter=2)
         settle(network)
     assert [counter_of(network.status(i)["incarnation"]) for i in range(size)] == [2] * size
+
+
+def test_leave_is_answered_when_the_others_are_told() -> None:
+    """Whoever asked for it may kill the process behind the answer: it has nothing left to say."""
+    network = Network(5, timeout_ns=60 * S)
+    settle(network)
+    network.stop(2)
+    network.issue(4, SendTo(NodeId(2), "t", b"x", 30 * S))
+    host = network.hosts[NodeId(4)]
+    requests = [network.issue(4, Leave()), network.issue(4, Leave())]
+    network.run(1)
+    assert not [request for request in requests if request in host.replies]
+    network.run_until(lambda: all(request in host.replies for request in requests), 10)
+    assert [host.replies[request].error for request in requests] == [None, None]
+    network.run(0.1)
+    assert observed(network, 3, "verdict") == []
+    assert network.status(3)["left"] == [4]

@@ -11,11 +11,12 @@ from functools import partial
 
 import pytest
 
-from bmgd.core.effects import Welcome
-from bmgd.core.events import Event, Greeted, LinkDown
+from bmgd.core.effects import Dial, Welcome
+from bmgd.core.events import DialFailed, Event, Greeted, LinkDown
 from bmgd.shell.accepting import ACCEPT_PAUSE_S
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.engine import Engine
+from bmgd.shell.resolver import Found, Resolver
 from bmgd.shell.slots import SLOTS_MAX
 from bmgd.shell.transport import Transport
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
@@ -125,3 +126,75 @@ async def test_without_descriptors_the_listener_is_not_spun_on() -> None:
     accepting.transport.stop()
     assert time.monotonic() - began_s >= 2.9 * ACCEPT_PAUSE_S
     assert accepting.notes == ["accept"] * Exhausted.calls
+
+
+@pytest.mark.parametrize(
+    ("number", "evidence"),
+    [
+        (errno.EMFILE, Evidence.OWN_LACK),
+        (errno.ENFILE, Evidence.OWN_LACK),
+        (errno.ENOBUFS, Evidence.OWN_LACK),
+        (errno.EHOSTUNREACH, Evidence.NO_ANSWER),
+    ],
+)
+async def test_dial_without_a_descriptor_says_nothing_of_the_peer(
+    accepting: Accepting, monkeypatch: pytest.MonkeyPatch, number: int, evidence: Evidence
+) -> None:
+    def fail(*_: object) -> socket.socket:
+        raise OSError(number, "none left")
+
+    monkeypatch.setattr(socket, "socket", fail)
+    dial = Dial(NodeId(1), "127.0.0.1:9", UNKNOWN_INCARNATION, 1, 10**9)
+    accepting.transport.dials.dial(dial)
+    assert accepting.events == [DialFailed(NodeId(1), evidence)]
+
+
+@pytest.mark.parametrize(
+    ("error", "evidence"),
+    [
+        (OSError(errno.ENOMEM, "no thread"), Evidence.OWN_LACK),
+        (socket.gaierror(socket.EAI_MEMORY, "none left"), Evidence.OWN_LACK),
+        (socket.gaierror(socket.EAI_NONAME, "no such name"), Evidence.NO_ANSWER),
+        (OSError("not a name"), Evidence.NO_ANSWER),
+    ],
+)
+async def test_lookup_without_resources_says_nothing_of_the_peer(
+    accepting: Accepting, monkeypatch: pytest.MonkeyPatch, error: OSError, evidence: Evidence
+) -> None:
+    async def fail(*_: object) -> Found:
+        raise error
+
+    monkeypatch.setattr(Resolver, "resolve", fail)
+    dial = Dial(NodeId(1), "nobody.example:9", UNKNOWN_INCARNATION, 1, 10**9)
+    accepting.transport.dials.dial(dial)
+    await until(lambda: bool(accepting.events))
+    assert accepting.events == [DialFailed(NodeId(1), evidence)]
+
+
+async def test_lookup_that_ends_after_its_node_tells_nobody(
+    accepting: Accepting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A displaced node's lookups are still underway when its process is another node."""
+    answer: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+
+    async def wait(*_: object) -> Found:
+        return await answer
+
+    monkeypatch.setattr(Resolver, "resolve", wait)
+    for number in (1, 2):
+        dial = Dial(NodeId(number), f"nobody{number}.example:9", UNKNOWN_INCARNATION, 1, 10**9)
+        accepting.transport.dials.dial(dial)
+    await asyncio.sleep(0)
+    accepting.transport.stop()
+    answer.set_result((socket.AF_INET, ("127.0.0.1", 9)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert accepting.events == []
+    assert not accepting.transport.dials._dials
+
+
+async def test_link_ids_of_a_process_are_never_used_again(accepting: Accepting) -> None:
+    first = accepting.transport.own.new_link()
+    other = Accepting(bind_listener("127.0.0.1:0"))
+    assert other.transport.own.new_link() > first
+    other.transport.stop()
