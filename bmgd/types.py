@@ -77,6 +77,10 @@ class NodeState(Enum):
     LEAVING = "leaving"
 
 
+COUNTER_MAX = 2**32 - 1
+"""The last counter of lives; behind it the lower half of the incarnation orders them."""
+
+
 def counter_of(incarnation: Incarnation) -> int:
     """The upper half of an incarnation, which orders the lives of an id."""
     return incarnation >> 32
@@ -84,6 +88,9 @@ def counter_of(incarnation: Incarnation) -> int:
 
 def outranks(known: Incarnation, own: Incarnation) -> bool:
     """Whether a life that a peer knows makes this one begin anew: another one, of no lower counter."""
+    if counter_of(own) == COUNTER_MAX:
+        # No counter is left: the whole number orders these lives.
+        return known > own
     return known != own and counter_of(known) >= counter_of(own)
 
 

@@ -123,9 +123,14 @@ class IdLost:
 
 @dataclass(frozen=True, slots=True)
 class AccusedSelf:
-    """Somebody's record says that this node is gone, or that another life has its id."""
+    """Somebody's record says that this node is gone, or that another life has its id.
+
+    Args:
+        told_by: the neighbor that it came from, or None.
+    """
 
     record: Record
+    told_by: NodeId | None = None
 
 
 Fact = RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf | IdLost
@@ -138,6 +143,7 @@ class Context:
         now_ns: the time of the step under way.
         incarnation, version: of this node.
         renew_above: a life of this id above which a new one must begin; 0 for none.
+        renew_why: who knows of it.
         has_quorum: whether this node's side may go on (always, unless a majority is asked for).
         stands_aside: whether programs are refused because that has been lost for a while.
         began_ns: when this core began.
@@ -160,6 +166,7 @@ class Context:
         self.stands_aside = False
         self.followed = counter_of(incarnation) > 1
         self.renew_above = UNKNOWN_INCARNATION
+        self.renew_why = ""
         self.keys: tuple[str, ...] | None = None
         self.now_ns = 0
         self.began_ns = 0
@@ -203,6 +210,11 @@ class Context:
             self.emit(Exit(1, why))
         elif self.state is not NodeState.LEAVING:
             self.tell(IdLost(why))
+
+    def begin_above(self, known: Incarnation, why: str) -> None:
+        """At the end of the step a life above this one begins; `why` says who knows of it."""
+        if known > self.renew_above:
+            self.renew_above, self.renew_why = known, why
 
     def own_record(self, status: Status = Status.ALIVE) -> Record:
         """What this node says of itself."""

@@ -28,6 +28,7 @@ EVENTS: Final = (
     "left unread",
     "link down",
     "link up",
+    "claimed",
     "keys changed",
     "links exact",
     "new life",

@@ -152,19 +152,24 @@ class Dialling:
         peering.dialling = True
         peering.trying_since_ns = peering.trying_since_ns or context.now_ns
         self._cancel_timers(peer)
-        self._dial_number = min(self._dial_number + 1, _DIAL_NUMBER_MAX)
+        number = self.next_number()
         peering.dialled_life = context.membership.incarnation(peer)
         context.emit(
             Dial(
                 peer=peer,
                 address=record.address,
                 known=peering.dialled_life,
-                dial_number=self._dial_number,
+                dial_number=number,
                 timeout_ns=self.detector.patience_ns(context.settings.dial_ns, DIAL_LEGS),
                 renews=renews,
             )
         )
         return True
+
+    def next_number(self) -> int:
+        """The number of a dial that begins now."""
+        self._dial_number = min(self._dial_number + 1, _DIAL_NUMBER_MAX)
+        return self._dial_number
 
     def on_new_life(self) -> None:
         """Dials that are under way speak for the former life."""
@@ -289,7 +294,7 @@ class Dialling:
             if self._is_greater_twin(failed.known_of_me):
                 self._give_way_in_time()
             else:
-                self._renew_above(failed.known_of_me)
+                self._renew_above(peer, failed.known_of_me)
         elif failed.refusal is Refusal.DUPLICATE:
             self._give_way_in_time()
         elif failed.refusal is Refusal.LEFT:
@@ -341,7 +346,7 @@ class Dialling:
         elif refusal is Refusal.STALE_INCARNATION and self._is_greater_twin(known_of_me):
             self._on_duplicate(peer)
         elif refusal is Refusal.STALE_INCARNATION:
-            self._renew_above(known_of_me)
+            self._renew_above(peer, known_of_me)
             self._again(peer, AGAIN_NS)
         elif refusal is Refusal.LEFT:
             self._on_evicted()
@@ -355,7 +360,7 @@ class Dialling:
         else:
             self._again(peer, AGAIN_NS if refusal is Refusal.RENEWED else None)
 
-    def _renew_above(self, known_of_me: Incarnation) -> None:
+    def _renew_above(self, peer: NodeId, known_of_me: Incarnation) -> None:
         # Dials of the former life come back so too, after a new one has begun: once is enough.
         context = self.context
         if not outranks(known_of_me, context.incarnation):
@@ -364,7 +369,7 @@ class Dialling:
             # Such a life follows no other: somebody else was given the id too, and is the greater one.
             context.lose_id(f"the id {context.id} was given twice")
         else:
-            context.renew_above = max(context.renew_above, known_of_me)
+            context.begin_above(known_of_me, f"told by node {peer} in a refusal")
 
     def _is_first_of_joiner(self) -> bool:
         context = self.context

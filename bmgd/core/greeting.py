@@ -85,7 +85,7 @@ class Greeting:
         if not membership.can_be(greeted.peer):
             return Refusal.WRONG_SIZE
         if outranks(greeted.known_of_me, context.incarnation):
-            context.renew_above = max(context.renew_above, greeted.known_of_me)
+            context.begin_above(greeted.known_of_me, f"told by node {greeted.peer}")
             return Refusal.RENEWED
         known = membership.incarnation(greeted.peer)
         if outranks(known, greeted.incarnation):

@@ -12,8 +12,10 @@ node gives `Displaced`, and its process becomes a new node under a new id (`join
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from random import Random
 
 from bmgd.core.context import AccusedSelf, Context
 from bmgd.core.delivery import Delivery
@@ -28,6 +30,7 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
 from bmgd.types import (
+    COUNTER_MAX,
     UNKNOWN_INCARNATION,
     Incarnation,
     NodeId,
@@ -43,7 +46,9 @@ START_DEADLINE_TIMER = "start deadline"
 LEAVE_TIMER = "leave"
 LEAVE_POLL_NS = 10_000_000
 CONTACTS_MAX = 16
-_COUNTER_MAX = 2**32 - 1
+LIVES_MAX = 4
+LIVES_NS = 3_600_000_000_000
+_LAST = Incarnation(2**64 - 1)
 _VERSION_MAX = 2**32 - 1
 
 
@@ -63,6 +68,7 @@ class Lifecycle:
     to_many: ToMany
     _leave_by_ns: int = 0
     _leave_requests: list[int] = field(default_factory=list)
+    _begun_ns: deque[int] = field(default_factory=deque)
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -112,7 +118,7 @@ class Lifecycle:
         """A peer knows another life of this id."""
         context = self.context
         if outranks(former, context.incarnation):
-            context.renew_above = max(context.renew_above, former)
+            context.begin_above(former, "told over a link")
             return
         context.followed = True
         self.notices.publish(context.id, context.own_record())
@@ -121,17 +127,15 @@ class Lifecycle:
         """A record says more of this id than this node says of itself."""
         context = self.context
         if record.incarnation > context.incarnation:
-            if record.status >= Status.DEAD:
-                context.renew_above = max(context.renew_above, record.incarnation)
-            else:
-                context.lose_id(f"another life has the id {context.id}")
+            # Not gone, it would be a claim: `claims.py`.
+            context.begin_above(record.incarnation, "said to be gone")
         elif record.status is Status.LEFT:
             self._on_left(record)
         elif record.status >= Status.DEAD and not context.settings.refutes:
             context.emit(Exit(1, "this node was declared dead, and --on-declared-dead is exit"))
         elif record.version >= _VERSION_MAX:
             # No version is left to refute with; a new life has all of them.
-            context.renew_above = max(context.renew_above, record.incarnation)
+            context.begin_above(record.incarnation, "without a version left")
         else:
             context.version = record.version
             # Equal but for the status or the address: one version more outranks either.
@@ -151,20 +155,37 @@ class Lifecycle:
             context.lose_id(f"the id {context.id} was given up while this node was away")
 
     def renew_if_asked(self) -> None:
-        """Begin a new life if something of this step asks for it."""
+        """Begin a new life if something of this step asks for it.
+
+        Claims of greater lives, by a defect or on purpose, could go on for ever: after `LIVES_MAX` in an
+        hour the id is lost.
+        """
         context = self.context
         if context.renew_above == UNKNOWN_INCARNATION:
             return
-        counter = counter_of(context.renew_above) + 1
+        while self._begun_ns and self._begun_ns[0] <= context.now_ns - LIVES_NS:
+            self._begun_ns.popleft()
+        if len(self._begun_ns) >= LIVES_MAX:
+            context.lose_id(
+                f"the id {context.id} is claimed again and again:"
+                f" by a life {context.renew_above:#x}, {context.renew_why}"
+            )
+            context.renew_above = UNKNOWN_INCARNATION
+            return
+        self._begun_ns.append(context.now_ns)
+        above = life_above(context.renew_above, context.random)
         context.renew_above = UNKNOWN_INCARNATION
-        if counter > _COUNTER_MAX:
+        if above is None and not context.settings.takes_new_id and context.incarnation != _LAST:
+            # There is nothing above it, and nobody leads it: it becomes this node's. Versions go on.
+            above = _LAST
+        if above is None:
             context.lose_id(
                 f"no incarnation of the id {context.id} is left above the highest known"
             )
             return
         for link in list(self.links.table.values()):
             self.links.close(link, "a new life begins")
-        context.incarnation = Incarnation(counter << 32 | context.random.getrandbits(32))
+        context.incarnation = above
         context.version = 0
         context.followed = True
         self.dialling.on_new_life()
@@ -234,3 +255,16 @@ class Lifecycle:
         for request in self._leave_requests:
             context.emit(Reply(request))
         context.emit(Exit(0, "left the cluster"))
+
+
+def life_above(known: Incarnation, random: Random) -> Incarnation | None:
+    """A life of a higher counter than `known`; behind the last counter one of higher lower bits.
+
+    Those are drawn from the lower half of what is left above, so that there are many more. None only
+    above the very last incarnation.
+    """
+    counter = counter_of(known) + 1
+    if counter <= COUNTER_MAX:
+        return Incarnation(counter << 32 | random.getrandbits(32))
+    left = _LAST - known
+    return Incarnation(known + 1 + random.randrange((left + 1) // 2)) if left else None

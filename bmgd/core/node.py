@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from bmgd.core.claims import Claims
 from bmgd.core.comparison import Comparison, in_order
 from bmgd.core.context import (
     AccusedSelf,
@@ -172,6 +173,7 @@ class Node:
         )
         dialling = self._dialling = Dialling(context, links, detector)
         redialling = self._redialling = Redialling(context, links, dialling)
+        self._claims = Claims(context, detector, dialling)
         self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context)
@@ -310,6 +312,9 @@ class Node:
                 self._greeting.on_hello_lost(link_id)
                 self._growth.on_link_lost(link_id)
                 self._links.lose(link_id, evidence)
+            case DialFailed(peer) if peer == self._context.id:
+                self._context.counts.failed[event.evidence] += 1
+                self._claims.on_dial_failed(event)
             case DialFailed():
                 self._context.counts.failed[event.evidence] += 1
                 self._dialling.on_dial_failed(event)
@@ -525,6 +530,8 @@ class Node:
             case Vetoed(peer):
                 self._relayout.unsettled = True
                 self._dialling.on_vetoed(peer)
+            case AccusedSelf(record, told_by) if self._is_claim(record):
+                self._claims.on_claim(record, told_by)
             case AccusedSelf(record):
                 self._lifecycle.on_accused_self(record)
             case IdLost(why):
@@ -557,6 +564,9 @@ class Node:
             )
             self._detector.look_at(peer)
             self._dialling.reconcile()
+
+    def _is_claim(self, record: Record) -> bool:
+        return record.incarnation > self._context.incarnation and record.status < Status.DEAD
 
     def _on_id_lost(self, why: str) -> None:
         self._probing.abandon(why)

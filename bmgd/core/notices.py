@@ -69,7 +69,8 @@ class Notices:
     ) -> None:
         """A record came over a link; see `publish`."""
         if node_id == self._context.id:
-            self._on_own(record)
+            came_on = None if link is None else self._links.get(link)
+            self._on_own(record, None if came_on is None else came_on.peer)
         else:
             self.publish(node_id, record, link, passes_on=passes_on)
 
@@ -94,9 +95,9 @@ class Notices:
             self._tell(node_id, before, after, link, revision, passes_on=passes_on)
         return done
 
-    def _on_own(self, record: Record) -> None:
+    def _on_own(self, record: Record, told_by: NodeId | None) -> None:
         if record > self._context.own_record():
-            self._context.tell(AccusedSelf(record))
+            self._context.tell(AccusedSelf(record, told_by))
         else:
             # Somebody has a record of this node, of this life or less: from now on it is one here too.
             self.publish(self._context.id, self._context.own_record())

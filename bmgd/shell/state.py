@@ -12,9 +12,7 @@ from bmgd.core.events import Granted
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
-from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, counter_of
-
-_COUNTER_MAX = 2**32 - 1
+from bmgd.types import COUNTER_MAX, NODE_ID_MAX, Incarnation, NodeId, counter_of
 
 
 class StateDirectory:
@@ -42,9 +40,7 @@ class StateDirectory:
 
     def begin_life(self) -> Incarnation:
         """An incarnation above the one that is kept, which is kept in its turn."""
-        counter = self._read() + 1
-        if counter > _COUNTER_MAX:
-            raise ConfigError(f"{self._file}: no incarnation is left")
+        counter = min(self._read() + 1, COUNTER_MAX)
         incarnation = Incarnation(counter << 32 | secrets.randbits(32))
         self.keep(incarnation)
         return incarnation
@@ -63,7 +59,7 @@ class StateDirectory:
             return 0
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._file}: {error}") from error
-        if not text.strip().isdigit() or int(text) > _COUNTER_MAX:
+        if not text.strip().isdigit() or int(text) > COUNTER_MAX:
             raise ConfigError(f"{self._file}: not an incarnation counter: {text[:40]!r}")
         return int(text)
 

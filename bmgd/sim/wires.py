@@ -121,6 +121,11 @@ class Wires:
             self._timeline.plan(waiting[2], self._leave_backlog, target, waiting)
         elif expected not in (_ANYBODY, target.id):
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
+        elif expected == host.id and expected != _ANYBODY:
+            life = target.node.incarnation
+            failed = event_of_failure(dial, Evidence.REJECTED, Refusal.DUPLICATE, life)
+            at_ns = self._timeline.now_ns + delay_ns
+            self._timeline.plan(at_ns, self._ways.tell, host, self._emit, host, failed)
         elif common_key(host, target) is None:
             self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_SECRET)
         else:

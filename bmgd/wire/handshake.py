@@ -242,7 +242,7 @@ class _Side:
     def _misfit(self, hello: Hello) -> Refusal | None:
         """What two members must agree on beyond that."""
         me = self.identity
-        if hello.id == me.id:
+        if hello.id == me.id and hello.expected != me.id:
             # One of the two is an impostor, and this side cannot know which: "duplicate", which ends
             # the one who hears it, is for the core to say, from a link to the living one.
             return Refusal.WRONG_ID
@@ -355,6 +355,9 @@ class Dialer(_Side):
             self._fail(mismatch)
 
     def _misfit(self, hello: Hello) -> Refusal | None:
+        if self._expected == hello.id == self.identity.id:
+            # This side asks who has its own id there; it will be told by a refusal.
+            return None
         mismatch = super()._misfit(hello)
         return Refusal.WRONG_ID if mismatch is None and hello.id != self._expected else mismatch
 
@@ -451,7 +454,7 @@ class Acceptor(_Side):
         self.peer = peer
         self.known_of_me = peer.known
         if not self.identity.secrets:
-            self.state = HelloState.GREETED
+            self._on_greeted()
             return
         self._secret = self._common_secrets(peer)[0]
         expected = NodeId(0) if peer.is_joiner else peer.id
@@ -459,10 +462,19 @@ class Acceptor(_Side):
         self._put(HelloKind.PROOF, self._proof(b"acceptor", body, self._own_body))
         self.state = HelloState.PROVING
 
+    def _on_greeted(self) -> None:
+        """The dialer has proven itself: it waits, or is told at once that its own id is here, too."""
+        assert self.peer is not None
+        if self.peer.id == self.identity.id and not self.peer.is_joiner:
+            self.detail = "(it asked who has its id here)"
+            self.refuse(Refusal.DUPLICATE, self.incarnation)
+        else:
+            self.state = HelloState.GREETED
+
     def _on_proof(self, body: bytes) -> None:
         expected = self._proof(b"dialer", self._peer_body, self._own_body)
         if hmac.compare_digest(body, expected):
             self._secret_name = fingerprint(self._secret)
-            self.state = HelloState.GREETED
+            self._on_greeted()
         else:
             self.refuse(Refusal.WRONG_SECRET)

@@ -207,7 +207,9 @@ MISFITS = {
 
 @pytest.mark.parametrize("refusal", MISFITS)
 def test_hello_of_a_misfit_is_refused_with_the_reason(refusal: Refusal) -> None:
-    one, other = dialer(MISFITS[refusal]), acceptor()
+    # A dialer with the acceptor's id that expects it too asks who has its id there; see below.
+    expected = 2 if refusal is Refusal.WRONG_ID else 1
+    one, other = dialer(MISFITS[refusal], expected), acceptor()
     other.receive(one.take_output())
     assert other.state is HelloState.REFUSED
     assert other.refusal is refusal
@@ -402,6 +404,19 @@ def test_hello_refusal_with_an_unknown_code_is_no_hello() -> None:
     for body in (b"\x00" + bytes(8), b"\x11" + bytes(8), b"\xff" + bytes(8)):
         with pytest.raises(ProtocolError):
             dialer().receive(record(REFUSAL, body))
+
+
+@secrets
+def test_hello_that_asks_who_has_its_own_id_is_told_the_life_there(secret: bytes) -> None:
+    other = replace(ONE, id=NodeId(5), address="elsewhere:7400", secrets=ring(secret))
+    one = dialer(replace(FIVE, secrets=ring(secret)), expected=5)
+    there = acceptor(other)
+    converse(one, there)
+    assert one.refusal is there.refusal is Refusal.DUPLICATE
+    assert one.known_of_me == LIFE_OF_ONE
+    one = dialer(replace(FIVE, secrets=ring(secret)), expected=5)
+    converse(one, acceptor(replace(ONE, secrets=ring(secret))))
+    assert one.refusal is Refusal.WRONG_ID
 
 
 # --- secrets ------------------------------------------------------------------------------------------
