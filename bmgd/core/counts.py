@@ -24,7 +24,6 @@ EVENTS: Final = (
     "healed",
     "joiner",
     "late",
-    "its id is retired",
     "leaving",
     "left unread",
     "link down",
