@@ -11,11 +11,12 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bmgd.topology import BinomialGraph
@@ -38,18 +39,23 @@ class Cluster:
     Args:
         image: what they run.
         secret: the path of the cluster's secret.
+        files: of Compose, in the root of the source.
+        variables: that these files have, but for image and secret.
     """
 
-    def __init__(self, image: str, secret: Path) -> None:
+    def __init__(
+        self, image: str, secret: Path, files: Sequence[str], variables: Mapping[str, str]
+    ) -> None:
         self.project = f"bmgd-test-{os.getpid()}-{secrets.token_hex(4)}"
         self.network = f"{self.project}_overlay"
         self.image = image
         self.ids = range(SIZE)
         self._compose = [
             *compose_command(),
-            *("--project-name", self.project, "--file", str(ROOT / "docker-compose.yml")),
+            *("--project-name", self.project),
+            *(word for name in files for word in ("--file", str(ROOT / name))),
         ]
-        self._environment = {"OVERLAY_IMAGE": image, "OVERLAY_SECRET": str(secret)}
+        self._environment = {"OVERLAY_IMAGE": image, "OVERLAY_SECRET": str(secret), **variables}
         self._containers: dict[int, str] = {}
 
     def compose(self, *words: str) -> str:
@@ -231,9 +237,15 @@ def _complaints(
 
 
 @contextmanager
-def composed(image: str, secret: Path) -> Iterator[Cluster]:
+def composed(
+    image: str,
+    secret: Path,
+    *,
+    files: Sequence[str] = ("docker-compose.yml",),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Cluster]:
     """A started cluster; its containers, volumes and network are removed at the end."""
-    cluster = Cluster(image, secret)
+    cluster = Cluster(image, secret, files, variables)
     try:
         cluster.compose("up", "-d", "--no-build", "--no-recreate")
         yield cluster
