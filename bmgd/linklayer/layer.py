@@ -30,13 +30,13 @@ Between `shut` and the core's next snapshot the old one may still name the link;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from bmgd.linklayer import contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.frames import bodies_in, frame_count, is_urgent, kind_of
-from bmgd.linklayer.outbox import Outbox, Run
+from bmgd.linklayer.outbox import BULK_BYTES_MAX, Outbox, Run
 from bmgd.routing import Snapshot
 from bmgd.wire.codec import kind_of_message
 from bmgd.wire.messages import Goodbye
@@ -66,16 +66,21 @@ class _Link:
 
     number: int
     came_from: int
+    outbox: Outbox
     state: LinkState = LinkState.UP
-    outbox: Outbox = field(default_factory=Outbox)
     rest: bytes = b""
     backlogged: bool = False
 
 
 class LinkLayer:
-    """All links of one daemon, as bytes: a `LinkEngine` without descriptors."""
+    """All links of one daemon, as bytes: a `LinkEngine` without descriptors.
 
-    def __init__(self) -> None:
+    Args:
+        bulk_bytes_max: the bound of bulk in each outbox.
+    """
+
+    def __init__(self, bulk_bytes_max: int = BULK_BYTES_MAX) -> None:
+        self._bulk_bytes_max = bulk_bytes_max
         self._snapshot = Snapshot(0, 0, 1, (), ())
         self._links: dict[int, _Link] = {}
         self._happened: list[Happening] = []
@@ -108,7 +113,7 @@ class LinkLayer:
             raise ValueError("the layer has no descriptors")
         if not 1 <= link <= _LINK_ID_MAX or link in self._links:
             raise ValueError(f"link id {link} is out of range or in use")
-        self._links[link] = _Link(link, came_from)
+        self._links[link] = _Link(link, came_from, Outbox(self._bulk_bytes_max))
 
     def promote(self, link: int, peer: int) -> None:
         """See `LinkEngine.promote`."""

@@ -74,11 +74,16 @@ class _Queue:
 
 
 class Outbox:
-    """The bytes that one link still has to write."""
+    """The bytes that one link still has to write.
 
-    __slots__ = ("_begun", "_begun_at", "_bulk", "_control", "_goodbye", "_raw")
+    Args:
+        bulk_bytes_max: the bound of bulk.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_begun", "_begun_at", "_bulk", "_bulk_bytes_max", "_control", "_goodbye", "_raw")
+
+    def __init__(self, bulk_bytes_max: int = BULK_BYTES_MAX) -> None:
+        self._bulk_bytes_max = bulk_bytes_max
         self._raw = b""
         self._begun: Run = b""
         self._begun_at = 0
@@ -122,7 +127,7 @@ class Outbox:
 
     def put_bulk(self, run: bytes) -> bool:
         """Add other frames."""
-        return self._bulk.put(run, BULK_BYTES_MAX)
+        return self._bulk.put(run, self._bulk_bytes_max)
 
     def put_goodbye(self, frame: bytes) -> None:
         """Add the last frame; it goes behind everything."""

@@ -35,6 +35,7 @@ class Conditions:
             direction; 0 for any number.
         write_bytes_max: a write takes at most so many bytes, often fewer, and the next one comes up to
             0.2 ms later; 0 for all at once.
+        bulk_bytes_max: so many bytes of bulk wait for one link at most; 0 for what a daemon has.
         step_cost_us: for so long a step keeps a host busy, and a fiftieth of it for each effect.
         reading_messages: so many a program has in its hands at most.
         reading_us_max: how long a program has a message before it says that it has consumed it.
@@ -56,6 +57,7 @@ class Conditions:
     start_us_max: int = 0
     pipe_bytes: int = 0
     write_bytes_max: int = 0
+    bulk_bytes_max: int = 0
     step_cost_us: int = 0
     reading_messages: int = 16
     reading_us_max: int = 2_000

@@ -28,13 +28,6 @@ BOUNDED: Final = "outboxes-are-bounded"
 _GOODBYE: Final = kind_of_message(Goodbye)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
-_BOUNDS: Final = {
-    contract.RAW: CONTROL_BYTES_MAX,
-    contract.CONTROL: CONTROL_BYTES_MAX,
-    contract.URGENT: URGENT_BYTES_MAX,
-    contract.BULK: BULK_BYTES_MAX,
-}
-
 Report = Callable[[str, str], None]
 
 
@@ -100,6 +93,7 @@ class WatchedEngine:
         engine: the other one; its links have no descriptors.
         report: gets the name of the rule that does not hold, and a text.
         on_goodbye: called with a link whose other end said goodbye, and how many frames came on it.
+        bulk_bytes_max: the bound of bulk in each outbox of the engine.
     """
 
     def __init__(
@@ -107,7 +101,14 @@ class WatchedEngine:
         engine: LinkEngine,
         report: Report,
         on_goodbye: Callable[[int, int], None] = lambda link, came: None,
+        bulk_bytes_max: int = BULK_BYTES_MAX,
     ) -> None:
+        self._bounds = {
+            contract.RAW: CONTROL_BYTES_MAX,
+            contract.CONTROL: CONTROL_BYTES_MAX,
+            contract.URGENT: URGENT_BYTES_MAX,
+            contract.BULK: bulk_bytes_max,
+        }
         self._engine = engine
         self._report = report
         self._on_goodbye = on_goodbye
@@ -231,7 +232,7 @@ class WatchedEngine:
         if link is None or link.is_shut:
             bodies = [frame[header.LENGTH_BYTES :] for frame in run]
             self._expected[came].extend((contract.RETURNED, body) for body in bodies)
-        elif _room(link, kind) < sum(map(len, run)):
+        elif self._room(link, kind) < sum(map(len, run)):
             self._dropped[kind] += len(run)
         else:
             _queue(link, kind).put(run)
@@ -312,7 +313,10 @@ class WatchedEngine:
                 self._violate(link, LOSE_NOTHING, "took a frame behind its goodbye or its end")
             return result
         frames = [] if kind == contract.RAW else _frames_in(data)[0]
-        has_room = _room(found, kind) >= len(data)
+        if any(_kind_of_put(frame) != kind for frame in frames):
+            self._violate(link, OVERTAKE, f"a frame is put as kind {kind} that is not of it")
+            return result
+        has_room = self._room(found, kind) >= len(data)
         if result == contract.PUT and not has_room:
             self._violate(link, BOUNDED, f"took {len(data)} bytes of kind {kind} above the bound")
         elif result != contract.PUT and has_room:
@@ -325,6 +329,10 @@ class WatchedEngine:
             _queue(found, kind).put(frames)
             found.accepted += len(frames)
         return result
+
+    def _room(self, link: _Link, kind: int) -> int:
+        used = len(link.raw) if kind == contract.RAW else _queue(link, kind).size_bytes
+        return self._bounds[kind] - used
 
     def take(self, link: int, limit: int) -> bytes:
         """See `LinkEngine.take`."""
@@ -397,17 +405,18 @@ def _queue(link: _Link, kind: int) -> _Queue:
     return link.bulk if kind == contract.BULK else link.control
 
 
-def _room(link: _Link, kind: int) -> int:
-    used = len(link.raw) if kind == contract.RAW else _queue(link, kind).size_bytes
-    return _BOUNDS[kind] - used
-
-
 def _kind(frame: bytes) -> int:
     return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.KIND_AT]
 
 
 def _priority(frame: bytes) -> int:
     return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.PRIORITY_AT]
+
+
+def _kind_of_put(frame: bytes) -> int:
+    if _kind(frame) <= header.LINK_LOCAL_LAST:
+        return contract.CONTROL
+    return contract.BULK if _priority(frame) else contract.URGENT
 
 
 def _hopped(frame: bytes) -> bytes:

@@ -113,6 +113,7 @@ def _pipes(random: Random, workload: Workload) -> dict[str, Scalar]:
     return {
         "pipe_bytes": random.choice(pipes),
         "write_bytes_max": random.choice((0, 0, 0, 500, 30_000)),
+        "bulk_bytes_max": random.choice((0, 0, 0, 45_000, 200_000)),
         "step_cost_us": random.choice((0, 0, 0, 20, 200)),
     }
 

@@ -19,6 +19,7 @@ from bmgd.core.settings import Settings
 from bmgd.errors import InvariantError
 from bmgd.linkevents import LinkEvents
 from bmgd.linklayer import LinkEngine, LinkLayer, contract
+from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host, Waiting
@@ -63,7 +64,7 @@ class Wires:
         blockade: Blockade,
         emit_all: Callable[[Host, Iterable[Event]], None],
     ) -> None:
-        self.make_layer: Callable[[Host], LinkEngine] = _plain_layer
+        self.make_layer: Callable[[Host], LinkEngine] = self._plain_layer
         self.listeners: dict[str, Host] = {}
         self._timeline = timeline
         self._random = random
@@ -400,6 +401,9 @@ class Wires:
         """Of which links the core has not heard, though bytes came."""
         return [] if host.link_events is None else host.link_events.heard()
 
+    def _plain_layer(self, _: Host) -> LinkEngine:
+        return LinkLayer(self._conditions.bulk_bytes_max or BULK_BYTES_MAX)
+
     @property
     def on_chunk(self) -> Callable[[Host, Host, bytes], None] | None:
         """Called with each chunk's sender, receiver and bytes (for a trace); None for nobody."""
@@ -408,10 +412,6 @@ class Wires:
     @on_chunk.setter
     def on_chunk(self, on_chunk: Callable[[Host, Host, bytes], None] | None) -> None:
         self._pipes.on_chunk = on_chunk
-
-
-def _plain_layer(_: Host) -> LinkEngine:
-    return LinkLayer()
 
 
 def ends_between(a: Host, b_id: NodeId) -> list[End]:

@@ -21,6 +21,7 @@ from bmgd.chaos.verdict import Violation
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event, Received
 from bmgd.linklayer import LinkEngine, LinkLayer
+from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import NO_KINDS, Journal
 from bmgd.sim.host import Host
@@ -120,10 +121,12 @@ class Scene(Inspector):
 
     def _watched(self, host: Host) -> LinkEngine:
         """The links of a process, compared with what they must do."""
+        bulk_bytes_max = self.network.conditions.bulk_bytes_max or BULK_BYTES_MAX
         return WatchedEngine(
-            LinkLayer(),
+            LinkLayer(bulk_bytes_max),
             lambda name, text: self.on_link_rule_broken(host, name, text),
             lambda link, came: self._on_goodbye(host, LinkId(link), came),
+            bulk_bytes_max,
         )
 
     def on_link_rule_broken(self, host: Host, name: str, text: str) -> None:
