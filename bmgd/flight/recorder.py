@@ -9,6 +9,7 @@ is a quarter of the bound; then the oldest go, so that the rest fits. While the 
     note(step) --room, and time is left--> the segment grows
                --full, or INTERVAL_NS over, no work under way--> a new segment, the oldest go
                --full, a state that cannot be written--> the older half of the steps goes, the state too
+               --`STEPS_PER_S` steps in this second--> a gap until it is over, then a new segment
 
 Long payloads are replaced by their length as they come, short ones when the file is written, unless they
 are asked for.
@@ -34,6 +35,9 @@ EFFECT_BYTES: Final = 200
 RECORD_BYTES: Final = 160
 SHORT_BYTES: Final = 1024
 """A payload up to this length is left out when the file is written, a longer one as it comes."""
+STEPS_PER_S: Final = 3_000
+"""So many steps of a second are kept, the first: at about 8 microseconds each 2.5 % of a processor."""
+SECOND_NS: Final = 1_000_000_000
 SEGMENTS: Final = 4
 """A segment is full at this part of the bound."""
 STATE_OBJECTS_MAX: Final = 50_000
@@ -77,10 +81,17 @@ class FlightRecorder:
         now_ns: monotonic.
         limit_bytes: what all that it keeps may take in memory.
         payloads: whether the bytes of payloads are kept too.
+        steps_per_s: how many steps of a second are kept at most.
     """
 
     def __init__(
-        self, node: Node, now_ns: int, limit_bytes: int, *, payloads: bool = False
+        self,
+        node: Node,
+        now_ns: int,
+        limit_bytes: int,
+        *,
+        payloads: bool = False,
+        steps_per_s: int = STEPS_PER_S,
     ) -> None:
         self.payloads = payloads
         self.segments: deque[Segment] = deque()
@@ -89,6 +100,10 @@ class FlightRecorder:
         self._limit_bytes = limit_bytes
         self._left_bytes = 0
         self._is_hopeless = False
+        self._steps_per_s = self._left_steps = steps_per_s
+        self._second_ns = now_ns
+        self._resume_ns = 0
+        self._skipped = 0
         self._begin(now_ns)
 
     @property
@@ -105,6 +120,9 @@ class FlightRecorder:
     def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
         """Keep one step that the core has just made. The list must not change any more."""
         # This runs once for every step of a daemon: nothing is called but for what is long.
+        if self._resume_ns:
+            self._skip(now_ns)
+            return
         size = STEP_BYTES + EFFECT_BYTES * len(effects)
         kind = type(event)
         if kind is Received or kind is CommandIssued:
@@ -121,19 +139,48 @@ class FlightRecorder:
                 break
         self._append((now_ns, event, effects))
         self._left_bytes -= size
+        self._left_steps -= 1
+        if self._left_steps <= 0:
+            self._pace(now_ns)
         if self._left_bytes < 0 or now_ns > self._due_ns:
             self._turn(now_ns)
 
     def note_failure(self, now_ns: int, event: Event) -> None:
         """Keep the event on which the core raised `InvariantError`; nothing follows it."""
+        if self._resume_ns:
+            # The state before it is not known; what the event was is.
+            number = self._next_number()
+            self._skipped = 0
+            self._segment = Segment(now_ns, number, why="the steps before it came too fast")
+            self._append = self._segment.steps.append
+            self.segments.append(self._segment)
         self._append((now_ns, self._light(event, []), [_FAILED]))
+
+    # --- not too much of a processor ----------------------------------------------------------
+
+    def _pace(self, now_ns: int) -> None:
+        """So many steps as a second may have were kept: was it a second?"""
+        if now_ns - self._second_ns < SECOND_NS:
+            self._resume_ns = self._second_ns + SECOND_NS
+        self._second_ns, self._left_steps = now_ns, self._steps_per_s
+
+    def _skip(self, now_ns: int) -> None:
+        """A step of a gap; once the second is over, and no work is under way, the gap ends."""
+        self._skipped += 1
+        if now_ns >= self._resume_ns and not self._node.has_work and not self._is_hopeless:
+            self._resume_ns = 0
+            self._second_ns, self._left_steps = now_ns, self._steps_per_s
+            self._turn(now_ns)
+
+    def _next_number(self) -> int:
+        before = self.segments[-1]
+        return before.number + len(before.steps) + self._skipped
 
     # --- segments -----------------------------------------------------------------------------
 
     def _begin(self, now_ns: int) -> None:
-        before = self.segments[-1] if self.segments else None
-        number = 1 if before is None else before.number + len(before.steps)
-        segment = Segment(now_ns, number)
+        segment = Segment(now_ns, self._next_number() if self.segments else 1)
+        self._skipped = 0
         writer = Writer(payloads=self.payloads, shared=True)
         try:
             data = writer.write(self._node)

@@ -34,7 +34,7 @@ class Flights(Watcher):
 
     def boot(self, host: Host) -> None:
         now_ns = host.local_ns(self._timeline.now_ns)
-        recorder = FlightRecorder(host.node, now_ns, self._limit_bytes)
+        recorder = FlightRecorder(host.node, now_ns, self._limit_bytes, steps_per_s=10**9)
         self._of[id(host)] = recorder
         self.all.append((host.id, recorder))
 

@@ -34,7 +34,7 @@ def node() -> Node:
 
 @pytest.mark.parametrize("limit_bytes", [100_000, 1_000_000])
 def test_recorder_keeps_to_its_bound_and_keeps_the_newest(node: Node, limit_bytes: int) -> None:
-    recorder = FlightRecorder(node, 0, limit_bytes)
+    recorder = FlightRecorder(node, 0, limit_bytes, steps_per_s=10**9)
     for number in range(20_000):
         effects: list[object] = [Send(LinkId(1), HEARTBEAT)] * (number % 3)
         recorder.note(number, Received(LinkId(1), HEARTBEAT), effects)  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def test_recorder_keeps_to_its_bound_and_keeps_the_newest(node: Node, limit_byte
 
 
 def test_recorder_counts_about_what_it_takes(node: Node) -> None:
-    recorder = FlightRecorder(node, 0, 4 * 2**20)
+    recorder = FlightRecorder(node, 0, 4 * 2**20, steps_per_s=10**9)
     gc.collect()
     tracemalloc.start()
     try:
@@ -61,7 +61,10 @@ def test_recorder_counts_about_what_it_takes(node: Node) -> None:
 
 
 def test_recorder_counts_long_messages(node: Node) -> None:
-    small, large = FlightRecorder(node, 0, 2**20), FlightRecorder(node, 0, 2**20)
+    small, large = (
+        FlightRecorder(node, 0, 2**20, steps_per_s=10**9),
+        FlightRecorder(node, 0, 2**20, steps_per_s=10**9),
+    )
     small.note(1, Received(LinkId(1), HEARTBEAT), [])
     large.note(1, Received(LinkId(1), NOTICE), [])
     assert large.held_bytes > small.held_bytes
@@ -69,7 +72,7 @@ def test_recorder_counts_long_messages(node: Node) -> None:
 
 def test_recorder_leaves_payloads_out_as_they_come(node: Node) -> None:
     command = SendTo(NodeId(2), "t", bytes(60_000), 10 * S)
-    recorder = FlightRecorder(node, 0, 2**20)
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
     before = recorder.held_bytes
     recorder.note(1, CommandIssued(7, command), [])
     _, event, _ = recorder.segments[0].steps[0]
@@ -83,7 +86,7 @@ def test_recorder_leaves_payloads_out_as_they_come(node: Node) -> None:
 
 def test_recorder_keeps_payloads_that_are_asked_for_and_counts_them(node: Node) -> None:
     command = SendTo(NodeId(2), "t", bytes(60_000), 10 * S)
-    recorder = FlightRecorder(node, 0, 2**20, payloads=True)
+    recorder = FlightRecorder(node, 0, 2**20, payloads=True, steps_per_s=10**9)
     for number in range(100):
         recorder.note(number, CommandIssued(7, command), [])
         assert recorder.held_bytes <= 2**20 + 70_000
@@ -91,7 +94,7 @@ def test_recorder_keeps_payloads_that_are_asked_for_and_counts_them(node: Node) 
 
 
 def test_recorder_begins_anew_after_its_interval(node: Node) -> None:
-    recorder = FlightRecorder(node, 0, 2**20)
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
     recorder.note(INTERVAL_NS, DeadlineReached(), [])
     assert len(recorder.segments) == 1
     recorder.note(INTERVAL_NS + 1, DeadlineReached(), [])
@@ -100,7 +103,7 @@ def test_recorder_begins_anew_after_its_interval(node: Node) -> None:
 
 
 def test_recorder_waits_with_a_state_while_work_is_under_way(node: Node) -> None:
-    recorder = FlightRecorder(node, 0, 2**20)
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
     node._work.begin("long", lambda: iter(range(10**9)))
     recorder.note(INTERVAL_NS + 1, DeadlineReached(), [])
     assert len(recorder.segments) == 1
@@ -113,10 +116,54 @@ def test_recorder_of_a_state_that_cannot_be_written_keeps_the_newest_steps(
     node: Node, tmp_path: Path
 ) -> None:
     node._context.moved_ns[NodeId(3)] = object()  # type: ignore[assignment]
-    recorder = FlightRecorder(node, 0, 100_000)
+    recorder = FlightRecorder(node, 0, 100_000, steps_per_s=10**9)
     for number in range(3_000):
         recorder.note(number, Heard((LinkId(1),)), [])
         assert recorder.held_bytes <= 105_000
     assert recorder.segments[-1].steps[-1][0] == 2_999
     outcome = replay(written(recorder, tmp_path / "r"))
     assert (outcome.steps, outcome.left_out) == (0, recorder.step_count)
+
+
+def test_recorder_keeps_so_many_steps_of_a_second_and_no_more(node: Node) -> None:
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=100)
+    for number in range(1_000):
+        recorder.note(number * S // 500, Heard((LinkId(1),)), [])
+    first, second = recorder.segments
+    assert (first.number, len(first.steps)) == (1, 100)
+    assert (second.number, len(second.steps)) == (502, 100), "the 501st ended the gap"
+    assert second.state is not None
+
+
+def test_recorder_has_no_gap_while_steps_come_slowly(node: Node) -> None:
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=100)
+    for number in range(1, 1_000):
+        recorder.note(number * S // 99, Heard((LinkId(1),)), [])
+    assert recorder.step_count == 999
+
+
+def test_recorder_replays_the_steps_around_a_gap(tmp_path: Path) -> None:
+    network = Network(8)
+    network.run(3.0)
+    node = network.hosts[NodeId(1)].node
+    recorder = FlightRecorder(node, network.now_ns, 2**20, steps_per_s=20)
+    now_ns = network.now_ns
+    for number in range(200):
+        now_ns += S // 50
+        event = DeadlineReached() if number % 2 else Heard(tuple(node._links.table))
+        recorder.note(now_ns, event, node.step(now_ns, event))
+    outcome = replay(written(recorder, tmp_path / "r"))
+    assert (outcome.differs_at, outcome.left_out) == (None, 0)
+    assert outcome.steps == recorder.step_count < 200
+    assert len(recorder.segments) > 2
+
+
+def test_recorder_keeps_a_failure_in_a_gap(node: Node, tmp_path: Path) -> None:
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10)
+    for number in range(50):
+        recorder.note(number, Heard((LinkId(1),)), [])
+    recorder.note_failure(60, DeadlineReached())
+    recording = written(recorder, tmp_path / "r")
+    last = recording.parts[-1]
+    assert (last.number, last.why) == (51, "the steps before it came too fast")
+    assert last.rows[0].kinds == ("InvariantError",)
