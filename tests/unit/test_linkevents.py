@@ -1,0 +1,146 @@
+"""Between an engine and a core: what frames, ends and bounds become, and what messages do."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from bmgd.core.events import Backlog, Event, Heard, LinkDown, Received
+from bmgd.linkevents import LinkEvents, evidence_of
+from bmgd.linklayer import LinkLayer
+from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.codec import encode
+from bmgd.wire.messages import Goodbye, Notice, Ping, Probe, Route
+from tests.unit.linklayer.engines import data, goodbye, snapshot
+
+LEFT, RIGHT = LinkId(1), LinkId(2)
+RECORD = (NodeId(3), Record(Incarnation(1 << 32), 0, Status.DEAD, "h:1"))
+
+
+class Between:
+    """A layer with two links, and what is between it and a core."""
+
+    def __init__(self) -> None:
+        self.layer = LinkLayer()
+        self.gone: list[LinkId] = []
+        self.written: list[LinkId] = []
+        self.events = LinkEvents(self.layer, self.gone.append, self.written.append)
+        self.layer.adopt(-1, LEFT, 1)
+        self.layer.adopt(-1, RIGHT, 2)
+        self.layer.publish(snapshot({1: LEFT, 2: RIGHT}))
+
+    def told(self) -> list[Event]:
+        return self.events.of(self.layer.poll())
+
+
+@pytest.fixture
+def between() -> Between:
+    return Between()
+
+
+def probe(to: int, priority: int = 0) -> Probe:
+    return Probe(Route(NodeId(to), NodeId(5), Incarnation(7), hop_budget=3, priority=priority), ())
+
+
+def malformed(kind_from: bytes) -> bytes:
+    """A frame with a header that is in order, and a field that is not."""
+    body = b"\x92" + kind_from[5:39] + b"\xc0"
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_frames_become_what_the_core_receives(between: Between) -> None:
+    between.layer.feed(LEFT, encode(Ping(5)) + encode(probe(0)))
+    assert between.told() == [Received(LEFT, Ping(5)), Received(LEFT, probe(0))]
+
+
+def test_malformed_link_message_costs_its_link_and_what_waits_finds_another_way(
+    between: Between,
+) -> None:
+    between.events.send(LEFT, probe(1))
+    between.layer.feed(LEFT, malformed(encode(Ping(5))) + encode(Ping(6)))
+    events = between.told()
+    assert events == [LinkDown(LEFT, Evidence.PROTOCOL_ERROR), Received(LEFT, probe(1))]
+    assert between.gone == [LEFT]
+    assert between.events.malformed_frames == 0
+
+
+def test_malformed_routed_message_is_dropped_and_counted_and_closes_nothing(
+    between: Between,
+) -> None:
+    between.layer.feed(LEFT, malformed(encode(probe(0))) + encode(Ping(6)))
+    assert between.told() == [Received(LEFT, Ping(6))]
+    assert between.events.malformed_frames == 1
+    assert between.gone == []
+    between.layer.feed(LEFT, data(1))
+    between.layer.finish(LEFT, 0)
+    assert between.told() == [LinkDown(LEFT, Evidence.EOF)]
+
+
+def test_notice_that_comes_twice_at_once_is_told_once_and_both_links_are_heard(
+    between: Between,
+) -> None:
+    told = encode(Notice((RECORD,)))
+    between.layer.feed(LEFT, told)
+    between.layer.feed(RIGHT, told)
+    assert between.told() == [Received(LEFT, Notice((RECORD,)))]
+    assert between.events.heard() == [Heard((RIGHT,))]
+    assert between.events.heard() == []
+    between.layer.feed(RIGHT, told)
+    assert between.told() == []
+    assert between.events.heard() == [Heard((RIGHT,))]
+
+
+def test_notice_behind_a_malformed_frame_is_not_known_to_be_read(between: Between) -> None:
+    told = encode(Notice((RECORD,)))
+    between.layer.feed(LEFT, malformed(encode(Ping(5))) + told)
+    between.layer.feed(RIGHT, told)
+    assert between.told()[-1] == Received(RIGHT, Notice((RECORD,)))
+
+
+@pytest.mark.parametrize(
+    ("number", "evidence"),
+    [
+        (0, Evidence.EOF),
+        (errno.ECONNRESET, Evidence.RESET),
+        (errno.EPIPE, Evidence.RESET),
+        (errno.ETIMEDOUT, Evidence.TIMED_OUT),
+        (errno.ECONNREFUSED, Evidence.REFUSED),
+        (errno.EHOSTUNREACH, Evidence.NO_ANSWER),
+    ],
+)
+def test_end_of_a_link_is_the_evidence_of_its_error(
+    between: Between, number: int, evidence: Evidence
+) -> None:
+    assert evidence_of(number) is evidence
+    between.layer.finish(LEFT, number)
+    assert between.told() == [LinkDown(LEFT, evidence)]
+    assert between.gone == [LEFT]
+
+
+def test_goodbye_is_a_lost_link_and_a_shut_one_ends_untold(between: Between) -> None:
+    between.layer.feed(LEFT, goodbye())
+    between.layer.shut(RIGHT, encode(Goodbye("done")))
+    between.layer.take(RIGHT, 1000)
+    between.layer.finish(RIGHT, 0)
+    assert between.told() == [LinkDown(LEFT, Evidence.GOODBYE)]
+    assert between.written == [RIGHT]
+    assert between.gone == [LEFT, RIGHT]
+
+
+def test_messages_go_by_their_urgency(between: Between) -> None:
+    for message in (probe(1, 1), probe(1, 0), Ping(1)):
+        assert between.events.send(LEFT, message) == []
+    in_order = encode(probe(1, 0)) + encode(Ping(1)) + encode(probe(1, 1))
+    assert between.layer.take(LEFT, 1000) == in_order
+
+
+def test_link_that_lets_control_pile_up_is_lost(between: Between) -> None:
+    notice = Notice(tuple((NodeId(i), RECORD[1]) for i in range(256)))
+    events: list[Event] = []
+    for _ in range(1 + CONTROL_BYTES_MAX // len(encode(notice))):
+        events = between.events.send(LEFT, notice)
+    assert events == [LinkDown(LEFT, Evidence.TIMED_OUT)]
+    assert between.gone == [LEFT]
+    assert isinstance(between.told()[0], Backlog)
