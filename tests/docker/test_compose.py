@@ -10,7 +10,7 @@ from bmgd.topology import BinomialGraph
 from tests.docker.compose import CONTROL, SIZE, Cluster, helper
 from tests.docker.engine import logs_of, output_of
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 VICTIM = 3
 DETECTION_S = 2.5

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from bmgd.chaos.checkers import check
 from bmgd.chaos.history import Acknowledged, Believed, Delivered, History, from_line
@@ -99,6 +100,7 @@ def _fires_on_lies(facts: Path) -> None:
         assert name in {violation.checker for violation in check(lie)}
 
 
+@pytest.mark.long
 async def test_chaos_random_plan_by_seed(tmp_path: Path) -> None:
     async with launched(SIZE, tmp_path, "--fault-proxy") as cluster:
         code, found = await chaos(cluster, "--random", "--seed", "7", "--for", "6")

@@ -9,6 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.cluster import LaunchedCluster, launched, linked_exactly, until
 
 SIZE = 16
@@ -40,6 +42,7 @@ async def replayed(cluster: LaunchedCluster, *words: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.long
 async def test_flight_of_16_nodes_under_chaos_replays_to_the_last_step(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(PLAN)

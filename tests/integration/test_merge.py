@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 
+import pytest
+
 from bmgd.client import connect
 from bmgd.errors import ControlError, NoDaemonError
 from bmgd.topology import BinomialGraph
@@ -78,6 +80,7 @@ def _grow(
     return [start_joiner(cluster, number, through, *control) for number in numbers]
 
 
+@pytest.mark.long
 async def test_halves_that_grew_apart_become_one_cluster(tmp_path: Path) -> None:
     """Each half is stopped while the other buries it, heals and grows."""
     here, there = range(4), range(4, 8)
