@@ -18,7 +18,8 @@ from typing import Final
 from benchmarks.relay_load import Load
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Data, Route
+from bmgd.wire.messages import Route, Segment, SegmentFlag
+from bmgd.wire.segments import packed
 
 ROOT: Final = Path(__file__).parent.parent
 BUILD: Final = ROOT / "build" / "relay"
@@ -82,10 +83,14 @@ class Running:
         return Load(self.sockets[SOURCE], to, frames, arriving, lambda: cpu_ns(self.pid))
 
 
+def _segment(route: Route, payload: bytes) -> Segment:
+    return Segment(route, SegmentFlag.OPEN, "t", 0, 1, 1, 0, packed(payload))
+
+
 def bmgd_frame(sink: int, payload_bytes: int) -> bytes:
     """A message of a program, as the daemons send it."""
     route = Route(NodeId(sink), NodeId(SOURCE), Incarnation(1 << 32), hop_budget=40, priority=1)
-    return encode(Data(route, "t", bytes(payload_bytes), 1))
+    return encode(_segment(route, bytes(payload_bytes)))
 
 
 @contextmanager
@@ -154,7 +159,7 @@ def _settle(sockets: dict[int, socket.socket]) -> None:
         while mark not in came:
             if time.monotonic() > end_s:
                 raise SystemExit(f"no frame comes out for node {sink}")
-            sockets[SOURCE].sendall(encode(Data(route, "t", mark, 1)))
+            sockets[SOURCE].sendall(encode(_segment(route, mark)))
             with suppress(TimeoutError):
                 came += sockets[sink].recv(65536)
 

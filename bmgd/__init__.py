@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bmgd.client import Change, Daemon, Message, Missed, Stream, Trace, connect
+    from bmgd.client import (
+        Change,
+        Daemon,
+        Message,
+        Missed,
+        Stream,
+        Trace,
+        Writer,
+        connect,
+    )
     from bmgd.errors import (
         BmgdError,
         ConfigError,
@@ -19,8 +28,10 @@ if TYPE_CHECKING:
         NewLifeError,
         NoDaemonError,
         NoQuorumError,
+        NoReaderError,
         PartialError,
         QueueFullError,
+        ReaderLostError,
         Report,
         RequestError,
         SilentDaemonError,
@@ -44,8 +55,10 @@ __all__ = [
     "NewLifeError",
     "NoDaemonError",
     "NoQuorumError",
+    "NoReaderError",
     "PartialError",
     "QueueFullError",
+    "ReaderLostError",
     "Report",
     "RequestError",
     "SilentDaemonError",
@@ -53,12 +66,15 @@ __all__ = [
     "SubscriptionError",
     "Trace",
     "UnreachableError",
+    "Writer",
     "__version__",
     "connect",
     "local_address",
 ]
 
-_OF_CLIENT = frozenset({"Change", "Daemon", "Message", "Missed", "Stream", "Trace", "connect"})
+_OF_CLIENT = frozenset(
+    {"Change", "Daemon", "Message", "Missed", "Stream", "Trace", "Writer", "connect"}
+)
 
 
 def __getattr__(name: str) -> object:

@@ -13,48 +13,48 @@ daemon that does not answer gives `SilentDaemonError`, one that goes away `NoDae
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from bmgd.config import control_path
 from bmgd.connection import Connection, Stream, open_connection
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.to_many import Missed, SendsToMany, missed_of
-from bmgd.wire.control import BROADCASTS_MAX, CREDIT_MAX
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.reading import LongMessage, Message, Messages
+from bmgd.sending import SharedStreams
+from bmgd.to_many import Missed, SendsToMany
+from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
+from bmgd.writing import Outgoing, Payload, Priority, Quality, Writer, checked_topic
 
-__all__ = ["Change", "Daemon", "Message", "Missed", "Stream", "Trace", "connect"]
+__all__ = [
+    "Change",
+    "Daemon",
+    "LongMessage",
+    "Message",
+    "Messages",
+    "Missed",
+    "Stream",
+    "Trace",
+    "Writer",
+    "connect",
+]
 
 LEAVE_S: Final = 86_400.0
 """So long a daemon may take to leave: its `leave_ms` are its own matter."""
 DEFAULT_TOPIC: Final = "default"
-CREDIT: Final = 64
-"""How many messages of a subscription wait in the program before it takes them."""
+CREDIT_BYTES: Final = 2**20
+"""How many bytes of a subscription wait in the program before it takes them."""
+
+MAX_MESSAGE: Final = 64 * 2**20
+"""Messages up to this length are put together for the program."""
 
 CHANGES_MAX: Final = 16_384
 """How many items of `membership` or `monitor` wait before the stream ends with an error."""
 
 GRACE_S: Final = 5.0
 """How much longer than its own timeout a daemon may take to answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message that came to this node.
-
-    Args:
-        source: the node id that sent it.
-        topic: the topic that it was sent to.
-        payload: at most 65,536 bytes.
-        broadcast: whether it was sent to every reader, and not to this one alone.
-    """
-
-    source: int
-    topic: str
-    payload: bytes = field(repr=False)
-    broadcast: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,46 +96,108 @@ class Daemon(SendsToMany):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._streams = SharedStreams(connection)
 
     async def send(
         self,
         destination: int,
-        payload: bytes,
+        payload: Payload,
         *,
         topic: str = DEFAULT_TOPIC,
-        timeout: float = 10.0,  # noqa: ASYNC109 (the daemon keeps it, not this loop)
+        timeout: float = 10.0,  # noqa: ASYNC109
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
     ) -> None:
-        """Send a message; returns when the destination's daemon has taken it.
+        """Send a message of any size; returns when it is confirmed.
+
+        Confirmed is what the destination's daemon holds; a message longer than 64 KiB when a program
+        has read all of it. Messages to one topic of one node are in order, but for long ones. A
+        message that was not transmitted when the time is over, or the caller is cancelled, is not sent.
 
         Args:
             destination: a node id.
-            payload: at most 65,536 bytes.
+            payload: its bytes.
             topic: 1 to 255 bytes.
-            timeout: seconds until the daemon gives up, above 0.
+            timeout: seconds, above 0.
+            priority: "high", "normal" or "bulk": of several that wait for a link, which goes first.
+            quality: "reliable", or "best-effort": at most once, dropped where there is no room, and
+                done when it is on its way.
 
         Raises:
             DeadError: the destination is dead, excluded or has left.
             UnreachableError: no confirmation before the timeout.
             QueueFullError: the destination has too many unread messages of that topic.
             NewLifeError: the destination restarted; its former life may have taken the message.
-            RequestError: no such node, too large a payload, or a bad topic or timeout.
+            NoReaderError: a long message, and nobody there who could read it.
+            ReaderLostError: the program that read a long message went away.
+            RequestError: no such node, or a bad payload, topic or timeout.
             NoDaemonError: the daemon is gone.
         """
-        if not isinstance(payload, bytes | bytearray | memoryview):
-            raise RequestError(
-                f"a payload is bytes, not {type(payload).__name__}: encode a text with .encode()"
-            )
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            raise RequestError(
-                f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} fit"
-            )
-        params = {
-            "destination": destination,
-            "topic": _checked_topic(topic),
-            "payload": bytes(payload),
-            "timeout": timeout,
-        }
-        await self._connection.ask("send", params, timeout + GRACE_S)
+        await self._streams.send(destination, payload, topic, timeout, priority, quality)
+
+    async def send_soon(
+        self,
+        destination: int,
+        payload: Payload,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        timeout: float = 10.0,  # noqa: ASYNC109
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
+    ) -> asyncio.Future[None]:
+        """Send a message of at most 64 KiB; waits only until it may be sent.
+
+        Returns:
+            Done when the message is confirmed, or failed with what `send` raises.
+
+        Raises: RequestError and NoDaemonError, as `send`; UnreachableError: it could not be sent.
+        """
+        return await self._streams.send_soon(
+            destination, payload, topic, timeout, priority, quality
+        )
+
+    def stream(
+        self,
+        destination: int,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
+    ) -> AbstractAsyncContextManager[Writer]:
+        """A stream of messages to one topic of one node, in order: the fast way to send many.
+
+        Leaving it waits until all are confirmed; leaving it by an exception abandons what waits.
+
+        Args: as `send`.
+
+        Raises:
+            RequestError: a bad topic, priority or quality, or too many streams.
+            DeliveryError (on exit): not everything is confirmed.
+        """
+        return self._writing(destination, checked_topic(topic), priority, quality)
+
+    @asynccontextmanager
+    async def _writing(
+        self, destination: int, topic: str, priority: Priority, quality: Quality
+    ) -> AsyncIterator[Writer]:
+        stream = Outgoing(self._connection, destination, topic, priority, quality)
+        self._streams.watch(stream)
+        try:
+            await stream.until_open()
+            yield Writer(stream)
+        except BaseException:
+            stream.abandon()
+            raise
+        await stream.close()
+
+    async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        """Wait until everything that this connection has sent is confirmed, or has failed.
+
+        Raises:
+            UnreachableError: not within so many seconds.
+            DeliveryError: the first error of a stream that is open.
+        """
+        await self._streams.flush(timeout)
 
     async def status(self) -> dict[str, Any]:
         """What ``bmgd status --json`` prints.
@@ -260,8 +322,13 @@ class Daemon(SendsToMany):
         await self._connection.ask("leave", {}, LEAVE_S)
 
     def subscribe(
-        self, topic: str = DEFAULT_TOPIC, *, credit: int = CREDIT
-    ) -> AbstractAsyncContextManager[Stream[Message]]:
+        self,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        credit: int | None = None,
+        credit_bytes: int = CREDIT_BYTES,
+        max_message: int = MAX_MESSAGE,
+    ) -> AbstractAsyncContextManager[Messages]:
         """Read the messages of a topic; registered on entry, ended on exit.
 
         What was not taken when the stream ends waits in the daemon for the next reader, but for
@@ -271,17 +338,32 @@ class Daemon(SendsToMany):
 
         Args:
             topic: 1 to 255 bytes.
-            credit: how many messages may wait in this program, 1..1024.
+            credit: how many messages may wait in this program, 1..1048576; None for as many as
+                `credit_bytes` allows.
+            credit_bytes: how many bytes of messages, and 256 for each segment of them, may wait in
+                this program, 1..67108864; one message may wait whatever it has.
+            max_message: a message longer than so many bytes is not put together: read its `parts`.
 
-        Raises (on entry):
-            RequestError: a bad topic or credit, or too many subscriptions.
+        Raises:
+            RequestError: a bad topic or credit; on entry: too many subscriptions.
         """
-        params = {"topic": _checked_topic(topic), "credit": credit}
-        if not 1 <= credit <= CREDIT_MAX:
-            raise RequestError(f"a credit is in 1..{CREDIT_MAX}, not {credit}")
-        return self._connection.stream(
-            "subscribe", params, _messages, credit + BROADCASTS_MAX, counts=True
-        )
+        if credit is not None and not 1 <= credit <= READ_CREDIT_MAX:
+            raise RequestError(f"a credit is in 1..{READ_CREDIT_MAX}, not {credit}")
+        if not 1 <= credit_bytes <= READ_BYTES_MAX:
+            raise RequestError(f"a credit in bytes is in 1..{READ_BYTES_MAX}, not {credit_bytes}")
+        credit = credit or READ_CREDIT_MAX
+        params = {
+            "topic": checked_topic(topic),
+            "credit": credit,
+            "credit_bytes": credit_bytes,
+        }
+        messages = Messages(self._connection, credit, credit_bytes, max_message)
+        return self._reading(params, messages)
+
+    @asynccontextmanager
+    async def _reading(self, params: dict[str, Any], messages: Messages) -> AsyncIterator[Messages]:
+        async with self._connection.reading("read", params, messages):
+            yield messages
 
     def membership(self) -> AbstractAsyncContextManager[Stream[Change]]:
         """Follow the membership: one `Change` for every node id, then every change, no gap."""
@@ -299,7 +381,7 @@ class Daemon(SendsToMany):
 
 @asynccontextmanager
 async def connect(address: str) -> AsyncIterator[Daemon]:
-    """Connect to the local daemon.
+    """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.
@@ -310,39 +392,14 @@ async def connect(address: str) -> AsyncIterator[Daemon]:
     """
     connection = await open_connection(control_path(address))
     try:
-        yield Daemon(connection)
+        daemon = Daemon(connection)
+        yield daemon
+        await daemon.flush()
     finally:
         connection.close()
 
 
 # --- from the wire to values ----------------------------------------------------------------------
-
-
-def _checked_topic(topic: str) -> str:
-    try:
-        length = len(topic.encode())
-    except UnicodeEncodeError:
-        raise RequestError("the topic is not valid text") from None
-    if not 1 <= length <= TOPIC_BYTES_MAX:
-        raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
-    return topic
-
-
-def _messages(value: Any) -> list[Message]:
-    missed = missed_of(value)
-    if missed is not None:
-        return cast(list[Message], [missed])
-    match value:
-        case {
-            "source": int(source),
-            "topic": str(topic),
-            "payload": bytes(payload),
-            "broadcast": True,
-        }:
-            return [Message(source, topic, payload, broadcast=True)]
-        case {"source": int(source), "topic": str(topic), "payload": bytes(payload)}:
-            return [Message(source, topic, payload)]
-    raise ProtocolError("not a message")
 
 
 def _changes(value: Any) -> list[Change]:

@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from bmgd.errors import (
     BmgdError,
@@ -103,6 +103,34 @@ class Stream(Generic[T]):
             await self._changed.wait()
 
 
+class Sink(Protocol):
+    """What takes the items of one open request."""
+
+    def on_item(self, value: Any) -> None:
+        """An item came.
+
+        Raises:
+            SubscriptionError: there is no room for it; the stream is ended.
+            ProtocolError: it is no such item; the connection is closed.
+        """
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        """No further item comes. Called once or more."""
+
+
+class Reading(Sink, Protocol):
+    """A sink that keeps account of what its program has finished."""
+
+    sequence: int
+
+    def finish_taken(self) -> None:
+        """Tell the daemon of it: no more is taken."""
+
+    @property
+    def items(self) -> Stream[Any]:
+        """The stream that it fills."""
+
+
 class _Opened(Generic[T]):
     """A stream, and how an item of it is read from the wire."""
 
@@ -112,6 +140,13 @@ class _Opened(Generic[T]):
         self.stream = stream
         self.read = read
 
+    def on_item(self, value: Any) -> None:
+        if not self.stream.over:
+            self.stream.add(self.read(value))
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        self.stream.finish(error)
+
 
 class Connection(asyncio.Protocol):
     """One connection to a daemon; made by `open_connection`."""
@@ -120,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(ANSWER_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._streams: dict[int, _Opened[Any]] = {}
+        self._streams: dict[int, Sink] = {}
         self._last_sequence = 0
         self._lost: BmgdError | None = None
 
@@ -163,9 +198,9 @@ class Connection(asyncio.Protocol):
         def consumed(item: T) -> None:
             # Broadcasts, and what was missed of them, have a credit of their own.
             if getattr(item, "broadcast", True):
-                self._write(control.ConsumedBroadcasts(sequence, 1))
+                self.write(control.ConsumedBroadcasts(sequence, 1))
             else:
-                self._write(control.Consumed(sequence, 1))
+                self.write(control.Consumed(sequence, 1))
 
         stream: Stream[T] = Stream(bound, consumed if counts else None)
         self._streams[sequence] = _Opened(stream, read)
@@ -174,6 +209,52 @@ class Connection(asyncio.Protocol):
             yield stream
         finally:
             await self._end_stream(sequence, stream)
+
+    @asynccontextmanager
+    async def reading(
+        self, verb: str, params: Mapping[str, Any], stream: Reading
+    ) -> AsyncIterator[None]:
+        """As `stream`, for one that reads its items itself.
+
+        Raises: as `ask`.
+        """
+        sequence = self._request(verb, params)
+        self._streams[sequence] = stream
+        stream.sequence = sequence
+        try:
+            await self._answer(sequence, verb, ANSWER_S)
+            yield
+        finally:
+            stream.finish_taken()
+            await self._end_stream(sequence, stream.items)
+
+    def open(
+        self, verb: str, params: Mapping[str, Any], sink: Sink
+    ) -> tuple[int, asyncio.Future[Any]]:
+        """Ask for something that goes on: its number, and its answer.
+
+        Args:
+            sink: takes what follows the answer; forgotten by `forget`.
+
+        Raises: as `ask`.
+        """
+        sequence = self._request(verb, params)
+        self._streams[sequence] = sink
+        return sequence, self._answers[sequence]
+
+    def forget(self, sequence: int) -> None:
+        """What comes of an open request is of no interest any more."""
+        self._streams.pop(sequence, None)
+
+    @property
+    def lost(self) -> BmgdError | None:
+        """Why the connection is over; None while it is not."""
+        return self._lost
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What the daemon has not read, and the kernel does not hold."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
         """Close the connection; what still waits gets an error."""
@@ -214,8 +295,9 @@ class Connection(asyncio.Protocol):
                     self._settle(sequence, None, error)
             case control.Item(sequence, value):
                 self._add(sequence, value)
-            case control.End(sequence, name, message):
-                self._finish(sequence, control.error_of(name, message) if name else None)
+            case control.End(sequence, name, message, fields):
+                ended = control.error_of(name, message, fields) if name else None
+                self._finish(sequence, ended, fields)
             case _:
                 raise ProtocolError("that frame is a program's to send")
 
@@ -229,19 +311,21 @@ class Connection(asyncio.Protocol):
             answer.set_result(value)
 
     def _add(self, sequence: int, value: Any) -> None:
-        opened = self._streams.get(sequence)
-        if opened is None or opened.stream.over:
+        sink = self._streams.get(sequence)
+        if sink is None:
             return
         try:
-            opened.stream.add(opened.read(value))
+            sink.on_item(value)
         except SubscriptionError as error:
-            opened.stream.finish(error)
-            self._write(control.Cancel(sequence))
+            sink.on_end(error, {})
+            self.write(control.Cancel(sequence))
 
-    def _finish(self, sequence: int, error: BmgdError | None) -> None:
-        opened = self._streams.get(sequence)
-        if opened is not None:
-            opened.stream.finish(error)
+    def _finish(
+        self, sequence: int, error: BmgdError | None, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        sink = self._streams.get(sequence)
+        if sink is not None:
+            sink.on_end(error, fields or {})
 
     def _lose(self, error: BmgdError) -> None:
         if self._lost is not None:
@@ -249,8 +333,8 @@ class Connection(asyncio.Protocol):
         self._lost = error
         for sequence in list(self._answers):
             self._settle(sequence, None, error)
-        for opened in self._streams.values():
-            opened.stream.finish(error)
+        for sink in list(self._streams.values()):
+            sink.on_end(error, {})
         if self._transport is not None:
             self._transport.close()
 
@@ -265,7 +349,7 @@ class Connection(asyncio.Protocol):
                 raise RequestError(f"{waiting} bytes wait for the daemon, which does not read")
         sequence = self._last_sequence + 1
         try:
-            self._write(control.Request(sequence, verb, params))
+            self.write(control.Request(sequence, verb, params))
         except ProtocolError as error:
             raise RequestError(f"the request cannot be sent: {error}") from None
         self._last_sequence = sequence
@@ -282,12 +366,12 @@ class Connection(asyncio.Protocol):
             raise SilentDaemonError(text) from None
         finally:
             if self._answers.pop(sequence, None) is not None and sequence not in self._streams:
-                self._write(control.Cancel(sequence))
+                self.write(control.Cancel(sequence))
 
     async def _end_stream(self, sequence: int, stream: Stream[Any]) -> None:
         # Until the daemon has ended it, what was not taken does not wait for the next reader.
         if not stream.over:
-            self._write(control.Cancel(sequence))
+            self.write(control.Cancel(sequence))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_S):
@@ -296,7 +380,8 @@ class Connection(asyncio.Protocol):
             stream.finish(None)
             del self._streams[sequence]
 
-    def _write(self, frame: Frame) -> None:
+    def write(self, frame: Frame) -> None:
+        """Send a frame; nothing happens when the connection is over."""
         transport = self._transport
         if self._lost is None and transport is not None and not transport.is_closing():
             transport.write(control.encode(frame, REQUEST_BYTES_MAX))

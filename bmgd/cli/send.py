@@ -8,7 +8,6 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
-from bmgd.errors import RequestError
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -46,10 +45,4 @@ def run(args: Namespace) -> int:
 def _payload(text: str) -> bytes:
     if text != "-":
         return os.fsencode(text)
-    from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-
-    # One byte more than fits shows that it is too much, however much follows.
-    payload = sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1)
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise RequestError(f"the payload has more than {PAYLOAD_BYTES_MAX} bytes")
-    return payload
+    return sys.stdin.buffer.read()

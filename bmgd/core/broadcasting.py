@@ -19,7 +19,7 @@ from bmgd.core.commands import BroadcastTo, MulticastTo
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
-from bmgd.core.topics import Taken, Topics
+from bmgd.core.topics import Topics
 from bmgd.errors import BmgdError, NoQuorumError, RequestError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set
@@ -170,7 +170,8 @@ class Broadcasting:
             self.tally.no_reader += 1
 
     def _take(self, message: Multicast) -> None:
-        if self.topics.take(message.topic, Taken(message.route.source, message.payload)):
+        route = message.route
+        if self.topics.take(message.topic, route.source, route.source_incarnation, message.payload):
             self.tally.taken += 1
         else:
             self.tally.refused += 1

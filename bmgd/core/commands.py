@@ -24,11 +24,14 @@ class ShowLinks:
 
 @dataclass(frozen=True, slots=True)
 class SendTo:
-    """Send a payload; answered when the destination's daemon took it, or by an error."""
+    """Send a payload; answered when the destination's daemon took it, or by an error.
+
+    Those of one daemon to one topic of one node share a stream, in order.
+    """
 
     destination: NodeId
     topic: str
-    payload: bytes
+    payload: bytes = field(repr=False)
     timeout_ns: int
 
 
@@ -69,6 +72,62 @@ class ConsumedAnnouncements:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Open a stream; answered at once, then `StreamMoved` effects until `StreamEnded`.
+
+    Args:
+        priority: 1 high, 2 normal, 3 bulk.
+        best_effort: segments are sent at most once, and count as done when they are.
+    """
+
+    destination: NodeId
+    topic: str
+    priority: int = 2
+    best_effort: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutSegment:
+    """The next segment of the stream `request`; numbered from 1 by both sides, not answered.
+
+    Args:
+        count: whole messages in it; 0 of a piece.
+        size: of a piece, the length of the whole message; else 0.
+        first, last: of a piece, whether it is the first and the last.
+        timeout_ns: for how long it may be sent; 0 for ever.
+    """
+
+    count: int
+    body: bytes = field(repr=False)
+    size: int = 0
+    first: bool = False
+    last: bool = False
+    timeout_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """As if the time of this segment of the stream `request` were over; told by `StreamMoved`.
+
+    Args:
+        number: of the segment; of a long message its last piece stands for all.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStream:
+    """No further segment; what was put is still sent, and `StreamEnded` follows when it is confirmed.
+
+    Args:
+        abandon: nobody waits for that any more, and a long message that is not whole is aborted.
+    """
+
+    abandon: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeTo:
     """Measure the way to a node; answered by ``{"rtt_ns":…, "path":[…]}`` (path when `record`)."""
 
@@ -79,17 +138,30 @@ class ProbeTo:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Read a topic: after the `Reply`, `Deliver` effects, at most `credit` of them unconsumed."""
+    """Read a topic: after the `Reply`, `Deliver` effects with what its credit allows unconsumed.
+
+    Args:
+        credit: messages.
+        credit_bytes: costs of segments; one message or piece is handed out whatever it costs.
+        takes_long: whether long messages may be handed out, in pieces.
+    """
 
     topic: str
     credit: int
+    credit_bytes: int = 1 << 20
+    takes_long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The program has taken `count` more messages of the subscription `request`; not answered."""
+    """The program has taken `count` more messages of the subscription `request`; not answered.
+
+    Args:
+        long: for 0 whole messages, oldest first; else pieces of that long message.
+    """
 
     count: int
+    long: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +233,10 @@ Command = (
     | BroadcastTo
     | MulticastTo
     | ConsumedAnnouncements
+    | OpenStream
+    | PutSegment
+    | Withdraw
+    | CloseStream
     | ProbeTo
     | Subscribe
     | Consumed

@@ -133,7 +133,28 @@ class AccusedSelf:
     told_by: NodeId | None = None
 
 
-Fact = RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf | IdLost
+@dataclass(frozen=True, slots=True)
+class LongSettled:
+    """A reader has taken a whole long message, or went away before.
+
+    Args:
+        source, stream: whose it is; of this node's own messages the stream's number in `Outbound`.
+        taken: whether the reader has it all.
+    """
+
+    source: NodeId
+    stream: int
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RoomFreed:
+    """A topic that had no room has some again."""
+
+    topic: str
+
+
+Fact = LongSettled | RoomFreed | RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf | IdLost
 
 
 class Context:

@@ -20,6 +20,7 @@ EVENTS: Final = (
     "backlog",
     "displaced",
     "evicted",
+    "expired",
     "given up",
     "healed",
     "joiner",
@@ -137,8 +138,8 @@ class Counts:
                 self.sent[type(message)] += 1
             case Observed(event):
                 self.events[event if event in self.events else OTHER] += 1
-            case Deliver():
-                self.delivered += 1
+            case Deliver(count=count):
+                self.delivered += count
             case RecordChanged():
                 self.changes += 1
             case Close(_, reason):

@@ -79,12 +79,66 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand a message to the program that holds the subscription `request`."""
+    """Hand some messages, or a piece of a long one, to the program that holds the subscription `request`.
+
+    Args:
+        incarnation: the source's life.
+        count: whole messages in the body; 0 of a piece.
+        body: see `bmgd.wire.segments`.
+        redelivered: another reader had them before, and went away without having consumed them.
+        long: numbers a long message in this daemon's life; 0 for whole messages.
+        size: of the whole long message.
+        last: whether it is its last piece.
+        aborted: no further piece comes, for this reason; "" for none.
+    """
 
     request: int
     source: NodeId
+    incarnation: Incarnation
     topic: str
-    payload: bytes = field(repr=False)
+    count: int
+    body: bytes = field(repr=False)
+    redelivered: bool = False
+    long: int = 0
+    size: int = 0
+    last: bool = False
+    aborted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMoved:
+    """What became of segments of the stream `request`.
+
+    Args:
+        next: all segments below are done: confirmed, unless told here or before.
+        credit: up to which cost, counted from the stream's beginning, the program may put segments.
+        withdrawn: numbers of segments that are not sent, and were not taken.
+        doubted: numbers of segments whose time is over, and that may have been taken or may yet be.
+        error, detail: why they were withdrawn or are doubted: a class of errors, and its text.
+    """
+
+    request: int
+    next: int
+    credit: int
+    withdrawn: tuple[int, ...] = ()
+    doubted: tuple[int, ...] = ()
+    error: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """The stream `request` is over; with an error unless everything is confirmed.
+
+    Args:
+        next: all segments below are done.
+        unsent: those from here on were not taken, and never will be.
+    """
+
+    request: int
+    next: int
+    unsent: int
+    error: BmgdError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +284,8 @@ Effect = (
     | Deliver
     | Announce
     | TellMissed
+    | StreamMoved
+    | StreamEnded
     | Reply
     | RecordChanged
     | ForwardingChanged

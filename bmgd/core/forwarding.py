@@ -25,11 +25,11 @@ from bmgd.types import LinkId, NodeId
 from bmgd.wire.messages import (
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
-    Data,
     Probe,
     Route,
     RoutedMessage,
     Search,
+    Segment,
     Unreachable,
 )
 
@@ -97,6 +97,15 @@ class Forwarding:
             priority=priority,
             record=record,
         )
+
+    def way_to(self, destination: NodeId) -> LinkId | None:
+        """The link that a message of this node's own leaves by now; None for a search, or no way."""
+        direct = self._links.to(destination)
+        if direct is not None:
+            return direct.id
+        flow = flow_of(self._context.id, destination)
+        link_id = LinkId(self._snapshot.next_hop(destination, -1, flow))
+        return link_id if link_id > 0 else None
 
     def originate(self, message: RoutedMessage, *, avoiding: int = -1) -> bool:
         """Send a message of this node's own to another node; False when there is no way now.
@@ -188,7 +197,7 @@ class Forwarding:
         return min(candidates, key=distance, default=None)
 
     def _report_unreachable(self, message: RoutedMessage) -> None:
-        if not isinstance(message, Data):
+        if not isinstance(message, Segment):
             return
         route = message.route
         self._context.observe("unreachable", route.destination, detail=f"from {route.source}")

@@ -18,12 +18,13 @@ from itertools import chain, islice
 from random import Random
 
 from bmgd.core.context import AccusedSelf, Context
-from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Displaced, Exit, Renewed, Reply
+from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
+from bmgd.core.outbound import Outbound
 from bmgd.core.redialling import Redialling
 from bmgd.core.relayout import Relayout
 from bmgd.core.timers import TimerKey
@@ -63,7 +64,8 @@ class Lifecycle:
     dialling: Dialling
     redialling: Redialling
     relayout: Relayout
-    delivery: Delivery
+    outbound: Outbound
+    inbound: Inbound
     topics: Topics
     to_many: ToMany
     _leave_by_ns: int = 0
@@ -192,7 +194,8 @@ class Lifecycle:
         context.emit(Renewed(context.incarnation))
         context.observe("new life", context.id, context.incarnation)
         self.notices.publish(context.id, context.own_record())
-        self.delivery.on_own_new_life()
+        self.outbound.on_own_new_life()
+        self.inbound.on_own_new_life()
         self.to_many.on_own_new_life()
         self.dialling.reconcile()
 
@@ -204,7 +207,8 @@ class Lifecycle:
         contacts = self._contacts()
         for link in list(self.links.table.values()):
             self.links.close(link, "another life has this id")
-        self.delivery.on_own_new_life()
+        self.outbound.on_own_new_life()
+        self.inbound.on_own_new_life()
         context.emit(Displaced(contacts))
 
     def _contacts(self) -> tuple[str, ...]:
@@ -237,13 +241,13 @@ class Lifecycle:
     def on_leave_timer(self, key: TimerKey) -> None:
         """Look whether all is drained, or the time for it is over."""
         context = self.context
-        is_drained = not self.delivery.underway and not (
+        is_drained = not self.outbound.underway and not (
             self.topics.being_read() or self.to_many.undrained
         )
         if not is_drained and context.now_ns < self._leave_by_ns:
             context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
             return
-        self.delivery.abandon("this node left before the confirmation came")
+        self.outbound.abandon("this node left before the confirmation came")
         self.to_many.abandon("this node left before everybody confirmed it")
         lost = self.topics.unconsumed
         if lost:

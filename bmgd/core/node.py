@@ -26,11 +26,12 @@ from bmgd.core.context import (
     Link,
     LinkLost,
     LinkOpened,
+    LongSettled,
     RecordMoved,
+    RoomFreed,
     Vetoed,
 )
 from bmgd.core.counts import Counts
-from bmgd.core.delivery import RESEND_TIMER, Delivery
 from bmgd.core.detector import (
     ANSWER_TIMER,
     ASK_TIMER,
@@ -63,11 +64,13 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
 from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER, Growth
 from bmgd.core.healing import HEAL_TIMER, Healing
+from bmgd.core.inbound import ACK_TIMER, GONE_TIMER, Inbound
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.meeting import Meeting
 from bmgd.core.membership import EVERY_BUCKET
 from bmgd.core.notices import NOTICES_TIMER, Notices
+from bmgd.core.outbound import STREAM_TIMER, Outbound
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
 from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
@@ -80,7 +83,7 @@ from bmgd.core.show import show_members, show_status
 from bmgd.core.survey import TRACE_TIMER, Survey
 from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
+from bmgd.core.topics import EXPIRY_TIMER, Topics
 from bmgd.core.work import WORK_TIMER, Work
 from bmgd.errors import InvariantError
 from bmgd.types import (
@@ -92,12 +95,10 @@ from bmgd.types import (
     Status,
 )
 from bmgd.wire.messages import (
-    Ack,
     Answer,
     Ask,
     Broadcast,
     Buckets,
-    Data,
     Goodbye,
     Heartbeat,
     JoinGrant,
@@ -117,8 +118,11 @@ from bmgd.wire.messages import (
     Report,
     ReportAsk,
     RoutedMessage,
+    Segment,
+    SegmentAck,
     Skipped,
     Stable,
+    StreamReset,
     TraceAnswer,
     TraceAsk,
     Unreachable,
@@ -176,8 +180,9 @@ class Node:
         self._claims = Claims(context, detector, dialling)
         self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
-        topics = self._topics = Topics(context)
-        delivery = self._delivery = Delivery(context, forwarding, topics, work)
+        topics = self._topics = Topics(context, work)
+        outbound = self._outbound = Outbound(context, forwarding, topics, work)
+        inbound = self._inbound = Inbound(context, forwarding, topics, work)
         to_many = self._to_many = ToMany(context, links, forwarding, topics)
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
@@ -189,7 +194,8 @@ class Node:
             dialling,
             redialling,
             relayout,
-            delivery,
+            outbound,
+            inbound,
             topics,
             to_many,
         )
@@ -203,7 +209,7 @@ class Node:
             probing,
             detector,
             dialling,
-            delivery,
+            outbound,
             topics,
             relayout,
             quorum,
@@ -212,7 +218,7 @@ class Node:
             context,
             links,
             dialling,
-            delivery,
+            outbound,
             topics,
             probing,
             lifecycle,
@@ -401,17 +407,19 @@ class Node:
     def _on_no_way(self, message: RoutedMessage) -> None:
         """A search of this node's own came back without having found its destination."""
         route = message.route
-        if isinstance(message, Data) and route.source == self._context.id:
-            self._delivery.on_unreachable(Unreachable(route, route.destination))
+        if isinstance(message, Segment) and route.source == self._context.id:
+            self._outbound.on_unreachable(Unreachable(route, route.destination))
 
     def _on_routed_message(self, message: RoutedMessage) -> None:
         match message:
-            case Data():
-                self._delivery.on_data(message)
-            case Ack():
-                self._delivery.on_ack(message)
+            case Segment():
+                self._inbound.on_segment(message)
+            case SegmentAck():
+                self._outbound.on_ack(message)
+            case StreamReset():
+                self._outbound.on_reset(message)
             case Unreachable():
-                self._delivery.on_unreachable(message)
+                self._outbound.on_unreachable(message)
             case Probe():
                 self._probing.on_probe(message)
             case ProbeReply():
@@ -473,6 +481,7 @@ class Node:
     def _make_timer_handlers(self) -> dict[str, Callable[[TimerKey], None]]:
         """Every purpose of a deadline, and who reacts to it."""
         return {
+            ACK_TIMER: self._inbound.on_ack_timer,
             ACCUSED_TIMER: self._links.on_accused_timer,
             ANSWER_TIMER: self._detector.on_answer_timer,
             ASK_TIMER: self._detector.on_ask_timer,
@@ -480,7 +489,9 @@ class Node:
             BEAT_TIMER: self._detector.on_beat_timer,
             DIAL_TIMER: self._dialling.on_dial_timer,
             DIGEST_TIMER: self._detector.on_digest_timer,
+            EXPIRY_TIMER: self._topics.on_expiry_timer,
             EVICT_TIMER: self._eviction.on_timer,
+            GONE_TIMER: self._inbound.on_gone_timer,
             HEAL_TIMER: self._healing.on_timer,
             HELD_TIMER: self._greeting.on_held_timer,
             JOIN_ASK_TIMER: self._growth.on_ask_timer,
@@ -496,10 +507,10 @@ class Node:
             RETIRE_TIMER: self._retirement.on_timer,
             GRANT_TIMER: self._growth.on_grant_timer,
             RENEW_TIMER: self._renewal.on_timer,
-            RESEND_TIMER: self._delivery.on_resend_timer,
             SILENCE_TIMER: self._detector.on_silence_timer,
             START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
             START_TIMER: self._lifecycle.on_start_timer,
+            STREAM_TIMER: self._outbound.on_timer,
             WORK_TIMER: self._work.on_timer,
             TRACE_TIMER: self._survey.on_trace_timer,
             **self._to_many.timer_handlers(),
@@ -525,6 +536,14 @@ class Node:
                     self._greeting.on_gone(link.peer)
                 self._comparison.on_link_lost(link)
                 self._dialling.on_link_lost(link, evidence)
+            case LongSettled(source, stream, taken):
+                if source == self._context.id:
+                    self._outbound.on_long_settled(-stream, taken)
+                else:
+                    self._inbound.on_long_settled(source, stream, taken)
+            case RoomFreed(topic):
+                self._outbound.on_room(topic)
+                self._inbound.on_room(topic)
             case RecordMoved():
                 self._on_record_moved(fact)
             case Vetoed(peer):
@@ -556,7 +575,8 @@ class Node:
         if status >= Status.DEAD:
             self._detector.acquit(peer)
             self._links.accuse(peer)
-            self._delivery.on_gone(peer)
+            self._outbound.on_gone(peer)
+            self._inbound.on_gone(peer)
             self._growth.on_gone()
         else:
             self._links.close_life(
@@ -584,12 +604,16 @@ class Node:
         self._react()
         self._notices.settle()
         if self._links.forwarding_stale:
-            self._forwarding.publish()
+            self._publish()
             self._relayout.unsettled = True
         if self._relayout.unsettled:
             self._relayout.unsettled = False
             self._lifecycle.check_ready()
             self._relayout.release()
             if self._links.forwarding_stale:
-                self._forwarding.publish()
+                self._publish()
         self._work.settle()
+
+    def _publish(self) -> None:
+        self._forwarding.publish()
+        self._outbound.on_ways_changed()

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from bmgd.core.commands import (
     AskReports,
     BroadcastTo,
+    CloseStream,
     Command,
     Consumed,
     ConsumedAnnouncements,
     Evict,
     Leave,
     MulticastTo,
+    OpenStream,
     ProbeTo,
+    PutSegment,
     SendReport,
     SendTo,
     ShowLinks,
@@ -23,14 +26,15 @@ from bmgd.core.commands import (
     Subscribe,
     TraceFrom,
     Unsubscribe,
+    Withdraw,
 )
 from bmgd.core.context import Context
-from bmgd.core.delivery import Delivery
 from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply
 from bmgd.core.eviction import Eviction
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
+from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import Relayout
@@ -48,7 +52,7 @@ class Requests:
     context: Context
     links: Links
     dialling: Dialling
-    delivery: Delivery
+    outbound: Outbound
     topics: Topics
     probing: Probing
     lifecycle: Lifecycle
@@ -68,7 +72,7 @@ class Requests:
             case ShowStatus():
                 facts = {
                     "quorum": self.quorum.show(),
-                    "underway": self.delivery.underway,
+                    "underway": self.outbound.underway,
                     "waiting": self.topics.waiting(),
                     "neighbors": list(self.dialling.wanted),
                     "healing": self.relayout.show(),
@@ -81,18 +85,26 @@ class Requests:
             case ShowLinks():
                 context.emit(Reply(request, show_links(context, self.links)))
             case SendTo():
-                self.delivery.send(request, command)
+                self.outbound.send(request, command)
+            case OpenStream():
+                self.outbound.open(request, command)
+            case PutSegment():
+                self.outbound.put(request, command)
+            case Withdraw():
+                self.outbound.withdraw(request, command)
+            case CloseStream():
+                self.outbound.close(request, command)
             case ProbeTo():
                 self.probing.start(request, command)
-            case Subscribe(topic, credit):
-                if self.topics.subscribe(request, topic, credit):
+            case Subscribe(topic, credit, credit_bytes, takes_long):
+                if self.topics.subscribe(request, topic, credit, credit_bytes, takes_long):
                     self.to_many.announcements.subscribe(request, topic)
                 else:
                     context.emit(Reply(request, error=RequestError("too many subscriptions")))
             case BroadcastTo() | MulticastTo() | ConsumedAnnouncements():
                 self.to_many.on_command(request, command)
-            case Consumed(count):
-                self.topics.consumed(request, count)
+            case Consumed(count, long):
+                self.topics.consumed(request, count, long)
             case Unsubscribe():
                 self.topics.unsubscribe(request)
                 self.to_many.announcements.unsubscribe(request)

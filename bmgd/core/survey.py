@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from bmgd.core.commands import ProbeTo, SendReport, TraceFrom
 from bmgd.core.context import Context
-from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply, Reported, ReportWanted
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
+from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import Relayout
@@ -65,7 +65,7 @@ class Survey:
     probing: Probing
     detector: Detector
     dialling: Dialling
-    delivery: Delivery
+    outbound: Outbound
     topics: Topics
     relayout: Relayout
     quorum: Quorum
@@ -98,7 +98,7 @@ class Survey:
             "stands_aside": context.stands_aside,
             "suspects": self.detector.suspects,
             "wanted": list(self.dialling.wanted)[:LINKS_MAX],
-            "underway": self.delivery.underway,
+            "underway": self.outbound.underway,
             "waiting": self.topics.waiting(),
             "delivered": context.counts.delivered,
             "relayouts": self.relayout.relayouts,

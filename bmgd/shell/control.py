@@ -10,6 +10,7 @@ What is bounded, and what happens there:
     requests of one program     `CALLS_MAX`          one more is answered with RequestError
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
+    ... of messages             its credit           they wait in their topic
     a program that never reads  `LINGER_S`           its connection is cut
 """
 
@@ -21,13 +22,38 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from bmgd.core.commands import Command, Consumed, ConsumedAnnouncements, Unsubscribe
-from bmgd.core.effects import Announce, Deliver, Observed, RecordChanged, Reply, TellMissed
+from bmgd.core.commands import (
+    CloseStream,
+    Command,
+    Consumed,
+    ConsumedAnnouncements,
+    PutSegment,
+    Unsubscribe,
+    Withdraw,
+)
+from bmgd.core.effects import (
+    Announce,
+    Deliver,
+    Observed,
+    RecordChanged,
+    Reply,
+    StreamEnded,
+    StreamMoved,
+    TellMissed,
+)
 from bmgd.errors import BmgdError, ProtocolError, RequestError, SubscriptionError
 from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
-from bmgd.shell.verbs import VERBS, describe_announced, describe_change, describe_observed
+from bmgd.shell.verbs import (
+    VERBS,
+    describe_announced,
+    describe_change,
+    describe_delivered,
+    describe_moved,
+    describe_observed,
+)
 from bmgd.wire import control
+from bmgd.wire.batch import unpack_messages
 from bmgd.wire.control import Frame, FrameReader
 
 PROGRAMS_MAX: Final = 64
@@ -35,6 +61,8 @@ CALLS_MAX: Final = 1024
 PAUSE_BYTES: Final = 256 * 1024
 OUTGOING_BYTES_MAX: Final = 4 * 2**20
 LINGER_S: Final = 5.0
+READERS: Final = ("subscribe", "read")
+"""The verbs that read a topic."""
 
 Issue = Callable[[int, Command], None]
 Describe = Callable[[], Mapping[str, object]]
@@ -52,6 +80,7 @@ class _Call:
         "sequence",
         "unread",
         "unread_broadcasts",
+        "unread_pieces",
         "verb",
     )
 
@@ -64,6 +93,7 @@ class _Call:
         self.forgotten = False
         self.unread = 0
         self.unread_broadcasts = 0
+        self.unread_pieces = 0
         self.revision = 0
 
 
@@ -133,8 +163,10 @@ class ControlServer:
             return
         if reply.error is not None:
             self._fail(call, reply.error)
-        elif call.verb == "subscribe":
+        elif call.verb in READERS:
             self._open(call)
+        elif call.verb == "stream":
+            self._open(call, reply.result)
         elif call.verb == "membership":
             self._open(call)
             call.revision = reply.result["revision"]
@@ -151,11 +183,41 @@ class ControlServer:
         call = self._calls.get(deliver.request)
         if call is None:
             return
-        call.unread += 1
-        self._item(
-            call,
-            {"source": deliver.source, "topic": deliver.topic, "payload": deliver.payload},
-        )
+        call.unread += deliver.count
+        if call.verb == "read":
+            if deliver.long:
+                call.unread_pieces += 1
+            self._item_within_credit(call, describe_delivered(deliver))
+            return
+        # One item for each message, as programs have it that know nothing of segments.
+        try:
+            payloads = unpack_messages(deliver.body, deliver.count)
+        except ProtocolError as error:
+            self._note("control", f"dropped {deliver.count} messages of {deliver.source}: {error}")
+            call.unread -= deliver.count
+            self._issue_command(call.number, Consumed(deliver.count))
+            return
+        for payload in payloads:
+            item = {"source": deliver.source, "topic": deliver.topic, "payload": payload}
+            self._item_within_credit(call, item)
+
+    def stream_moved(self, moved: StreamMoved) -> None:
+        """Tell a program how far its stream out is."""
+        call = self._calls.get(moved.request)
+        if call is not None:
+            self._item(call, describe_moved(moved))
+
+    def stream_ended(self, ended: StreamEnded) -> None:
+        """Tell a program that its stream out is over."""
+        call = self._calls.get(ended.request)
+        if call is None:
+            return
+        self._drop(call)
+        error = ended.error
+        name, text = ("", "") if error is None else (type(error).__name__, str(error))
+        fields = {} if error is None else control.fields_of(error)
+        fields |= {"next": ended.next, "unsent": ended.unsent}
+        call.program.write(control.End(call.sequence, name, text, fields))
 
     def announce(self, effect: Announce | TellMissed) -> None:
         """Pass on a broadcast, or that some were missed, to a program that reads its topic."""
@@ -224,6 +286,10 @@ class ControlServer:
                 self._on_consumed(program, frame)
             case control.ConsumedBroadcasts():
                 self._on_consumed_broadcasts(program, frame)
+            case control.ConsumedPieces():
+                self._on_consumed_pieces(program, frame)
+            case control.PutSegment() | control.Withdraw() | control.Close():
+                self._on_stream_frame(program, frame)
             case control.Cancel():
                 self._on_cancel(program, frame)
             case _:
@@ -274,7 +340,7 @@ class ControlServer:
 
     def _on_consumed(self, program: _Program, consumed: control.Consumed) -> None:
         call = program.calls.get(consumed.sequence)
-        if call is None or call.verb != "subscribe":
+        if call is None or call.verb not in READERS:
             return
         if consumed.count > call.unread:
             raise ProtocolError("consumed more than was delivered")
@@ -285,12 +351,40 @@ class ControlServer:
         self, program: _Program, consumed: control.ConsumedBroadcasts
     ) -> None:
         call = program.calls.get(consumed.sequence)
-        if call is None or call.verb != "subscribe":
+        if call is None or call.verb not in READERS:
             return
         if consumed.count > call.unread_broadcasts:
             raise ProtocolError("consumed more broadcasts than were delivered")
         call.unread_broadcasts -= consumed.count
         self._issue_command(call.number, ConsumedAnnouncements(consumed.count))
+
+    def _on_consumed_pieces(self, program: _Program, consumed: control.ConsumedPieces) -> None:
+        call = program.calls.get(consumed.sequence)
+        if call is None or call.verb != "read":
+            return
+        if consumed.count > call.unread_pieces:
+            raise ProtocolError("consumed more pieces than were delivered")
+        call.unread_pieces -= consumed.count
+        self._issue_command(call.number, Consumed(consumed.count, consumed.long))
+
+    def _on_stream_frame(
+        self, program: _Program, frame: control.PutSegment | control.Withdraw | control.Close
+    ) -> None:
+        call = program.calls.get(frame.sequence)
+        if call is None or call.verb != "stream":
+            # It has ended meanwhile.
+            return
+        match frame:
+            case control.PutSegment(_, count, flags, size, timeout, body):
+                first = bool(flags & control.FIRST_PIECE)
+                last = bool(flags & control.LAST_PIECE)
+                timeout_ns = int(timeout * 1e9)
+                command: Command = PutSegment(count, body, size, first, last, timeout_ns)
+            case control.Withdraw(_, number):
+                command = Withdraw(number)
+            case control.Close():
+                command = CloseStream()
+        self._issue_command(call.number, command)
 
     def _on_cancel(self, program: _Program, cancel: control.Cancel) -> None:
         call = program.calls.get(cancel.sequence)
@@ -311,9 +405,9 @@ class ControlServer:
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _open(self, call: _Call) -> None:
+    def _open(self, call: _Call, value: object = None) -> None:
         call.opened = True
-        call.program.write(control.Result(call.sequence))
+        call.program.write(control.Result(call.sequence, value))
         if call.forgotten:
             self._end_stream(call)
             call.program.write(control.End(call.sequence))
@@ -327,8 +421,10 @@ class ControlServer:
 
     def _end_stream(self, call: _Call) -> None:
         self._drop(call)
-        if call.verb == "subscribe":
+        if call.verb in READERS:
             self._issue_command(call.number, Unsubscribe())
+        elif call.verb == "stream":
+            self._issue_command(call.number, CloseStream(abandon=True))
 
     def _drop(self, call: _Call) -> None:
         self._calls.pop(call.number, None)
@@ -342,6 +438,10 @@ class ControlServer:
             self._cut_slow(program)
         else:
             program.write(control.Item(call.sequence, value))
+
+    def _item_within_credit(self, call: _Call, value: Mapping[str, Any]) -> None:
+        """What the program has given credit for it is not cut off for."""
+        call.program.write(control.Item(call.sequence, value))
 
     def _cut_slow(self, program: _Program) -> None:
         error = SubscriptionError("the program reads too slowly")

@@ -44,6 +44,8 @@ from bmgd.core.effects import (
     Reported,
     ReportWanted,
     Send,
+    StreamEnded,
+    StreamMoved,
     TellMissed,
     Welcome,
 )
@@ -412,6 +414,12 @@ class Daemon:
             case Announce() | TellMissed():
                 if control is not None:
                     control.announce(effect)
+            case StreamMoved():
+                if control is not None:
+                    control.stream_moved(effect)
+            case StreamEnded():
+                if control is not None:
+                    control.stream_ended(effect)
             case Renewed(incarnation):
                 if self._state is not None:
                     self._state.keep(incarnation)

@@ -15,6 +15,7 @@ from bmgd.core.commands import (
     Evict,
     Leave,
     MulticastTo,
+    OpenStream,
     ProbeTo,
     SendTo,
     ShowLinks,
@@ -22,15 +23,24 @@ from bmgd.core.commands import (
     ShowStatus,
     Subscribe,
 )
-from bmgd.core.effects import Announce, Observed, RecordChanged, TellMissed
+from bmgd.core.effects import (
+    Announce,
+    Deliver,
+    Observed,
+    RecordChanged,
+    StreamMoved,
+    TellMissed,
+)
 from bmgd.errors import RequestError
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
 from bmgd.types import NODE_ID_MAX, NodeId
-from bmgd.wire.control import CREDIT_MAX, TIMEOUT_S_MAX
+from bmgd.wire.control import CREDIT_MAX, READ_BYTES_MAX, READ_CREDIT_MAX, TIMEOUT_S_MAX
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 RANGES_MAX: Final = 4096
 """Ranges of ids in the destinations of a multicast."""
+
+PRIORITIES: Final[Mapping[str, int]] = {"high": 1, "normal": 2, "bulk": 3}
 
 Params = Mapping[str, Any]
 
@@ -133,6 +143,55 @@ def _subscribe(params: Params) -> Subscribe:
     return Subscribe(_topic(params), credit)
 
 
+def _stream(params: Params) -> OpenStream:
+    _only(params, "destination", "topic", "priority", "quality")
+    priority = PRIORITIES.get(params["priority"]) if type(params["priority"]) is str else None
+    if priority is None:
+        raise RequestError(f"a priority is one of {', '.join(PRIORITIES)}")
+    best_effort = not _is_reliable(params)
+    return OpenStream(_destination(params), _topic(params), priority, best_effort)
+
+
+def _read(params: Params) -> Subscribe:
+    _only(params, "topic", "credit", "credit_bytes")
+    credit, credit_bytes = params["credit"], params["credit_bytes"]
+    if type(credit) is not int or not 1 <= credit <= READ_CREDIT_MAX:
+        raise RequestError(f"a credit is a number of messages in 1..{READ_CREDIT_MAX}")
+    if type(credit_bytes) is not int or not 1 <= credit_bytes <= READ_BYTES_MAX:
+        raise RequestError(f"a credit in bytes is in 1..{READ_BYTES_MAX}")
+    return Subscribe(_topic(params), credit, credit_bytes, takes_long=True)
+
+
+def describe_delivered(deliver: Deliver) -> dict[str, Any]:
+    """A segment, or a piece of a long message, as an item of the stream `read`."""
+    item: dict[str, Any] = {
+        "source": deliver.source,
+        "incarnation": deliver.incarnation,
+        "topic": deliver.topic,
+        "count": deliver.count,
+        "redelivered": deliver.redelivered,
+        "body": deliver.body,
+    }
+    if deliver.long:
+        item |= {"long": deliver.long, "size": deliver.size, "last": deliver.last}
+    if deliver.aborted:
+        item["aborted"] = deliver.aborted
+    return item
+
+
+def describe_moved(moved: StreamMoved) -> dict[str, Any]:
+    """How far a stream out is, as an item of it."""
+    item: dict[str, Any] = {"next": moved.next, "credit": moved.credit}
+    if moved.withdrawn or moved.doubted:
+        item |= {
+            "withdrawn": list(moved.withdrawn),
+            "doubted": list(moved.doubted),
+            "error": moved.error,
+            "detail": moved.detail,
+        }
+    return item
+
+
 def _plain(command: Command | None) -> Callable[[Params], Command | None]:
     def parse(params: Params) -> Command | None:
         _only(params)
@@ -150,7 +209,9 @@ VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
     "multicast": _multicast,
     "ping": _probe(record=False),
     "trace": _probe(record=True),
+    "stream": _stream,
     "subscribe": _subscribe,
+    "read": _read,
     "membership": _plain(ShowMembers()),
     "monitor": _plain(None),
     "evict": _evict,

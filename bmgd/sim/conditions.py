@@ -39,6 +39,11 @@ class Conditions:
         step_cost_us: for so long a step keeps a host busy, and a fiftieth of it for each effect.
         reading_messages: so many a program has in its hands at most.
         reading_us_max: how long a program has a message before it says that it has consumed it.
+        reading_bytes: what a program has in its hands at most, in bytes of segments.
+        streams_percent: how many of the sendings are segments of streams; the others are sent singly.
+        long_percent: how many of those are pieces of a long message.
+        long_bytes_max: how long one is at most.
+        absent_ms_max: for how long readers go away at a time; 0 for never.
     """
 
     delay_min_us: int = 100
@@ -61,6 +66,11 @@ class Conditions:
     step_cost_us: int = 0
     reading_messages: int = 16
     reading_us_max: int = 2_000
+    reading_bytes: int = 1 << 20
+    streams_percent: int = 0
+    long_percent: int = 0
+    long_bytes_max: int = 100_000
+    absent_ms_max: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

@@ -18,8 +18,8 @@ from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
-_READINGS: Final = ((16, 2_000), (4, 300_000), (4, 900_000))
-"""How many messages a program has in its hands, and for how long: eight that wait are read in 2 s."""
+_READINGS: Final = ((16, 2_000), (4, 20_000))
+"""How many messages a program has in its hands, and for how long: those that wait are read in 2 s."""
 MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
 _WAITING_POLICIES: Final = ("after:4", "after:100", "overhead:90%", "overhead:9")
@@ -62,6 +62,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         # A short queue fills only where programs read more slowly than others send.
         messages, us_max = Random(f"reading {seed}").choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
+    simulated |= _streams(Random(f"streams {seed}"), simulated["pipe_bytes"] in _PIPES_BYTES[2:4])
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 
@@ -116,6 +117,25 @@ def _pipes(random: Random, workload: Workload) -> dict[str, Scalar]:
         "bulk_bytes_max": random.choice((0, 0, 0, 45_000, 200_000)),
         "step_cost_us": random.choice((0, 0, 0, 20, 200)),
     }
+
+
+def _streams(random: Random, narrow: bool) -> dict[str, Scalar]:
+    """What programs send beyond single messages, and how their readers are.
+
+    Args:
+        narrow: the pipes are: what is sent by streams is little.
+    """
+    options: dict[str, Scalar] = {"streams_percent": random.choice((0, 50, 100))}
+    if narrow:
+        options["streams_percent"] = random.choice((0, 20))
+    if random.random() < 0.5:
+        options["long_percent"] = 5 if narrow else random.choice((5, 30))
+        options["long_bytes_max"] = 3_000 if narrow else random.choice((3_000, 100_000, 400_000))
+    if random.random() < 0.4:
+        options["absent_ms_max"] = random.choice((100, 1_200))
+    if random.random() < 0.3:
+        options["reading_bytes"] = random.choice((2_000, 70_000))
+    return options
 
 
 def _settings(random: Random) -> dict[str, Scalar]:

@@ -33,22 +33,25 @@ from bmgd.wire.messages import (
     BRANCHES_MAX,
     BUCKETS,
     EXCEPTIONS_BYTES_MAX,
+    GAPS_MAX,
+    LONG_BYTES_MAX,
+    MESSAGES_PER_SEGMENT_MAX,
     PAYLOAD_BYTES_MAX,
     PROBLEM_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
     SKIPS_MAX,
+    STREAM_ID_MAX,
     TOPIC_BYTES_MAX,
     TRACE_MS_MAX,
     WATERMARKS_MAX,
-    Ack,
     Answer,
     Ask,
     Broadcast,
     Buckets,
-    Data,
     Goodbye,
     Heartbeat,
     Held,
@@ -69,9 +72,13 @@ from bmgd.wire.messages import (
     ReportAsk,
     Route,
     Search,
+    Segment,
+    SegmentAck,
+    SegmentFlag,
     Skip,
     Skipped,
     Stable,
+    StreamReset,
     TraceAnswer,
     TraceAsk,
     Unreachable,
@@ -241,6 +248,27 @@ def _held(value: object) -> tuple[Held, ...]:
     return tuple(found)
 
 
+def _segment(fields: Fields) -> tuple[Any, ...]:
+    flags = _int(fields[0], 0, 255)
+    topic = _text(fields[1], TOPIC_BYTES_MAX)
+    if bool(topic) != bool(flags & (SegmentFlag.OPEN | SegmentFlag.BEST_EFFORT)):
+        raise ProtocolError("a topic where none belongs, or none where one does")
+    body = _bytes(fields[6], SEGMENT_BYTES_MAX)
+    count = _int(fields[4], 0, MESSAGES_PER_SEGMENT_MAX)
+    size = _int(fields[5], 0, LONG_BYTES_MAX)
+    if (count > len(body)) or (bool(body) != bool(count or size)) or (count and size):
+        raise ProtocolError("a segment that cannot be")
+    replaces, floor = _int(fields[2], 0, STREAM_ID_MAX), _int(fields[3], 0, STREAM_ID_MAX)
+    return flags, topic, replaces, floor, count, size, body
+
+
+def _gaps(value: object) -> tuple[tuple[int, int], ...]:
+    numbers = [_int(item, 1, _U32_MAX) for item in _array(value, 2 * GAPS_MAX)]
+    if len(numbers) % 2 or any(a > b for a, b in pairwise(numbers)):
+        raise ProtocolError("not the gaps of a stream")
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 _FORMATS: dict[int, _Format] = {
@@ -299,22 +327,6 @@ _FORMATS: dict[int, _Format] = {
         ),
         lambda f: (_records(f[0]), _runs(f[1]), None if f[2] is None else _id(f[2])),
     ),
-    0x40: _Format(
-        Data,
-        3,
-        lambda m: (m.topic, m.payload, m.floor),
-        lambda f: (
-            _topic(f[0]),
-            _bytes(f[1], PAYLOAD_BYTES_MAX),
-            _int(f[2], 0, _U64_MAX),
-        ),
-    ),
-    0x41: _Format(
-        Ack,
-        2,
-        lambda m: (m.outcome, m.tag),
-        lambda f: (_int(f[0], 0, 255), _int(f[1], 0, _U32_MAX)),
-    ),
     0x42: _Format(Unreachable, 1, lambda m: (m.target,), lambda f: (_id(f[0]),)),
     0x43: _Format(Probe, 1, lambda m: (m.passed,), lambda f: (_ids(f[0]),)),
     0x44: _Format(ProbeReply, 1, lambda m: (m.passed,), lambda f: (_ids(f[0]),)),
@@ -345,6 +357,29 @@ _FORMATS: dict[int, _Format] = {
         2,
         lambda m: (m.incarnation, m.id),
         lambda f: (Incarnation(_int(f[0], 1, _U64_MAX)), _id(f[1])),
+    ),
+    0x49: _Format(
+        Segment,
+        7,
+        lambda m: (m.flags, m.topic, m.replaces, m.floor, m.count, m.size, m.body),
+        _segment,
+    ),
+    0x4A: _Format(
+        SegmentAck,
+        4,
+        lambda m: (m.tag, m.credit, m.full, [n for gap in m.gaps for n in gap]),
+        lambda f: (
+            _int(f[0], 0, _U32_MAX),
+            _int(f[1], 0, _U64_MAX),
+            _bool(f[2]),
+            _gaps(f[3]),
+        ),
+    ),
+    0x4B: _Format(
+        StreamReset,
+        2,
+        lambda m: (m.tag, m.reason),
+        lambda f: (_int(f[0], 0, _U32_MAX), _int(f[1], 0, 255)),
     ),
     0x50: _Format(
         Broadcast,

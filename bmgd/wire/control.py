@@ -9,6 +9,10 @@ write a client in another language, is docs/control-protocol.md.
                                    <- ITEM n value       a verb that opens a stream: any number
     CONSUMED n count       ->                            gives back credit (subscribe)
     CONSUMED_BROADCASTS n count  ->                      the same, for broadcasts
+    SEGMENT n … body       ->                            some messages of a stream out (stream)
+    WITHDRAW n number      ->                            one of them is no longer wanted
+    CLOSE n                ->                            no further one comes
+    CONSUMED_PIECES n …    ->                            pieces of a long message (read)
     CANCEL n               ->      <- END n name message the stream is over; "" is no error
 
 This module is bytes and values only; the server is `bmgd.shell.control`, the client `bmgd.client`.
@@ -19,7 +23,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 
@@ -37,10 +41,17 @@ SEQUENCE_MAX: Final = 2**64 - 1
 CREDIT_MAX: Final = 1024
 """The most messages of a subscription that can be on their way to a program."""
 
+READ_CREDIT_MAX: Final = 2**20
+READ_BYTES_MAX: Final = 64 * 2**20
+"""The same for `read`: messages, and bytes."""
+
 BROADCASTS_MAX: Final = 64
 """The most broadcasts of a subscription that can be on their way to a program."""
 
 TIMEOUT_S_MAX: Final = 86_400.0
+
+COUNT_MAX: Final = 2**48
+"""Numbers of segments, counts and sizes in frames."""
 
 _TEXT_BYTES_MAX = 4096
 _VERB_BYTES_MAX = 64
@@ -96,11 +107,17 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The stream is over; `name` is a class of the error tree, or "" where nothing is wrong."""
+    """The stream is over; `name` is a class of the error tree, or "" where nothing is wrong.
+
+    Args:
+        fields: what the class has beyond the text, and what is known of a stream out; left out of the
+            frame where there is nothing.
+    """
 
     sequence: int
     name: str = ""
     message: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +137,72 @@ class ConsumedBroadcasts:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumedPieces:
+    """The program has taken `count` more pieces of a long message of a subscription."""
+
+    sequence: int
+    count: int
+    long: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutSegment:
+    """The next segment of a stream out; numbered from 1 by both sides.
+
+    Args:
+        count: whole messages in it; 0 of a piece of a long message.
+        flags: of a piece, 1 for the first, 2 for the last; else 0.
+        size: of a piece, the length of the whole message; else 0.
+        timeout: seconds for which it may be sent; 0 for ever.
+        body: see `bmgd.wire.segments`.
+    """
+
+    sequence: int
+    count: int
+    flags: int
+    size: int
+    timeout: float
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The program waits no longer for a segment of a stream out; 0: for the unfinished long message."""
+
+    sequence: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """No further segment of a stream out comes; END follows when all are confirmed."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The program does not want the answer or the stream any more."""
 
     sequence: int
 
 
-Frame = Request | Result | Failure | Item | End | Consumed | ConsumedBroadcasts | Cancel
+Frame = (
+    Request
+    | Result
+    | Failure
+    | Item
+    | End
+    | Consumed
+    | ConsumedBroadcasts
+    | ConsumedPieces
+    | PutSegment
+    | Withdraw
+    | Close
+    | Cancel
+)
+FIRST_PIECE: Final = 1
+LAST_PIECE: Final = 2
 
 _KINDS: Final[dict[type[Frame], int]] = {
     Request: 0x80,
@@ -136,6 +212,10 @@ _KINDS: Final[dict[type[Frame], int]] = {
     End: 0x84,
     Consumed: 0x85,
     Cancel: 0x86,
+    PutSegment: 0x87,
+    Withdraw: 0x88,
+    Close: 0x89,
+    ConsumedPieces: 0x8A,
     ConsumedBroadcasts: 0x8E,
 }
 
@@ -172,10 +252,18 @@ def _fields(frame: Frame) -> tuple[object, ...]:
         case Failure():
             return frame.name, frame.message, frame.fields
         case End():
+            if frame.fields:
+                return frame.name, frame.message, frame.fields
             return frame.name, frame.message
         case Consumed() | ConsumedBroadcasts():
             return (frame.count,)
-        case Cancel():
+        case ConsumedPieces():
+            return frame.count, frame.long
+        case PutSegment():
+            return frame.count, frame.flags, frame.size, frame.timeout, frame.body
+        case Withdraw():
+            return (frame.number,)
+        case Cancel() | Close():
             return ()
 
 
@@ -251,7 +339,19 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
             return Item(sequence, value)
         case 0x84, [str(name), str(message)]:
             return End(sequence, name, message)
-        case 0x85, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
+        case 0x84, [str(name), str(message), dict(fields)]:
+            return End(sequence, name, message, fields)
+        case 0x87, [count, flags, size, int(timeout) | float(timeout), bytes(body)] if (
+            _is_count(count) and _is_count(flags) and _is_count(size) and _is_timeout(timeout)
+        ):
+            return PutSegment(sequence, count, flags, size, timeout, body)
+        case 0x88, [number] if _is_count(number):
+            return Withdraw(sequence, number)
+        case 0x89, []:
+            return Close(sequence)
+        case 0x8A, [count, long] if _is_count(count) and count and _is_count(long) and long:
+            return ConsumedPieces(sequence, count, long)
+        case 0x85, [count] if _is_count(count) and count:
             return Consumed(sequence, count)
         case 0x8E, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
             return ConsumedBroadcasts(sequence, count)
@@ -260,17 +360,30 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
     raise ProtocolError(f"a control frame of kind {kind:#x} with wrong fields")
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= COUNT_MAX
+
+
+def _is_timeout(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= cast(float, value) <= TIMEOUT_S_MAX
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 
 def failure_of(sequence: int, error: BmgdError) -> Failure:
     """The frame that tells a program of an error."""
-    fields: dict[str, object] = {}
+    return Failure(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields_of(error))
+
+
+def fields_of(error: BmgdError) -> dict[str, object]:
+    """What an error has beyond its text."""
     if isinstance(error, DeliveryError):
-        fields = {"destination": error.destination, "detail": error.detail[:_TEXT_BYTES_MAX]}
-    elif isinstance(error, RefusedError):
-        fields = {"reason": error.reason}
-    return Failure(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields)
+        detail = error.detail[:_TEXT_BYTES_MAX]
+        return {"destination": error.destination, "detail": detail, "sent": error.sent}
+    if isinstance(error, RefusedError):
+        return {"reason": error.reason}
+    return {}
 
 
 def error_of(name: str, message: str, fields: Mapping[str, Any] | None = None) -> BmgdError:
@@ -282,7 +395,7 @@ def error_of(name: str, message: str, fields: Mapping[str, Any] | None = None) -
         case {"destination": int(destination), "detail": str(detail)} if issubclass(
             kind, DeliveryError
         ):
-            return kind(destination, detail)
+            return kind(destination, detail, sent=(fields or {}).get("sent") is True)
         case {"reason": str(reason)} if issubclass(kind, RefusedError):
             return kind(reason)
     if issubclass(kind, DeliveryError | RefusedError):

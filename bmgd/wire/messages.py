@@ -7,12 +7,21 @@ further. *Routed messages* carry a `Route` and are relayed hop by hop to the nod
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 from bmgd.routing.branches import Branch
 from bmgd.types import Incarnation, NodeId, Record
 
 PAYLOAD_BYTES_MAX = 65_536
+"""Of a message that goes whole, and of one piece of a longer one."""
+SEGMENT_BYTES_MAX = PAYLOAD_BYTES_MAX + 5
+"""The body of a segment: the longest message has five bytes of msgpack before it."""
+MESSAGES_PER_SEGMENT_MAX = 65_535
+LONG_BYTES_MAX = 2**40
+"""The longest message."""
+STREAM_ID_MAX = 2**32 - 1
+GAPS_MAX = 32
 TOPIC_BYTES_MAX = 255
 SEARCH_BYTES_MAX = 16_384
 RECORDS_PER_NOTICE_MAX = 256
@@ -153,10 +162,10 @@ class Route:
         source: the node id that wrote it.
         source_incarnation: the whole incarnation of the source.
         destination_tag: `incarnation_tag` of the destination's life, 0 when not known yet.
-        sequence: position in the source's stream to the destination; of an `Ask` the number of the
-            suspicion, of an `Answer` that of its ask.
+        sequence: of a segment and its answers the stream and the number in it; of an `Ask` the
+            number of the suspicion, of an `Answer` that of its ask.
         hop_budget: relays left before careful mode, 0..255.
-        priority: 0 is the most urgent; control is 0, programs' data 1.
+        priority: 0 is control; programs' streams are 1 high, 2 normal or 3 bulk.
         record: every node on the way writes itself down.
         search: the state of careful mode, or None.
     """
@@ -172,32 +181,92 @@ class Route:
     search: Search | None = None
 
 
+class ResetReason(IntEnum):
+    """Why a destination takes nothing more of a stream; the numbers are on the wire."""
+
+    UNKNOWN = 1
+    """It does not know the stream: nothing is said of what was taken."""
+    FOREIGN_TAG = 2
+    """It is another life than the one meant: nothing is said of what was taken."""
+    LEAVING = 3
+    NO_READER = 4
+    """A long message, and nobody who could read it."""
+    READER_LOST = 5
+    """The reader of a long message went away before it had the whole."""
+
+
+class SegmentFlag(IntFlag):
+    """What is special about a segment; the bits are on the wire."""
+
+    OPEN = 0x01
+    """The first one of its stream: it carries the topic, and the stream that it replaces."""
+    CLOSE = 0x02
+    """The last one of its stream; empty."""
+    FIRST = 0x04
+    """The first piece of a long message."""
+    LAST = 0x08
+    """The last piece of a long message."""
+    BEST_EFFORT = 0x10
+    """At most once: of no stream, not acknowledged, and dropped where an outbox is full."""
+
+
 @dataclass(frozen=True, slots=True)
-class Data:
-    """A program's message.
+class Segment:
+    """Some messages of one stream, or one piece of a long message.
+
+    The route's sequence is ``stream << 32 | number``: segments of a stream are numbered from 1.
 
     Args:
-        floor: the lowest sequence that the source still waits for; below it nothing is resent.
+        flags: of `SegmentFlag`.
+        topic: of the stream where `OPEN` is set, or `BEST_EFFORT`; else "".
+        replaces: with `OPEN`, the stream of the same source whose place this one takes, or 0.
+        floor: the lowest stream id that the source still has open; those below may be forgotten.
+        count: how many messages are in it; 0 of a piece, and of a `CLOSE`.
+        size: of a piece, the length of the whole message in bytes; else 0.
+        body: see `bmgd.wire.segments`; at most `SEGMENT_BYTES_MAX` bytes.
     """
 
     route: Route
+    flags: int
     topic: str
-    payload: bytes = field(repr=False)
+    replaces: int
     floor: int
+    count: int
+    size: int
+    body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
-    """What became of the `Data` with the route's sequence, told by its destination.
+class SegmentAck:
+    """What a destination has of a stream. The route's sequence is ``stream << 32 | next expected``.
 
     Args:
-        outcome: a name of `Outcome`.
         tag: the destination's true tag.
+        credit: up to which cost, counted from the stream's beginning, the source may send.
+        full: the next segment came and there was no room: it was not taken.
+        gaps: (first, last) of the segments beyond the next one that are there; they may be taken back.
     """
 
     route: Route
-    outcome: int
     tag: int
+    credit: int
+    full: bool
+    gaps: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReset:
+    """The destination takes nothing more of a stream: not from the route's number on, but see reason.
+
+    Args:
+        tag: the destination's true tag.
+        reason: a number of `ResetReason`; of an unknown stream, and a foreign tag,
+            nothing is said of what was taken.
+    """
+
+    route: Route
+    tag: int
+    reason: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,8 +551,9 @@ LinkMessage = (
     | Pull
 )
 RoutedMessage = (
-    Data
-    | Ack
+    Segment
+    | SegmentAck
+    | StreamReset
     | Unreachable
     | Probe
     | ProbeReply

@@ -18,7 +18,9 @@ from bmgd.errors import (
     ControlError,
     DeadError,
     DeliveryError,
+    NoReaderError,
     QueueFullError,
+    ReaderLostError,
     RequestError,
 )
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
@@ -185,8 +187,9 @@ async def test_delivery_to_a_full_queue_is_an_error(tmp_path: Path) -> None:
             for number in range(4):
                 await daemon.send(destination, b"%d" % number, topic="few")
             with pytest.raises(QueueFullError) as caught:
-                await daemon.send(destination, b"one too many", topic="few")
+                await daemon.send(destination, b"one too many", topic="few", timeout=1.0)
             assert caught.value.destination == destination
+            assert not caught.value.sent
             await daemon.send(destination, b"another topic", topic="other")
             assert await _read(cluster, destination, "few", 4) == [b"0", b"1", b"2", b"3"]
             await daemon.send(destination, b"room again", topic="few")
@@ -213,19 +216,93 @@ async def test_delivery_of_the_largest_payload(destination: int, tmp_path: Path)
         assert await _read(cluster, destination, "large", 1) == [payload]
 
 
-async def test_delivery_refuses_a_payload_above_the_largest(tmp_path: Path) -> None:
+async def test_delivery_of_more_than_fits_needs_a_reader(tmp_path: Path) -> None:
     payload = bytes(PAYLOAD_BYTES_MAX + 1)
     async with launched(2, tmp_path) as cluster:
         await cluster.at_rest()
-        with pytest.raises(RequestError, match="65537 bytes, at most 65536"):
+        # In pieces it needs somebody who reads them.
+        with pytest.raises(NoReaderError) as caught:
             await (await cluster.daemon(0)).send(1, payload)
-        # The same without the check that the client makes.
+        assert not caught.value.sent
+        # The verb of programs that know nothing of segments takes no more.
         connection = await open_connection(control_path(cluster.control(0)))
         params = {"destination": 1, "topic": "large", "payload": payload, "timeout": 5.0}
         with pytest.raises(RequestError, match="at most 65536 bytes"):
             await connection.ask("send", params)
         connection.close()
         await cluster.exchange()
+
+
+@pytest.mark.parametrize("destination", [0, 1, 5], ids=["self", "neighbor", "two hops away"])
+async def test_delivery_of_a_long_message_and_of_short_ones_beside_it(
+    destination: int, tmp_path: Path
+) -> None:
+    payload = bytes(range(256)) * 4096 * 3 + b"end"
+    async with launched(12, tmp_path) as cluster:
+        await cluster.at_rest()
+        daemon = await cluster.daemon(0)
+        reader = await cluster.daemon(destination)
+        async with (
+            reader.subscribe("large", max_message=2**20) as parts,
+            reader.subscribe("whole") as whole,
+            asyncio.timeout(DEADLINE_S),
+        ):
+            sending = asyncio.ensure_future(daemon.send(destination, payload, topic="large"))
+            message = await anext(parts)
+            assert message.is_long
+            assert message.size == len(payload)
+            # Others overtake it, and it is not confirmed before it is read.
+            await daemon.send(destination, b"short", topic="large")
+            assert not sending.done()
+            assert b"".join([part async for part in message.parts()]) == payload
+            assert (await anext(parts)).payload == b"short"
+            await sending
+            sending = asyncio.ensure_future(daemon.send(destination, payload, topic="whole"))
+            assert (await anext(whole)).payload == payload
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await anext(whole)
+            await sending
+
+
+async def test_delivery_by_a_stream_is_in_order_and_taken_many_at_a_time(tmp_path: Path) -> None:
+    count = 20_000
+    async with launched(6, tmp_path) as cluster:
+        await cluster.at_rest()
+        daemon, reader = await cluster.daemon(0), await cluster.daemon(3)
+
+        async def write() -> None:
+            async with daemon.stream(3, "jobs", priority="bulk") as stream:
+                for number in range(count):
+                    await stream.write(b"%d" % number)
+                await stream.flush()
+
+        async with reader.subscribe("jobs") as messages, asyncio.timeout(DEADLINE_S):
+            writing = asyncio.ensure_future(write())
+            taken: list[int] = []
+            while len(taken) < count:
+                batch = await messages.take(1000)
+                assert 1 <= len(batch) <= 1000
+                taken += [int(message.payload) for message in batch]
+            await writing
+        assert taken == list(range(count))
+        status = await cluster.status(0)
+        assert status["underway"] == 0
+
+
+async def test_delivery_tells_the_sender_of_a_long_message_that_its_reader_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with launched(3, tmp_path) as cluster:
+        await cluster.at_rest()
+        daemon, reader = await cluster.daemon(0), await cluster.daemon(2)
+        async with reader.subscribe("large", max_message=1) as messages:
+            sending = asyncio.ensure_future(daemon.send(2, bytes(3_000_000), topic="large"))
+            async with asyncio.timeout(DEADLINE_S):
+                assert (await anext(messages)).is_long
+        with pytest.raises(ReaderLostError) as caught:
+            await sending
+        assert caught.value.sent
 
 
 async def test_delivery_to_oneself(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bmgd.core.commands import (
+    CloseStream,
     Command,
     Consumed,
     Leave,
+    OpenStream,
     ProbeTo,
+    PutSegment,
     SendTo,
     ShowLinks,
     ShowMembers,
@@ -20,10 +23,12 @@ from bmgd.core.commands import (
     Subscribe,
     Unsubscribe,
 )
-from bmgd.core.effects import Deliver, RecordChanged, Reply
+from bmgd.core.effects import RecordChanged, Reply, StreamEnded, StreamMoved
 from bmgd.errors import BmgdError, DeadError, QueueFullError, RequestError, UnreachableError
 from bmgd.shell.control import ControlServer
 from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.segments import COST_MAX
+from tests.unit.segments import delivered
 
 SENDERS: dict[int, BmgdError] = {
     3: DeadError(3, "it is dead"),
@@ -32,6 +37,7 @@ SENDERS: dict[int, BmgdError] = {
     6: RequestError("no node has the id 6"),
 }
 DEADLINE_S = 10.0
+CREDIT_BYTES = 1 << 20
 SILENT = 7
 """Nothing that is for this node is ever answered."""
 
@@ -48,6 +54,9 @@ class FakeCore:
         self.unconsumed: deque[bytes] = deque()
         self.credit = 0
         self.reader: int | None = None
+        self.streams: dict[int, list[PutSegment]] = {}
+        self.destinations: dict[int, NodeId] = {}
+        self.holds_back = False
         self.server = ControlServer(self.address, self.issue, lambda: {"pid": 4711})
 
     def issue(self, request: int, command: Command) -> None:
@@ -68,6 +77,15 @@ class FakeCore:
                 self.server.reply(Reply(request, error=SENDERS.get(destination)))
             case ProbeTo(destination):
                 self.server.reply(Reply(request, {"rtt_ns": 1500, "path": [0, destination]}))
+            case OpenStream(destination):
+                self.open_stream(request, destination)
+            case PutSegment():
+                self.put_segment(request, command)
+            case CloseStream(abandon):
+                numbers = self.streams.pop(request, [])
+                if not abandon:
+                    following = len(numbers) + 1
+                    self.server.stream_ended(StreamEnded(request, following, following))
             case Subscribe(topic, credit):
                 self.subscribe(request, topic, credit)
             case Consumed(count):
@@ -110,6 +128,30 @@ class FakeCore:
         self.waiting.extend(payloads)
         self.hand_out()
 
+    def open_stream(self, request: int, destination: NodeId) -> None:
+        """A stream, unless nobody has that id; nothing is told of one to `SILENT`."""
+        error = SENDERS.get(destination)
+        if isinstance(error, RequestError):
+            self.server.reply(Reply(request, error=error))
+            return
+        self.streams[request] = []
+        self.destinations[request] = destination
+        self.server.reply(Reply(request, {"credit": CREDIT_BYTES}))
+
+    def put_segment(self, request: int, put: PutSegment) -> None:
+        """Confirm it at once, or end the stream with the error of its destination."""
+        if request not in self.streams:
+            return
+        self.streams[request].append(put)
+        number, destination = len(self.streams[request]), self.destinations[request]
+        error = SENDERS.get(destination)
+        if error is not None:
+            del self.streams[request]
+            self.server.stream_ended(StreamEnded(request, number, number, error))
+        elif destination != SILENT and not self.holds_back:
+            put_cost = number * COST_MAX
+            self.server.stream_moved(StreamMoved(request, number + 1, put_cost + CREDIT_BYTES))
+
     def subscribe(self, request: int, topic: str, credit: int) -> None:
         """One reader at a time."""
         if topic == "taken" or self.reader is not None:
@@ -125,7 +167,7 @@ class FakeCore:
             payload = self.waiting.popleft()
             self.unconsumed.append(payload)
             self.credit -= 1
-            self.server.deliver(Deliver(self.reader, NodeId(9), "jobs", payload))
+            self.server.deliver(delivered(self.reader, NodeId(9), "jobs", payload))
 
 
 @asynccontextmanager

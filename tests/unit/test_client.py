@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd import client, connection
-from bmgd.core.commands import SendTo
+from bmgd import client, connection, writing
+from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
-from bmgd.types import Status
+from bmgd.types import NodeId, Status
+from bmgd.wire.batch import unpack_messages
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -66,8 +67,8 @@ async def test_errors_are_those_of_the_tree(
 
 
 async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmgd.Daemon) -> None:
-    with pytest.raises(bmgd.RequestError, match=r"65537 bytes, at most 65536"):
-        await daemon.send(1, bytes(65_537))
+    with pytest.raises(bmgd.RequestError, match=r"65536 bytes are sent by send"):
+        await daemon.send_soon(1, bytes(65_537))
     with pytest.raises(bmgd.RequestError, match=r"a payload is bytes, not str.*\.encode\(\)"):
         await daemon.send(6, "text")  # type: ignore[arg-type]
     for topic in ("", "x" * 256, "\udcff"):
@@ -75,7 +76,7 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
             await daemon.send(1, b"", topic=topic)
         with pytest.raises(bmgd.RequestError, match="topic"):
             daemon.subscribe(topic)
-    for credit in (0, 1025):
+    for credit in (0, 2**20 + 1):
         with pytest.raises(bmgd.RequestError, match="credit"):
             daemon.subscribe("jobs", credit=credit)
     with pytest.raises(bmgd.RequestError, match="cannot be sent"):
@@ -85,9 +86,10 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
 
 async def test_the_largest_payload_fits(core: FakeCore, daemon: bmgd.Daemon) -> None:
     await daemon.send(1, bytes(65_536), topic="x" * 255)
-    (_, told) = core.told[-1]
-    assert isinstance(told, SendTo)
-    assert (told.destination, len(told.payload), told.topic) == (1, 65_536, "x" * 255)
+    ((_, opened), (_, put)) = core.told[-2:]
+    assert opened == OpenStream(NodeId(1), "x" * 255)
+    assert isinstance(put, PutSegment)
+    assert unpack_messages(put.body, put.count) == [bytes(65_536)]
 
 
 async def test_a_subscription_takes_one_at_a_time(core: FakeCore, daemon: bmgd.Daemon) -> None:
@@ -158,9 +160,10 @@ async def test_a_program_too_slow_for_a_stream_is_told(
 async def test_a_stopped_daemon_is_not_waited_for_for_ever(
     daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "GRACE_S", 0.02)
-    with pytest.raises(bmgd.SilentDaemonError):
+    monkeypatch.setattr(writing, "GRACE_S", 0.02)
+    with pytest.raises(bmgd.UnreachableError) as caught:
         await daemon.send(SILENT, b"", timeout=0.01)
+    assert caught.value.sent
     assert (await daemon.status())["state"] == "ready"
 
 

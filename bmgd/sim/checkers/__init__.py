@@ -30,9 +30,11 @@ from bmgd.sim.checkers.memberships import (
 )
 from bmgd.sim.checkers.messages import (
     AcksAreHonest,
+    LongMessagesAreWhole,
     MessagesAreTakenOnce,
-    NothingUnansweredIsForgotten,
-    SearchesVisitOnce,
+    ReadersGetEachOnce,
+    SourcesKeepTheirCredit,
+    StepsOfStreamsAreBounded,
 )
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
@@ -48,6 +50,7 @@ from bmgd.sim.checkers.rest import (
     SurvivorsAgree,
 )
 from bmgd.sim.checkers.scene import Checker, Scene
+from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.sides import OneSideGoesOn
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
@@ -88,7 +91,10 @@ CHECKERS: tuple[type[Checker], ...] = (
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,
     AcksAreHonest,
-    NothingUnansweredIsForgotten,
+    SourcesKeepTheirCredit,
+    ReadersGetEachOnce,
+    LongMessagesAreWhole,
+    StepsOfStreamsAreBounded,
     SearchesVisitOnce,
     LinksLoseNothing,
     UrgentOvertakesBulk,

@@ -18,30 +18,36 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
+from bmgd.core.stream_out import NEVER_NS
 from bmgd.core.timers import TimerKey
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import NodeId, NodeState
 from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
+from bmgd.wire.segments import COST_MAX
 
 GUESTS_MAX = 32
 STANDING = frozenset({"beat", "silence", "redial"})
 """Deadlines that every node always has, once it has started."""
-SUBJECTS: Final = frozenset({"ask", "answer", "held", "probe", "resend", "accused"})
+SUBJECTS: Final = frozenset({"ask", "answer", "held", "probe", "accused"})
 """Deadlines that are there exactly while something waits for them."""
 RESEND_MAX_NS = 2_500_000_000
 
 BOUNDS = {
-    "messages underway": 8192,
-    "sequences of a stream": 1024,
-    "outcomes of a source": 1024,
+    "segments of a stream underway": 1024,
+    "bytes of a stream flying": 4 * 2**20 + COST_MAX,
+    "ids of a stream's span": 4096,
+    "bytes of programs' segments": 64 * 2**20,
+    "streams with credit": 32,
+    "credit granted": 8 * 2**20,
+    "bytes behind gaps": 8 * 2**20,
+    "segments behind a gap": 1024,
     "topics": 1024,
-    "messages of a topic": 1024 + 4096,
-    "bytes of a topic": 16 * 2**20 + 64 * 2**20,
+    "bytes of a topic": 64 * 2**20 // 3 + COST_MAX,
     "bytes of all topics": 64 * 2**20,
+    "bytes beyond a reader's credit": 0,
     "subscriptions": 1024,
-    "credit": 4096,
     "probes": 1024,
     "asks": 64,
     "held hellos": 16,
@@ -71,8 +77,18 @@ class BoundsHold(Checker):
         self._check_links(journal, inside)
 
     def _check_counts(self, journal: Journal, inside: Inside, sizes: dict[str, int]) -> None:
-        if inside.delivery.underway != inside.underway_count():
-            self.violate(journal, f"counts {inside.delivery.underway} messages underway")
+        for what, (counted, there) in (
+            ("bytes behind gaps", inside.kept_bytes()),
+            ("streams in", inside.stream_count()),
+            ("bytes beyond one segment a stream", inside.extra_bytes()),
+        ):
+            if counted != there:
+                self.violate(journal, f"counts {counted} {what}, there are {there}")
+        for stream in inside.streams_out():
+            flying = sum(s.cost for s in stream.underway.values() if s.flying)
+            lost = sum(s.lost for s in stream.underway.values())
+            if (stream.flight, stream.losses) != (flying, lost):
+                self.violate(journal, f"counts {stream.flight} flying, there are {flying}")
         counted, held = inside.counted_bytes(), sizes["bytes of all topics"]
         if counted != held:
             self.violate(journal, f"counts {counted} bytes held, there are {held}")
@@ -99,17 +115,21 @@ class BoundsHold(Checker):
 
 def measure(inside: Inside) -> dict[str, int]:
     """The size of everything in `BOUNDS` that lasts from step to step."""
-    queues, readers = inside.queues(), inside.readers()
+    queues, readers, out = inside.queues(), inside.readers(), inside.streams_out()
     return {
-        "messages underway": inside.delivery.underway,
-        "sequences of a stream": max(inside.spans(), default=0),
-        "outcomes of a source": max(inside.outcomes(), default=0),
+        "segments of a stream underway": max((len(s.underway) for s in out), default=0),
+        "bytes of a stream flying": max((s.flight for s in out), default=0),
+        "ids of a stream's span": max(inside.spans(), default=0),
+        "bytes of programs' segments": inside.extra_bytes()[0],
+        "streams with credit": len(inside.granted()),
+        "credit granted": sum(inside.granted()),
+        "bytes behind gaps": inside.kept_bytes()[0],
+        "segments behind a gap": max((len(s.kept) for s in inside.streams_in()), default=0),
         "topics": len(queues),
-        "messages of a topic": max((q[0] for q in queues), default=0),
         "bytes of a topic": max((q[2] for q in queues), default=0),
         "bytes of all topics": sum(q[2] for q in queues) + inside.handed_bytes(),
+        "bytes beyond a reader's credit": max((r[1] - r[2] for r in readers), default=0),
         "subscriptions": len(readers),
-        "credit": max((sum(r) for r in readers), default=0),
         "probes": len(inside.probes()),
         "asks": len(inside.asks()),
         "held hellos": len(inside.held()),
@@ -179,13 +199,20 @@ class DeadlinesHaveSubjects(Checker):
             self._check_wanted(journal, inside)
 
     def _check_resends(self, journal: Journal, inside: Inside) -> None:
-        if not inside.delivery.underway:
-            return
         timers = inside.timers()
-        for (peer, sequence), deadline_ns in inside.underway().items():
-            at_ns = timers.get(("resend", peer, sequence), journal.now_ns)
-            if at_ns > min(deadline_ns, journal.now_ns + RESEND_MAX_NS):
-                self.violate(journal, f"waits longer for {peer}'s answer than it may")
+        streams = {stream.key: stream for stream in inside.streams_out()}
+        for key in (key for key in timers if key[0] == "stream"):
+            if key[1] not in streams or streams[key[1]].is_idle:
+                self.violate(journal, f"a deadline of a stream {key[1]} that waits for nothing")
+        for stream in streams.values():
+            at_ns = timers.get(("stream", stream.key, 0), NEVER_NS)
+            waiting = [s for s in (*stream.queue, *stream.underway.values()) if not s.doubted]
+            deadline_ns = min((s.deadline_ns for s in waiting), default=NEVER_NS)
+            is_local = stream.destination == journal.host.id
+            if stream.underway and not is_local:
+                deadline_ns = min(deadline_ns, journal.now_ns + RESEND_MAX_NS)
+            if at_ns > deadline_ns:
+                self.violate(journal, f"waits longer for {stream.destination} than it may")
 
     def _check_wanted(self, journal: Journal, inside: Inside) -> None:
         if inside.context.state not in (NodeState.JOINING, NodeState.READY):
@@ -223,7 +250,6 @@ def _subjects(inside: Inside) -> set[TimerKey]:
         ("probe", inside.probes()),
     ):
         found.update((purpose, number, 0) for number in numbers)
-    found.update(("resend", peer, sequence) for peer, sequence in inside.underway())
     return found
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from bmgd.core.context import Context
-from bmgd.core.delivery import Delivery
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import Greeting
+from bmgd.core.inbound import Inbound, StreamIn
 from bmgd.core.links import Links
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
+from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
+from bmgd.core.stream_out import StreamOut
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.types import Incarnation, NodeId, Record
+from bmgd.wire.segments import COST_MAX, cost_of
 
 
 class Inside:
@@ -30,13 +33,14 @@ class Inside:
 
     __slots__ = (
         "context",
-        "delivery",
         "detector",
         "dialling",
         "forwarding",
         "greeting",
+        "inbound",
         "links",
         "membership",
+        "outbound",
         "probing",
         "relayout",
         "settings",
@@ -45,13 +49,14 @@ class Inside:
 
     def __init__(self, node: Node) -> None:
         self.context: Context = node._context
-        self.delivery: Delivery = node._delivery
         self.detector: Detector = node._detector
         self.dialling: Dialling = node._dialling
         self.forwarding: Forwarding = node._forwarding
         self.greeting: Greeting = node._greeting
+        self.inbound: Inbound = node._inbound
         self.links: Links = node._links
         self.membership: Membership = node._context.membership
+        self.outbound: Outbound = node._outbound
         self.probing: Probing = node._probing
         self.relayout: Relayout = node._relayout
         self.settings: Settings = node._context.settings
@@ -93,40 +98,69 @@ class Inside:
         """Whose hello is held."""
         return set(self.greeting._held)
 
-    def underway(self) -> dict[tuple[NodeId, int], int]:
-        """(destination, sequence) of each message underway, with its deadline."""
-        if not self.delivery.underway and not self.underway_count():
-            return {}
-        return {
-            (peer, sequence): message.deadline_ns
-            for peer, stream in self.delivery._outbound.items()
-            for sequence, message in stream.underway.items()
-        }
+    def streams_out(self) -> list[StreamOut]:
+        """Every stream out of this node."""
+        return list(self.outbound._streams.values())
+
+    def streams_in(self) -> list[StreamIn]:
+        """Every stream into this node that is remembered."""
+        return [s for source in self.inbound._sources.values() for s in source.streams.values()]
+
+    def stream_in(self, source: NodeId, stream_id: int) -> StreamIn | None:
+        """One of them."""
+        known = self.inbound._sources.get(source)
+        return known.streams.get(stream_id) if known else None
 
     def underway_count(self) -> int:
-        """How many messages are underway."""
-        return sum(len(stream.underway) for stream in self.delivery._outbound.values())
+        """How many segments wait for their acknowledgement."""
+        return sum(len(stream.underway) for stream in self.outbound._streams.values())
+
+    def open_ids(self, peer: NodeId) -> dict[int, StreamOut]:
+        """The streams to one destination that have an id."""
+        known = self.outbound._peers.get(peer)
+        return {} if known is None else known.open
 
     def spans(self) -> list[int]:
-        """How many sequences each outbound stream spans."""
-        return [s.next_sequence - s.floor for s in self.delivery._outbound.values()]
+        """How many ids lie between the lowest open one and the next, towards each destination."""
+        return [peer.next_id - peer.floor for peer in self.outbound._peers.values()]
 
-    def outcomes(self) -> list[int]:
-        """How many outcomes are remembered of each source."""
-        return [len(stream.outcomes) for stream in self.delivery._inbound.values()]
+    def extra_bytes(self) -> tuple[int, int]:
+        """What programs may put beyond one segment a stream: as counted, and as it is."""
+        streams = self.outbound._streams.values()
+        return self.outbound._extra_bytes, sum(s.extra for s in streams)
+
+    def granted(self) -> list[int]:
+        """The credit that each active stream in has left."""
+        return [s.credit - s.taken for s in self.inbound._active.values()]
+
+    def kept_bytes(self) -> tuple[int, int]:
+        """What waits behind gaps: as counted, and as it is."""
+        return self.inbound._kept_bytes, sum(
+            cost_of(segment.body) for s in self.streams_in() for segment in s.kept.values()
+        )
+
+    def stream_count(self) -> tuple[int, int]:
+        """Streams in: as counted, and as they are."""
+        return self.inbound._stream_count, len(self.streams_in())
 
     def probes(self) -> set[int]:
         """The numbers of the probes underway."""
         return set(self.probing._open)
 
-    def readers(self) -> list[tuple[int, int]]:
-        """The credit left and the messages unconsumed of each subscription."""
-        return [(s.credit, len(s.unconsumed)) for s in self.topics._subscriptions.values()]
+    def readers(self) -> list[tuple[int, int, int]]:
+        """Of each subscription: the messages and the bytes that it has, and what it may have.
+
+        One message, and one piece of each long message, it may have whatever they cost.
+        """
+        return [
+            (s.count, s.bytes, s.credit_bytes + COST_MAX * (1 + len(s.longs)))
+            for s in self.topics._subscriptions.values()
+        ]
 
     def queues(self) -> list[tuple[int, int, int]]:
         """Of each topic: messages waiting, bytes as counted, bytes as they are."""
         return [
-            (len(t.waiting), t.waiting_bytes, sum(len(m.payload) for m in t.waiting))
+            (t.waiting_count, t.waiting_bytes, sum(m.cost for m in t.waiting))
             for t in self.topics._topics.values()
         ]
 
@@ -135,9 +169,12 @@ class Inside:
         return self.topics._held_bytes
 
     def handed_bytes(self) -> int:
-        """Bytes that readers have and have not consumed."""
+        """Bytes that readers have and have not consumed, and those of long messages on their way."""
         subscriptions = self.topics._subscriptions.values()
-        return sum(len(message.payload) for s in subscriptions for message in s.unconsumed)
+        longs = self.topics._longs.values()
+        return sum(m.cost for s in subscriptions for m in s.unconsumed) + sum(
+            piece.cost for long in longs for piece in (*long.waiting, *long.unconsumed)
+        )
 
     def changes(self) -> tuple[int, ...]:
         """Others when the deadlines, or anything that waits for one, became more or less."""
@@ -147,7 +184,8 @@ class Inside:
             len(self.detector._asks),
             len(self.greeting._held),
             len(self.probing._open),
-            self.delivery.underway,
+            len(self.outbound._streams),
+            self.underway_count(),
         )
 
     def unknown_ids(self) -> int:

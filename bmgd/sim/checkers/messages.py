@@ -1,31 +1,49 @@
-"""Messages of programs: to whom, of which life, how often; and the searches of careful mode."""
+"""Messages of programs: to whom, of which life, how often, in which order; and what programs are told."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, get_args
+from typing import ClassVar
 
-from bmgd.core.commands import SendTo
-from bmgd.core.effects import Deliver, Effect, Reply, Send
+from bmgd.core.commands import Consumed, PutSegment, SendTo
+from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.core.inbound import StreamIn
+from bmgd.errors import DeliveryError
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.messages import Ack, Data, RoutedMessage, Search
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag
+from bmgd.wire.segments import cost_of
 
-RESTARTS_MAX = 3
-BUDGET_MAX = 255
+SPAN = 4096
+SENT_BY_EVENT_MAX = 64
+"""A burst of one stream, what a search or an unsent frame brings back, and acknowledgements."""
+SENT_MAX = 640
+"""Deadlines, pieces of work and acknowledgements of one step, and some room."""
+HANDED_MAX = 1024
+
+Owner = tuple[NodeId, Incarnation, object]
+"""Whose messages are in order: a program's stream, or what one daemon was given to send singly."""
+StreamKey = tuple[NodeId, Incarnation, NodeId, Incarnation, int]
+"""The place and life of one end, the other end and its life, and the stream's id."""
+
+
+def _key(journal: Journal, peer: NodeId, life: Incarnation, sequence: int) -> StreamKey:
+    return journal.place, journal.incarnation, peer, life, sequence >> 32
 
 
 @dataclass(slots=True)
 class _Message:
-    """One payload on the topic, as its program gave it to its daemon.
+    """One payload, as its program gave it to its daemon.
 
     Args:
         addressed: the life of the destination that the source knew then; 0 for none.
+        index: counts the messages of all programs.
+        refused: the program was told that it was not taken, and never will be.
         taken: by whom it was taken, and in which life.
     """
 
@@ -33,236 +51,523 @@ class _Message:
     incarnation: Incarnation
     destination: NodeId
     addressed: Incarnation
+    owner: Owner
+    index: int
+    best_effort: bool = False
     unique: bool = True
+    refused: bool = False
     taken: list[tuple[NodeId, Incarnation]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Put:
+    """What a program put into its stream: the payloads of each segment, by number."""
+
+    destination: NodeId
+    best_effort: bool
+    next: int = 1
+    done: int = 1
+    segments: dict[int, list[bytes]] = field(default_factory=dict)
+
+
 class MessagesAreTakenOnce(Checker):
-    """A message is taken at most once in all lives, by its destination, of the life it was for.
+    """A message is taken at most once in all lives, by its destination, of the life it was for, in order.
 
     Not by a later life than the source knew when it was sent, not from an earlier life of its source
-    than is known; and acknowledged only if it was taken. Payloads that are sent twice tell nothing.
+    than is known. Confirmed only if it was taken; never taken where its program was told that it was
+    not. Payloads that are sent twice tell nothing.
     """
 
     name: ClassVar[str] = "messages-are-taken-once"
-    events: ClassVar[Kinds] = (Data,)
-    effects: ClassVar[Kinds] = (Reply,)
+    events: ClassVar[Kinds] = (Segment, CommandIssued)
+    effects: ClassVar[Kinds] = (Reply, Deliver, StreamMoved, StreamEnded, SegmentAck)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._messages: dict[bytes, _Message] = {}
         self._requests: dict[tuple[NodeId, int], bytes] = {}
-        self._known: Incarnation | None = None
-        self._waiting = 0
+        self._puts: dict[tuple[NodeId, int], _Put] = {}
+        self._arrived: dict[StreamKey, dict[int, Segment]] = {}
+        self._next: dict[StreamKey, int] = {}
+        self._latest: dict[tuple[NodeId, Incarnation, Owner], int] = {}
+        self._known: dict[NodeId, Incarnation] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
         inside = journal.inside
-        self._known = None
-        if isinstance(event, Received) and isinstance(event.message, Data):
-            self._known = inside.membership.incarnation(event.message.route.source)
-            self._waiting = inside.topics.waiting()
-        elif isinstance(event, CommandIssued) and isinstance(event.command, SendTo):
-            self._send(journal, inside, event.request, event.command)
+        if isinstance(event, Received) and isinstance(event.message, Segment):
+            route = event.message.route
+            self._known[route.source] = inside.membership.incarnation(route.source)
+        elif isinstance(event, CommandIssued):
+            self._note_command(journal, inside, event)
 
-    def _send(self, journal: Journal, inside: Inside, request: int, command: SendTo) -> None:
-        known = self._messages.get(command.payload)
+    def _note_command(self, journal: Journal, inside: Inside, issued: CommandIssued) -> None:
+        me, request = journal.host.id, issued.request
+        match issued.command:
+            case SendTo(destination, topic, payload):
+                owner: Owner = (me, inside.context.incarnation, (destination, topic))
+                self._add(journal, inside, payload, destination, owner)
+                self._requests[me, request] = payload
+            case PutSegment(count, body):
+                streams = [s for s in inside.streams_out() if s.owner == request]
+                if not streams:
+                    return
+                stream = streams[0]
+                put = self._puts.setdefault(
+                    (me, request), _Put(stream.destination, stream.best_effort)
+                )
+                payloads = unpack_messages(body, count) if count else []
+                put.segments[put.next] = payloads
+                put.next += 1
+                owner = me, inside.context.incarnation, request
+                for payload in payloads:
+                    self._add(journal, inside, payload, put.destination, owner, put.best_effort)
+
+    def _add(
+        self,
+        journal: Journal,
+        inside: Inside,
+        payload: bytes,
+        destination: NodeId,
+        owner: Owner,
+        best_effort: bool = False,
+    ) -> None:
+        known = self._messages.get(payload)
         if known is not None:
             known.unique = False
             return
-        self._messages[command.payload] = _Message(
+        self._messages[payload] = _Message(
             journal.host.id,
             inside.context.incarnation,
-            command.destination,
-            inside.membership.incarnation(command.destination),
+            destination,
+            inside.membership.incarnation(destination),
+            owner,
+            len(self._messages),
+            best_effort,
         )
-        self._requests[journal.host.id, request] = command.payload
+
+    # --- taking -------------------------------------------------------------------------------
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if isinstance(event, Received) and isinstance(event.message, Data):
-            data = event.message
-            handed = sum(1 for effect in effects if isinstance(effect, Deliver))
-            # A queue for readers that come later: what waits more, or was handed out, was taken.
-            taken = journal.inside.topics.waiting() + handed - self._waiting
-            if taken > 0:
-                self._on_taken(journal, data)
+        if isinstance(event, Received) and isinstance(event.message, Segment):
+            self._note_arrival(journal, event.message)
+        self._follow(journal)
         for effect in effects:
-            if isinstance(effect, Reply) and effect.error is None:
-                self._on_done(journal, effect.request)
+            match effect:
+                case Reply(request):
+                    self._on_reply(journal, request, effect)
+                case StreamMoved(request):
+                    self._on_moved(journal, request, effect)
+                case StreamEnded(request):
+                    self._on_ended(journal, request, effect)
+                case _:
+                    pass
 
-    def _on_taken(self, journal: Journal, data: Data) -> None:
-        me, route = journal.host.id, data.route
-        if route.destination != me:
-            self.violate(journal, f"took a message for {route.destination}")
-        if self._known is not None and route.source_incarnation < self._known:
-            self.violate(journal, f"took a message of a former life of {route.source}")
+    def _note_arrival(self, journal: Journal, segment: Segment) -> None:
+        route = segment.route
+        if route.destination != journal.host.id:
+            return
+        if segment.flags & SegmentFlag.BEST_EFFORT:
+            return
+        key = _key(journal, route.source, route.source_incarnation, route.sequence)
+        arrived = self._arrived.setdefault(key, {})
+        before = arrived.setdefault(route.sequence & 0xFFFF_FFFF, segment)
+        if (before.body, before.count) != (segment.body, segment.count):
+            self.violate(journal, f"{route.source} uses a number of a stream for two segments")
+
+    def _follow(self, journal: Journal) -> None:
+        """What streams have passed since the last look was taken."""
+        for stream in journal.inside.streams_in():
+            key = _key(journal, stream.source, stream.incarnation, stream.id << 32)
+            before = self._next.get(key, 1)
+            if stream.next == before:
+                continue
+            self._next[key] = stream.next
+            arrived = self._arrived.get(key, {})
+            for number in range(before, stream.next):
+                segment = arrived.get(number)
+                if segment is None:
+                    self.violate(journal, f"passed {number} of {stream.source}, which never came")
+                    continue
+                if segment.count:
+                    self._on_taken(journal, stream, segment)
+
+    def _on_taken(self, journal: Journal, stream: StreamIn, segment: Segment) -> None:
+        me, route = journal.host.id, segment.route
+        known = self._known.get(route.source, Incarnation(0))
+        if stream.incarnation < known and stream.closed:
+            return
         if route.destination_tag not in (0, incarnation_tag(journal.incarnation)):
             self.violate(journal, f"took a message of {route.source} for another life")
-        message = self._messages.get(data.payload)
-        if message is None:
-            self.violate(journal, f"took a message that {route.source} never sent")
-            return
-        if not message.unique:
-            return
-        if (message.source, message.destination) != (route.source, me):
+        for payload in unpack_messages(segment.body, segment.count):
+            message = self._messages.get(payload)
+            if message is None:
+                self.violate(journal, f"took a message that {route.source} never sent")
+            elif message.unique:
+                self._check(journal, message, route.source, me)
+
+    def _check(self, journal: Journal, message: _Message, source: NodeId, me: NodeId) -> None:
+        if (message.source, message.destination) != (source, me):
             self.violate(journal, f"took a message of {message.source} to {message.destination}")
         if message.addressed and message.addressed < journal.incarnation:
-            self.violate(journal, f"took a message of {route.source} for its former life")
+            self.violate(journal, f"took a message of {source} for its former life")
         if message.taken:
             self.violate(journal, f"took a message again, first taken by {message.taken}")
+        if message.refused:
+            self.violate(journal, f"took a message that {source} was told is not sent")
+        key = journal.place, journal.incarnation, message.owner
+        latest = self._latest.get(key, -1)
+        if message.index < latest:
+            self.violate(journal, f"took a message of {source} out of order")
+        self._latest[key] = max(latest, message.index)
         message.taken.append((me, journal.incarnation))
 
-    def _on_done(self, journal: Journal, request: int) -> None:
+    # --- what programs are told ---------------------------------------------------------------
+
+    def _on_reply(self, journal: Journal, request: int, reply: Reply) -> None:
         payload = self._requests.pop((journal.host.id, request), None)
         if payload is None:
             return
+        if reply.error is None:
+            self._on_done(journal, payload)
+        elif not isinstance(reply.error, DeliveryError) or not reply.error.sent:
+            self._on_refused(journal, payload)
+
+    def _on_moved(self, journal: Journal, request: int, moved: StreamMoved) -> None:
+        put = self._puts.get((journal.host.id, request))
+        if put is None:
+            return
+        for number in moved.withdrawn:
+            for payload in put.segments.pop(number, ()):
+                self._on_refused(journal, payload)
+        for number in moved.doubted:
+            put.segments.pop(number, None)
+        self._confirm(journal, put, moved.next)
+
+    def _on_ended(self, journal: Journal, request: int, ended: StreamEnded) -> None:
+        put = self._puts.pop((journal.host.id, request), None)
+        if put is None:
+            return
+        self._confirm(journal, put, ended.next)
+        for number, payloads in put.segments.items():
+            if number >= ended.unsent:
+                for payload in payloads:
+                    self._on_refused(journal, payload)
+
+    def _confirm(self, journal: Journal, put: _Put, following: int) -> None:
+        if following > put.next:
+            self.violate(journal, f"confirms up to {following}, {put.next} comes next")
+        for number in [n for n in put.segments if n < following]:
+            for payload in put.segments.pop(number):
+                if not put.best_effort:
+                    self._on_done(journal, payload)
+
+    def _on_done(self, journal: Journal, payload: bytes) -> None:
         message = self._messages[payload]
         local = message.destination == message.source
         if message.unique and not local and not message.taken:
             self.violate(journal, f"a message to {message.destination} was confirmed, never taken")
 
+    def _on_refused(self, journal: Journal, payload: bytes) -> None:
+        message = self._messages.get(payload)
+        if message is None or not message.unique:
+            return
+        message.refused = True
+        if message.taken:
+            self.violate(journal, f"a message was taken by {message.taken}, and told as not sent")
+
+
+class ReadersGetEachOnce(Checker):
+    """What is handed out was not handed out before, unless it is marked so, and is in order."""
+
+    name: ClassVar[str] = "readers-get-each-once"
+    events: ClassVar[Kinds] = (CommandIssued,)
+    effects: ClassVar[Kinds] = (Deliver,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._handed: dict[NodeId, set[bytes]] = {}
+        self._numbers: dict[bytes, tuple[Owner, int]] = {}
+        self._latest: dict[tuple[NodeId, Owner], int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._handed[journal.place] = set()
+
+    def before(self, journal: Journal, event: Event) -> None:
+        if not isinstance(event, CommandIssued):
+            return
+        me, life = journal.host.id, journal.inside.context.incarnation
+        match event.command:
+            case SendTo(destination, topic, payload):
+                self._number(payload, (me, life, (destination, topic)))
+            case PutSegment(count, body) if count:
+                streams = [s for s in journal.inside.streams_out() if s.owner == event.request]
+                if streams and not streams[0].best_effort:
+                    for payload in unpack_messages(body, count):
+                        self._number(payload, (me, life, event.request))
+
+    def _number(self, payload: bytes, owner: Owner) -> None:
+        self._numbers.setdefault(payload, (owner, len(self._numbers)))
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        handed = self._handed[journal.place]
+        for effect in effects:
+            if not isinstance(effect, Deliver) or not effect.count:
+                continue
+            for payload in unpack_messages(effect.body, effect.count):
+                if (payload in handed) != effect.redelivered:
+                    text = "again, and is not marked" if payload in handed else "as if again"
+                    self.violate(journal, f"hands out a message of {effect.source} {text}")
+                handed.add(payload)
+                if not effect.redelivered:
+                    self._check_order(journal, payload)
+
+    def _check_order(self, journal: Journal, payload: bytes) -> None:
+        owner, index = self._numbers.get(payload, (None, 0))
+        if owner is None:
+            return
+        latest = self._latest.get((journal.place, owner), -1)
+        if index < latest:
+            self.violate(journal, f"hands out a message of {owner[0]} out of order")
+        self._latest[journal.place, owner] = max(latest, index)
+
+
+@dataclass(slots=True)
+class _Whole:
+    """A long message as its program put it, and as a reader had it."""
+
+    source: NodeId
+    destination: NodeId
+    body: bytearray = field(default_factory=bytearray)
+    size: int = 0
+    last_number: int = 0
+    taken: bool = False
+
+
+@dataclass(slots=True)
+class _Read:
+    """A long message as it comes to a reader."""
+
+    request: int
+    body: bytearray = field(default_factory=bytearray)
+    unconsumed: int = 0
+    complete: bool = False
+
+
+class LongMessagesAreWhole(Checker):
+    """Pieces come to one reader, each once and in order; confirmed is what the reader has consumed."""
+
+    name: ClassVar[str] = "long-messages-are-whole"
+    events: ClassVar[Kinds] = (CommandIssued,)
+    effects: ClassVar[Kinds] = (Deliver, StreamMoved, StreamEnded)
+
+    NAME_BYTES: ClassVar[int] = 8
+    """A long message begins with its number."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._whole: dict[bytes, _Whole] = {}
+        self._putting: dict[tuple[NodeId, int], _Whole] = {}
+        self._numbers: dict[tuple[NodeId, int], int] = {}
+        self._unconfirmed: dict[tuple[NodeId, int], list[_Whole]] = {}
+        self._reads: dict[NodeId, dict[int, _Read]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._reads[journal.place] = {}
+
+    def before(self, journal: Journal, event: Event) -> None:
+        if not isinstance(event, CommandIssued):
+            return
+        key = journal.host.id, event.request
+        match event.command:
+            case PutSegment() as put:
+                self._numbers[key] = self._numbers.get(key, 0) + 1
+                if put.size:
+                    self._on_put(journal, key, put)
+            case Consumed(count, long) if long:
+                read = self._reads[journal.place].get(long)
+                if read is not None:
+                    read.unconsumed -= count
+                    if read.complete and read.unconsumed <= 0:
+                        whole = self._whole.get(bytes(read.body[: self.NAME_BYTES]))
+                        if whole is not None:
+                            whole.taken = True
+
+    def _on_put(self, journal: Journal, key: tuple[NodeId, int], put: PutSegment) -> None:
+        streams = [s for s in journal.inside.streams_out() if s.owner == key[1]]
+        if not streams:
+            return
+        if put.first:
+            whole = _Whole(journal.host.id, streams[0].destination, size=put.size)
+            self._putting[key] = self._whole[put.body[: self.NAME_BYTES]] = whole
+        whole = self._putting[key]
+        whole.body += put.body
+        if put.last:
+            whole.last_number = self._numbers[key]
+            self._unconfirmed.setdefault(key, []).append(whole)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver() if effect.long:
+                    self._on_piece(journal, effect)
+                case StreamMoved(request, following):
+                    told = {*effect.withdrawn, *effect.doubted}
+                    self._on_confirmed(journal, request, following, told)
+                case StreamEnded(request, following):
+                    self._on_confirmed(journal, request, following, set())
+                case _:
+                    pass
+
+    def _on_piece(self, journal: Journal, piece: Deliver) -> None:
+        reads = self._reads[journal.place]
+        read = reads.setdefault(piece.long, _Read(piece.request))
+        if piece.aborted:
+            del reads[piece.long]
+            return
+        if read.request != piece.request:
+            self.violate(journal, "a long message goes to two readers")
+        at = len(read.body)
+        read.body += piece.body
+        read.unconsumed += 1
+        read.complete = piece.last
+        whole = self._whole.get(bytes(read.body[: self.NAME_BYTES]))
+        if whole is None:
+            self.violate(journal, f"a long message that {piece.source} never sent")
+        elif whole.body[at : len(read.body)] != piece.body:
+            self.violate(journal, f"a piece of {piece.source}'s long message is not the next one")
+        elif piece.last != (len(read.body) == whole.size):
+            self.violate(journal, f"the end of {piece.source}'s long message is not its end")
+
+    def _on_confirmed(self, journal: Journal, request: int, following: int, told: set[int]) -> None:
+        key = journal.host.id, request
+        waiting = self._unconfirmed.get(key)
+        if not waiting:
+            return
+        for whole in list(waiting):
+            if whole.last_number in told:
+                waiting.remove(whole)
+            elif whole.last_number < following:
+                waiting.remove(whole)
+                if not whole.taken:
+                    self.violate(journal, "a long message was confirmed before it was read")
+
 
 class AcksAreHonest(Checker):
-    """An acknowledgement answers a message that came in this step, to its source and its life."""
+    """An acknowledgement says what came, to its source's life, and with the own tag."""
 
     name: ClassVar[str] = "acks-are-honest"
-    events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = (Ack,)
+    events: ClassVar[Kinds] = (Segment,)
+    effects: ClassVar[Kinds] = (SegmentAck,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._arrived: dict[StreamKey, set[int]] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if not isinstance(event, Received):
-            return
+        if isinstance(event, Received) and isinstance(event.message, Segment):
+            route = event.message.route
+            key = _key(journal, route.source, route.source_incarnation, route.sequence)
+            self._arrived.setdefault(key, set()).add(route.sequence & 0xFFFF_FFFF)
         for effect in effects:
-            if not (isinstance(effect, Send) and isinstance(effect.message, Ack)):
-                continue
-            ack = effect.message
-            if ack.route.source != journal.host.id:
-                continue
-            data = event.message
-            if isinstance(data, Ack):
-                # Its own, on a search that came by here.
-                continue
-            if not isinstance(data, Data):
-                self.violate(journal, "acknowledges, and nothing came")
-                continue
-            wanted = data.route.source, data.route.sequence
-            if (ack.route.destination, ack.route.sequence) != wanted:
-                self.violate(journal, f"acknowledges {ack.route}, what came was {wanted}")
-            if ack.route.destination_tag != incarnation_tag(data.route.source_incarnation):
-                self.violate(journal, "acknowledges to another life than the one that sent")
-            if ack.tag != incarnation_tag(journal.incarnation):
-                self.violate(journal, "acknowledges with a tag that is not its own")
+            if isinstance(effect, Send) and isinstance(effect.message, SegmentAck):
+                self._check(journal, event, effect.message)
 
-
-class NothingUnansweredIsForgotten(Checker):
-    """Whoever sends a message tells its destination to forget nothing that is still waited for.
-
-    The floor in it, below which outcomes are forgotten and nothing is taken, is at most the lowest
-    sequence that has no answer yet.
-    """
-
-    name: ClassVar[str] = "nothing-unanswered-is-forgotten"
-    events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = (Data,)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        floors = [
-            (effect.message.route.destination, effect.message.floor)
-            for effect in effects
-            if isinstance(effect, Send)
-            and isinstance(effect.message, Data)
-            and effect.message.route.source == journal.host.id
-            and effect.message.route.source_incarnation == journal.incarnation
-        ]
-        if not floors:
-            return
-        lowest: dict[NodeId, int] = {}
-        for peer, sequence in journal.inside.underway():
-            lowest[peer] = min(lowest.get(peer, sequence), sequence)
-        for peer, floor in dict.fromkeys(floors):
-            if floor > lowest.get(peer, floor):
-                self.violate(journal, f"waits for {peer}'s {lowest[peer]}, its floor is {floor}")
-
-
-class SearchesVisitOnce(Checker):
-    """A search never hands a message to a node that had it, but the way back, and counts its restarts.
-
-    Going on marks this node, and puts it on the stack; going back takes the top off; only where neither
-    is possible it begins anew, three times at most.
-    """
-
-    name: ClassVar[str] = "searches-visit-once"
-    events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = get_args(RoutedMessage)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+    def _check(self, journal: Journal, event: Event, ack: SegmentAck) -> None:
+        route = ack.route
         came = event.message if isinstance(event, Received) else None
+        if route.source != journal.host.id or isinstance(came, SegmentAck):
+            # Another's, or its own on a search that came by here.
+            return
+        stream_id, following = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        if ack.tag != incarnation_tag(journal.incarnation):
+            self.violate(journal, "acknowledges with a tag that is not its own")
+        lives = [
+            key[3]
+            for key in self._arrived
+            if key[:3] == (journal.place, journal.incarnation, route.destination)
+            and key[4] == stream_id
+        ]
+        named = [life for life in lives if incarnation_tag(life) == route.destination_tag]
+        if not named:
+            self.violate(
+                journal, f"acknowledges to a life of {route.destination} that sent nothing"
+            )
+            return
+        arrived = self._arrived[_key(journal, route.destination, named[-1], route.sequence)]
+        missing = [number for number in range(1, following) if number not in arrived]
+        if missing:
+            self.violate(journal, f"acknowledges {missing[:4]} of {route.destination}, not come")
+        for first, last in ack.gaps:
+            if any(number not in arrived for number in range(first, last + 1)):
+                self.violate(journal, f"says to have {first} to {last}, which have not come")
+
+
+class SourcesKeepTheirCredit(Checker):
+    """Beyond one segment nothing is sent above the credit told, and none before the first answer.
+
+    What is sent names a floor above no stream that waits for an answer, and is within the span.
+    """
+
+    name: ClassVar[str] = "sources-keep-their-credit"
+    events: ClassVar[Kinds] = (SegmentAck,)
+    effects: ClassVar[Kinds] = (Segment,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: dict[StreamKey, tuple[int, int]] = {}
+        self._sent: dict[StreamKey, tuple[int, int]] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Received) and isinstance(event.message, SegmentAck):
+            ack = event.message
+            key = _key(journal, ack.route.source, Incarnation(0), ack.route.sequence)
+            credit, following = self._told.get(key, (0, 1))
+            number = ack.route.sequence & 0xFFFF_FFFF
+            self._told[key] = max(credit, ack.credit), max(following, number)
         for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, RoutedMessage):
-                self._check(journal, came, effect)
+            if isinstance(effect, Send) and isinstance(effect.message, Segment):
+                self._check(journal, effect.message)
 
-    def _check(self, journal: Journal, came: object, send: Send) -> None:
-        message = send.message
-        assert isinstance(message, RoutedMessage)
-        relayed = isinstance(came, RoutedMessage) and _same(came, message)
-        route, me = message.route, journal.host.id
-        if not 0 <= route.hop_budget <= BUDGET_MAX:
-            self.violate(journal, f"a hop budget of {route.hop_budget}")
-        link = journal.links.get(send.link)
-        if link is None:
+    def _check(self, journal: Journal, segment: Segment) -> None:
+        route = segment.route
+        if (route.source, route.source_incarnation) != (journal.host.id, journal.incarnation):
             return
-        if route.search is None:
-            if isinstance(came, RoutedMessage) and relayed:
-                direct = link.peer == route.destination
-                if came.route.search is not None:
-                    self.violate(journal, "a search lost its state")
-                elif not direct and route.hop_budget >= came.route.hop_budget:
-                    self.violate(journal, "passed on with a hop budget that does not fall")
+        if segment.flags & SegmentFlag.BEST_EFFORT:
             return
-        before = came.route.search if isinstance(came, RoutedMessage) and relayed else None
-        self._check_search(journal, before, route.search, me, link.peer)
-
-    def _check_search(
-        self, journal: Journal, before: Search | None, now: Search, me: NodeId, peer: NodeId
-    ) -> None:
-        restarted = before is not None and now.restarts > before.restarts
-        if now.restarts > RESTARTS_MAX:
-            self.violate(journal, f"a search that began anew {now.restarts} times")
-        had = frozenset[int]() if before is None or restarted else _marked(before.visited)
-        stack = () if before is None or restarted else before.stack
-        if stack[-1:] == (me,):
-            # A link that ended gave it back: it has not gone on from here.
-            stack = stack[:-1]
-        marked = _marked(now.visited)
-        if marked != had | {me}:
-            self.violate(journal, f"a search marks {sorted(marked)}, had {sorted(had)}")
-        if now.stack == (*stack, me):
-            if peer in had:
-                self.violate(journal, f"a search visits {peer} twice")
-        elif stack and now.stack == stack[:-1]:
-            if peer != stack[-1]:
-                self.violate(journal, f"a search goes back to {peer}, it came from {stack[-1]}")
-            left = {link.peer for link in journal.links.values()} - had - {me}
-            if left:
-                self.violate(journal, f"a search goes back, and has not tried {sorted(left)}")
-        else:
-            self.violate(journal, f"a search's stack is {now.stack} after {stack}")
-        # Where two processes have one id, the way back can lead to the other one.
-        is_twice = max(Counter(now.stack).values(), default=0) > 1
-        if is_twice and self.scene.given_twice.isdisjoint(now.stack):
-            self.violate(journal, f"a search's stack has a node twice: {now.stack}")
+        stream_id, number = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        key = _key(journal, route.destination, Incarnation(0), route.sequence)
+        highest, cost = self._sent.get(key, (0, 0))
+        credit, following = self._told.get(key, (0, 1))
+        if number > highest:
+            cost += cost_of(segment.body)
+            self._sent[key] = number, cost
+            if number > highest + 1:
+                self.violate(journal, f"sends {number} to {route.destination} after {highest}")
+            if number > following and cost > credit:
+                self.violate(journal, f"sends {cost} bytes on a credit of {credit}")
+        for open_id, stream in journal.inside.open_ids(route.destination).items():
+            if stream.underway and open_id < segment.floor:
+                self.violate(journal, f"waits on stream {open_id}, its floor is {segment.floor}")
+        if stream_id >= segment.floor + SPAN:
+            self.violate(journal, f"stream {stream_id} is beyond the span of {segment.floor}")
 
 
-def _same(came: RoutedMessage, sent: RoutedMessage) -> bool:
-    """Whether what is sent is what came, passed on."""
-    a, b = came.route, sent.route
-    return type(came) is type(sent) and (a.source, a.destination, a.sequence) == (
-        b.source,
-        b.destination,
-        b.sequence,
-    )
+class StepsOfStreamsAreBounded(Checker):
+    """One step sends and hands out a bounded number of segments, whatever waits."""
 
+    name: ClassVar[str] = "steps-of-streams-are-bounded"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Segment, SegmentAck, Deliver)
 
-def _marked(bitmap: bytes) -> frozenset[int]:
-    return frozenset(
-        8 * at + bit for at, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1
-    )
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        sent = handed = 0
+        for effect in effects:
+            if isinstance(effect, Deliver):
+                handed += 1
+            elif isinstance(effect, Send) and isinstance(effect.message, Segment | SegmentAck):
+                sent += 1
+        most = SENT_MAX if is_deadline(event) else SENT_BY_EVENT_MAX
+        if sent > most:
+            self.violate(journal, f"sends {sent} segments in a step, at most {most}")
+        if handed > HANDED_MAX:
+            self.violate(journal, f"hands out {handed} segments in a step, at most {HANDED_MAX}")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, get_args
 
-from bmgd.core.commands import ProbeTo, SendTo
+from bmgd.core.commands import (
+    CloseStream,
+    Consumed,
+    ProbeTo,
+    PutSegment,
+    SendTo,
+    Unsubscribe,
+    Withdraw,
+)
 from bmgd.core.effects import (
     Close,
     Dial,
@@ -201,6 +209,10 @@ class HellosAreAnsweredByRule(Checker):
                 del journal.hellos[hello.link]
 
 
+_UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Unsubscribe)
+"""Commands that belong to a request that was answered, or is not answered by a `Reply`."""
+
+
 class RequestsAreAnsweredOnce(Checker):
     """A request of a program gets one reply, a message's at the latest at its deadline."""
 
@@ -217,7 +229,7 @@ class RequestsAreAnsweredOnce(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         waiting = self._open[journal.place]
-        if isinstance(event, CommandIssued):
+        if isinstance(event, CommandIssued) and not isinstance(event.command, _UNANSWERED):
             waiting[event.request] = event.command, journal.now_ns
         for effect in effects:
             if isinstance(effect, Reply) and waiting.pop(effect.request, None) is None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bmgd.core import delivery, membership
+from bmgd.core import inbound, membership
 from bmgd.core.detector import ASKS_OPEN_MAX
 from bmgd.core.effects import Effect, Send, Welcome
 from bmgd.core.events import DeadlineReached, Greeted, LinkDown, LinkUp, Received
@@ -24,7 +24,8 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
-from bmgd.wire.messages import Ack, Answer, Ask, Data, Notice, Ping, Route
+from bmgd.wire.messages import Answer, Ask, Notice, Ping, Route, SegmentAck
+from tests.unit.segments import segment
 
 PEERS = PeerList(template="host{id}:1")
 LIFE = Incarnation(1 << 32)
@@ -44,35 +45,53 @@ def route(source: int, sequence: int = 1) -> Route:
     return Route(ME, NodeId(source), LIFE, incarnation_tag(LIFE), sequence, 9)
 
 
-def is_answered(node: Node, source: int, sequence: int = 1, floor: int = 1) -> bool:
-    """Let a message come; whether it was acknowledged."""
-    data = Data(route(source, sequence), "t", b"x", floor)
-    effects = node.step(2, Received(LinkId(1), data))
-    return any(isinstance(e, Send) and isinstance(e.message, Ack) for e in effects)
+def answers(node: Node, source: int, stream: int = 1, floor: int = 1) -> list[bool]:
+    """Let the first message of a stream come; whether it was taken, for each answer."""
+    came = segment(route(source), b"x", stream=stream, floor=floor)
+    effects = node.step(2, Received(LinkId(1), came))
+    told = [e.message for e in effects if isinstance(e, Send)]
+    return [not answer.full for answer in told if isinstance(answer, SegmentAck)]
 
 
-def test_outcomes_of_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "OUTCOMES_MAX", 6)
+def is_answered(node: Node, source: int) -> bool:
+    return answers(node, source) == [True]
+
+
+def test_streams_of_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbound, "STREAMS_MAX", 6)
     node = node_of(64)
-    assert all(is_answered(node, source, s) for source in (2, 3) for s in (1, 2, 3))
-    assert not is_answered(node, 2, 4)
-    assert not is_answered(node, 4)
-    assert is_answered(node, 3, 3)
-    assert is_answered(node, 2, 4, floor=3)
-    assert is_answered(node, 4)
-    assert not is_answered(node, 5)
+    assert all(answers(node, source, s) == [True] for source in (2, 3) for s in (1, 2, 3))
+    # A full table refuses what is new, and forgets nothing of what it has.
+    assert answers(node, 2, 4) == [False]
+    assert answers(node, 4) == [False]
+    assert answers(node, 3, 3) == []
+    assert answers(node, 2, 4, floor=3) == [True]
+    assert answers(node, 4) == [True]
+    assert answers(node, 5) == [False]
 
 
-def test_gone_source_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "SOURCES_MAX", 2)
+def test_streams_beyond_the_span_of_the_lowest_open_one_are_not_answered() -> None:
+    node = node_of(64)
+    assert answers(node, 2, inbound.SPAN, floor=1) == [True]
+    assert answers(node, 2, inbound.SPAN + 1, floor=1) == []
+    assert answers(node, 2, inbound.SPAN + 1, floor=2) == [True]
+    assert answers(node, 2, 1, floor=1) == []
+
+
+def test_source_that_left_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbound, "SOURCES_MAX", 2)
     node = node_of(64)
     assert is_answered(node, 2)
     assert is_answered(node, 3)
     assert not is_answered(node, 4)
-    record = Record(LIFE, 0, Status.EXCLUDED, PEERS.address_of(NodeId(3)))
-    node.step(3, Received(LinkId(1), Notice(((NodeId(3), record),))))
-    node_effects = node.step(4, Received(LinkId(1), Data(route(4), "t", b"x", 1)))
-    assert [e for e in node_effects if isinstance(e, Send) and isinstance(e.message, Ack)]
+    # Who is only held dead may refute that, and go on.
+    dead = Record(LIFE, 0, Status.EXCLUDED, PEERS.address_of(NodeId(2)))
+    node.step(2, Received(LinkId(1), Notice(((NodeId(2), dead),))))
+    assert not is_answered(node, 4)
+    left = Record(LIFE, 0, Status.LEFT, PEERS.address_of(NodeId(3)))
+    node.step(2, Received(LinkId(1), Notice(((NodeId(3), left),))))
+    assert is_answered(node, 4)
+    assert not is_answered(node, 3)
 
 
 def test_lives_met_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId
 from bmgd.wire.messages import Broadcast, Multicast
 from tests.unit.core.clusters import S, settle
+from tests.unit.segments import payloads_of
 
 
 class Frames(Watcher):
@@ -133,7 +134,8 @@ def test_multicast_shares_frames_and_reaches_one_reader_of_each() -> None:
     network.run(1)
     assert network.hosts[NodeId(5)].replies[request].error is None
     for number in range(64):
-        taken = [each.payload for each in network.hosts[NodeId(number)].delivered]
+        handed = network.hosts[NodeId(number)].delivered
+        taken = [payload for each in handed for payload in payloads_of(each)]
         assert taken == ([b"m"] if targets >> number & 1 else [])
     alone = sum(hop_count(64, target - 5) for target in ids_in(targets & ~(1 << 5)))
     # The way of node 40 is not shared: relays pass its copy on without the core.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bmgd.core.commands import ProbeTo, SendTo
-from bmgd.core.delivery import Outcome
 from bmgd.core.effects import Send
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.sim.wires import ends_between
 from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
-from bmgd.wire.messages import Ack, Data, ProbeReply, Route
+from bmgd.wire.messages import ProbeReply, ResetReason, Route, SegmentAck, StreamReset
 from tests.unit.core.clusters import S, settle
+from tests.unit.segments import segment
 
 FORMER = Incarnation(7)
 
@@ -22,7 +24,7 @@ def restarted() -> Network:
     return network
 
 
-def answered(network: Network, request: int, message: Ack | ProbeReply) -> bool:
+def answered(network: Network, request: int, message: SegmentAck | ProbeReply) -> bool:
     """Whether what comes from node 1 answers a request of node 0."""
     host = network.hosts[NodeId(0)]
     (end,) = ends_between(host, NodeId(1))
@@ -32,7 +34,11 @@ def answered(network: Network, request: int, message: Ack | ProbeReply) -> bool:
 
 def route(network: Network, tag: int) -> Route:
     one = network.hosts[NodeId(1)].node.incarnation
-    return Route(NodeId(0), NodeId(1), one, tag, sequence=1)
+    return Route(NodeId(0), NodeId(1), one, tag, sequence=1 << 32 | 2)
+
+
+def probed(network: Network, tag: int) -> Route:
+    return replace(route(network, tag), sequence=1)
 
 
 def test_acknowledgement_for_a_former_life_confirms_nothing_of_this_one() -> None:
@@ -42,8 +48,8 @@ def test_acknowledgement_for_a_former_life_confirms_nothing_of_this_one() -> Non
     own = incarnation_tag(network.hosts[NodeId(0)].node.incarnation)
     its = incarnation_tag(network.hosts[NodeId(1)].node.incarnation)
     former = incarnation_tag(FORMER)
-    assert not answered(network, request, Ack(route(network, former), 0, its))
-    assert answered(network, request, Ack(route(network, own), 0, its))
+    assert not answered(network, request, SegmentAck(route(network, former), its, 0, False))
+    assert answered(network, request, SegmentAck(route(network, own), its, 0, False))
 
 
 def test_reply_to_a_former_lifes_probe_is_none_to_this_ones() -> None:
@@ -52,8 +58,8 @@ def test_reply_to_a_former_lifes_probe_is_none_to_this_ones() -> None:
     request = network.issue(0, ProbeTo(NodeId(1), record=False, timeout_ns=1 * S))
     own = incarnation_tag(network.hosts[NodeId(0)].node.incarnation)
     former = incarnation_tag(FORMER)
-    assert not answered(network, request, ProbeReply(route(network, former), ()))
-    assert answered(network, request, ProbeReply(route(network, own), ()))
+    assert not answered(network, request, ProbeReply(probed(network, former), ()))
+    assert answered(network, request, ProbeReply(probed(network, own), ()))
 
 
 def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_former_one() -> None:
@@ -61,8 +67,8 @@ def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_form
     host = network.boot(0)
     network.run(0.1)
     assert host.node.state is NodeState.JOINING
-    sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), sequence=1, hop_budget=9)
-    data = Received(LinkId(10**6), Data(sent, "t", b"x", 1))
+    sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), hop_budget=9)
+    data = Received(LinkId(10**6), segment(sent, b"x"))
     network._step(host, data)
     assert host.node._topics.waiting() == 0
     network.run(host.node._context.settings.join_ns / S)
@@ -80,12 +86,12 @@ def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
     network.run_until(lambda: NodeId(0) in host.node._links.by_peer, 1)
     assert host.node.state is NodeState.JOINING
     one = network.hosts[NodeId(0)].node.incarnation
-    sent = Route(NodeId(1), NodeId(0), one, sequence=1, hop_budget=9)
-    host.node._delivery.on_data(Data(sent, "t", b"x", 1))
-    outcomes = [
-        effect.message.outcome
+    sent = Route(NodeId(1), NodeId(0), one, hop_budget=9)
+    host.node._inbound.on_segment(segment(sent, b"x"))
+    reasons = [
+        effect.message.reason
         for effect in host.node._context.effects
-        if isinstance(effect, Send) and isinstance(effect.message, Ack)
+        if isinstance(effect, Send) and isinstance(effect.message, StreamReset)
     ]
     assert host.node._topics.waiting() == 0
-    assert outcomes == [Outcome.FOREIGN_TAG]
+    assert reasons == [ResetReason.FOREIGN_TAG]

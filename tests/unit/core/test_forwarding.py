@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bmgd.core.commands import SendTo
 from bmgd.core.effects import Close, Effect, Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Received
 from bmgd.core.node import Node
+from bmgd.core.outbound import REROUTE_NS
 from bmgd.sim import Network
 from bmgd.types import LinkId, NodeId, Record, Status
-from bmgd.wire.messages import Data, Notice, Route, Search, Unreachable
+from bmgd.wire.messages import Notice, Route, Search, Segment, Unreachable
 from tests.unit.core.clusters import S, settle
+from tests.unit.segments import segment
 
 FAR = NodeId(3)
 """Not a neighbor of node 0 among 8."""
@@ -32,19 +36,17 @@ def sent(effects: list[Effect]) -> list[object]:
 
 def test_own_search_without_success_is_tried_again_and_tells_nobody() -> None:
     network, node, first = node_with_message_underway()
-    assert isinstance(first.message, Data)
+    assert isinstance(first.message, Segment)
     route: Route = first.message.route
     everywhere = Search(b"\xff", ())
-    back = Data(
-        Route(FAR, NodeId(0), route.source_incarnation, 0, route.sequence, search=everywhere),
-        "t",
-        b"x",
-        1,
+    back = replace(
+        first.message,
+        route=Route(FAR, NodeId(0), route.source_incarnation, 0, route.sequence, search=everywhere),
     )
     effects = node.step(network.now_ns, Received(first.link, back))
     assert not [m for m in sent(effects) if isinstance(m, Unreachable)]
     effects = node.step(network.now_ns + S // 50, DeadlineReached())
-    assert [m.route.sequence for m in sent(effects) if isinstance(m, Data)] == [route.sequence]
+    assert [m.route.sequence for m in sent(effects) if isinstance(m, Segment)] == [route.sequence]
 
 
 def test_search_that_a_link_gave_back_goes_on_as_if_it_had_never_left() -> None:
@@ -52,13 +54,13 @@ def test_search_that_a_link_gave_back_goes_on_as_if_it_had_never_left() -> None:
     life = network.status(5)["incarnation"]
 
     def sent_on(search: Search) -> Search | None:
-        asked = Data(Route(FAR, NodeId(5), life, 0, 1, search=search), "t", b"x", 1)
+        asked = segment(Route(FAR, NodeId(5), life, 0, 1, search=search), b"x")
         (passed,) = [
             effect
             for effect in node.step(network.now_ns, Received(first.link, asked))
-            if isinstance(effect, Send) and isinstance(effect.message, Data)
+            if isinstance(effect, Send) and isinstance(effect.message, Segment)
         ]
-        assert isinstance(passed.message, Data)
+        assert isinstance(passed.message, Segment)
         return passed.message.route.search
 
     once = sent_on(Search(b"\x20", (NodeId(5),)))
@@ -70,7 +72,7 @@ def test_search_that_a_link_gave_back_goes_on_as_if_it_had_never_left() -> None:
 def test_search_of_another_without_success_is_reported_to_its_source() -> None:
     network, node, first = node_with_message_underway()
     life = network.status(5)["incarnation"]
-    lost = Data(Route(FAR, NodeId(5), life, 0, 1, search=Search(b"\xff", ())), "t", b"x", 1)
+    lost = segment(Route(FAR, NodeId(5), life, 0, 1, search=Search(b"\xff", ())), b"x")
     effects = node.step(network.now_ns, Received(first.link, lost))
     targets = [m.target for m in sent(effects) if isinstance(m, Unreachable)]
     assert targets == [FAR]
@@ -84,8 +86,9 @@ def test_link_that_closed_in_this_step_carries_nothing_more() -> None:
     record = Record(link.incarnation, 0, Status.EXCLUDED, f"sim{hop}:7400")
     notice = Notice(((hop, record),))
     effects = node.step(network.now_ns, Received(LinkId(10**6), notice))
-    effects += node.step(network.now_ns, DeadlineReached())
+    while node.deadline_ns is not None and node.deadline_ns <= network.now_ns + REROUTE_NS:
+        effects += node.step(max(network.now_ns, node.deadline_ns), DeadlineReached())
     closed = effects.index(Close(link.id, "declared excluded"))
     after = [e for e in effects[closed + 1 :] if isinstance(e, Send)]
     assert link.id not in {e.link for e in after}
-    assert [e for e in after if isinstance(e.message, Data)]
+    assert [e for e in after if isinstance(e.message, Segment)]

@@ -21,6 +21,7 @@ from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record,
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Notice
 from tests.unit.core.clusters import S, linked, observed, send, survivors
+from tests.unit.segments import payloads_of
 
 
 def unrest(network: Network) -> str:
@@ -290,10 +291,10 @@ def test_displaced_joiner_keeps_its_readers_and_what_waits_for_them() -> None:
     network.run(10)
     assert joiner.id == 9
     network.issue(9, Subscribe("t", 8))
-    assert [d.payload for d in joiner.delivered] == [b"unread"]
+    assert [p for d in joiner.delivered for p in payloads_of(d)] == [b"unread"]
     network.issue(3, SendTo(NodeId(9), "read", b"again", S))
     network.run(1)
-    assert [d.payload for d in joiner.delivered] == [b"unread", b"again"]
+    assert [p for d in joiner.delivered for p in payloads_of(d)] == [b"unread", b"again"]
 
 
 def test_displaced_joiner_that_holds_all_others_dead_still_knows_whom_to_ask() -> None:

@@ -10,6 +10,7 @@ from bmgd.errors import DeadError, RequestError, UnreachableError
 from bmgd.sim import Network
 from bmgd.types import NodeId, counter_of
 from tests.unit.core.clusters import S, observed, reply_to, send, settle
+from tests.unit.segments import payloads_of
 
 
 def left_after(network: Network, node_id: int, limit_s: float = 10.0) -> float:
@@ -141,7 +142,12 @@ def test_what_a_leaving_node_relays_arrives_once(seed: int) -> None:
     for node_id in range(16):
         if node_id != 4:
             network.issue(node_id, Subscribe("t", 4096))
-    taken = [d.payload for host in network.hosts.values() for d in host.delivered]
+    taken = [
+        payload
+        for host in network.hosts.values()
+        for deliver in host.delivered
+        for payload in payloads_of(deliver)
+    ]
     assert sorted(taken) == sorted(payload for _, _, payload in sent)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bmgd.core.commands import Leave, ShowMembers
-from bmgd.core.delivery import Outcome
 from bmgd.core.effects import Close, Dial, Observed, RecordChanged, Refuse, Send, Welcome
 from bmgd.core.events import (
     DeadlineReached,
@@ -31,8 +30,9 @@ from bmgd.types import (
     counter_of,
 )
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Ack, Data, Notice, Route
+from bmgd.wire.messages import Notice, ResetReason, Route, SegmentAck, StreamReset
 from tests.unit.core.clusters import observed, reply_to, send, settle
+from tests.unit.segments import segment
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.0001, 0.0003, 0.001, 0.01, 0.1, 1.0, 5.0])
@@ -206,9 +206,9 @@ def test_a_failed_dial_does_not_answer_for_the_link_that_is_probed() -> None:
     assert not [e for e in effects if isinstance(e, Welcome | Refuse)]
 
 
-@pytest.mark.parametrize(("counter", "outcome"), [(1, Outcome.TAKEN), (2, Outcome.FOREIGN_TAG)])
+@pytest.mark.parametrize(("counter", "reason"), [(1, None), (2, ResetReason.FOREIGN_TAG)])
 def test_a_life_that_kept_its_counter_knows_that_it_followed_another(
-    counter: int, outcome: Outcome
+    counter: int, reason: ResetReason | None
 ) -> None:
     """Nobody has to tell it: what was sent to a life not known may be for the former one."""
     network = Network(4, start=False)
@@ -216,10 +216,14 @@ def test_a_life_that_kept_its_counter_knows_that_it_followed_another(
         network.boot(node_id, counter)
     settle(network)
     life = network.status(1)["incarnation"]
-    data = Data(Route(NodeId(0), NodeId(1), life, sequence=1, hop_budget=9), "t", b"x", 1)
+    data = segment(Route(NodeId(0), NodeId(1), life, hop_budget=9), b"x")
     effects = network.hosts[NodeId(0)].node.step(network.now_ns, Received(LinkId(10**6), data))
-    acks = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Ack)]
-    assert [ack.outcome for ack in acks] == [outcome]
+    answers = [
+        e.message
+        for e in effects
+        if isinstance(e, Send) and isinstance(e.message, SegmentAck | StreamReset)
+    ]
+    assert [getattr(answer, "reason", None) for answer in answers] == [reason]
 
 
 @pytest.mark.parametrize("victim", [0, 8, 15])

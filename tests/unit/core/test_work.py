@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from bmgd.core import node as node_module
-from bmgd.core.commands import SendTo
+from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.context import Context
-from bmgd.core.delivery import UNDERWAY_MAX, WINDOW
-from bmgd.core.effects import Effect, Send
-from bmgd.core.events import CommandIssued, DeadlineReached, LinkUp, Received
-from bmgd.core.node import Node
+from bmgd.core.effects import Effect, Send, StreamEnded
+from bmgd.core.events import CommandIssued, DeadlineReached, LinkDown, LinkUp, Received
+from bmgd.core.node import DEADLINES_PER_STEP, Node
+from bmgd.core.outbound import REROUTE_NS, STREAMS_MAX
 from bmgd.core.settings import Settings
 from bmgd.core.work import PIECES_PER_STEP, WORK_TIMER, Work
 from bmgd.peers import PeerList
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.messages import Data, Notice
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Evidence,
+    Incarnation,
+    LinkId,
+    NodeId,
+    Record,
+    Status,
+)
+from bmgd.wire.batch import pack_messages
+from bmgd.wire.messages import Notice, Segment
 
 PEERS = PeerList(template="host{id}:1")
 LIFE = Incarnation(1 << 32)
 ME = NodeId(0)
 S = 1_000_000_000
+BODY = pack_messages([b"x"])
 
 
 def context() -> Context:
@@ -96,14 +105,14 @@ def test_work_that_was_stopped_is_not_done() -> None:
 
 
 def busy_node(size: int) -> Node:
-    """Node 0, linked to node 1, with as many messages underway as may be."""
+    """Node 0, linked to node 1, with a message underway on each of many streams."""
     node = Node(Settings(ME, size, PEERS, PEERS.address_of(ME)), LIFE, Random(0), 0)
     node.step(0, DeadlineReached())
     address = PEERS.address_of(NodeId(1))
     node.step(1, LinkUp(LinkId(1), NodeId(1), LIFE, address, UNKNOWN_INCARNATION, 1))
-    for number in range(UNDERWAY_MAX):
-        destination = NodeId(40 + number // WINDOW)
-        node.step(2, CommandIssued(number + 1, SendTo(destination, "t", b"x", 60 * S)))
+    for number in range(STREAMS_MAX):
+        node.step(2, CommandIssued(number + 1, OpenStream(NodeId(40 + number % 8), "t")))
+        node.step(2, CommandIssued(number + 1, PutSegment(1, BODY)))
     return node
 
 
@@ -111,11 +120,11 @@ def resent(effects: list[Effect]) -> list[tuple[int, int]]:
     return [
         (e.message.route.destination, e.message.route.sequence)
         for e in effects
-        if isinstance(e, Send) and isinstance(e.message, Data)
+        if isinstance(e, Send) and isinstance(e.message, Segment)
     ]
 
 
-def test_sixteen_deaths_in_a_notice_resend_a_bounded_number_in_a_step() -> None:
+def test_sixteen_deaths_in_a_notice_send_nothing_again_in_that_step() -> None:
     node = busy_node(64)
     dead = tuple(
         (NodeId(i), Record(LIFE, 0, Status.EXCLUDED, PEERS.address_of(NodeId(i))))
@@ -123,25 +132,48 @@ def test_sixteen_deaths_in_a_notice_resend_a_bounded_number_in_a_step() -> None:
     )
     now_ns = 3
     effects = node.step(now_ns, Received(LinkId(1), Notice(dead)))
-    # All are known dead at once, and nothing has been sent again yet.
     assert resent(effects) == []
-    assert node.deadline_ns == now_ns
-    sent: list[tuple[int, int]] = []
     while node.deadline_ns is not None and node.deadline_ns <= now_ns:
-        some = resent(node.step(now_ns, DeadlineReached()))
-        assert len(some) <= PIECES_PER_STEP
+        # They leave by the link that they left by before.
+        assert resent(node.step(now_ns, DeadlineReached())) == []
+
+
+def test_streams_whose_next_hop_died_ask_again_soon_each_its_lowest_and_not_all_at_once() -> None:
+    node = busy_node(64)
+    address = PEERS.address_of(NodeId(63))
+    node.step(3, LinkUp(LinkId(2), NodeId(63), LIFE, address, UNKNOWN_INCARNATION, 1))
+    node.step(4, LinkDown(LinkId(1), Evidence.EOF))
+    sent: list[tuple[int, int]] = []
+    steps = 0
+    while node.deadline_ns is not None and node.deadline_ns <= 4 + REROUTE_NS:
+        some = resent(node.step(max(4, node.deadline_ns), DeadlineReached()))
+        assert len(some) <= DEADLINES_PER_STEP
         sent += some
-    assert len(set(sent)) == UNDERWAY_MAX
-    assert len(sent) <= 2 * UNDERWAY_MAX
+        steps += 1
+    assert len(sent) == len(set(sent)) == STREAMS_MAX
+    assert steps > 64
 
 
 def test_deadlines_that_are_due_together_are_reached_in_several_steps() -> None:
     node = busy_node(64)
-    # Each message has a deadline of its own, and all of them are over.
-    now_ns = S // 4
+    # Each stream has a deadline of its own, and all of them are over.
+    now_ns = S // 2
     steps, most = 0, 0
     while node.deadline_ns is not None and node.deadline_ns <= now_ns:
         most = max(most, len(resent(node.step(now_ns, DeadlineReached()))))
         steps += 1
-    assert steps > UNDERWAY_MAX // node_module.DEADLINES_PER_STEP // 2
-    assert 0 < most <= node_module.DEADLINES_PER_STEP
+    assert steps >= STREAMS_MAX // DEADLINES_PER_STEP
+    assert 0 < most <= DEADLINES_PER_STEP
+
+
+def test_death_of_a_destination_ends_its_streams_a_bounded_number_in_a_step() -> None:
+    node = busy_node(64)
+    record = Record(LIFE, 0, Status.EXCLUDED, PEERS.address_of(NodeId(40)))
+    effects = node.step(3, Received(LinkId(1), Notice(((NodeId(40), record),))))
+    ended = 0
+    while node.deadline_ns is not None and node.deadline_ns <= 3:
+        ended += sum(isinstance(e, StreamEnded) for e in effects)
+        effects = node.step(3, DeadlineReached())
+        assert sum(isinstance(e, StreamEnded) for e in effects) <= PIECES_PER_STEP
+    ended += sum(isinstance(e, StreamEnded) for e in effects)
+    assert ended == STREAMS_MAX // 8

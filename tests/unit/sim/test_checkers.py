@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.core.commands import SendTo, Subscribe
+from bmgd.core import inbound
+from bmgd.core.commands import OpenStream, PutSegment, SendTo, Subscribe
 from bmgd.core.effects import (
     Close,
     Deliver,
@@ -24,29 +25,43 @@ from bmgd.core.effects import (
     Renewed,
     Reply,
     Send,
+    StreamMoved,
     Welcome,
 )
 from bmgd.core.events import DeadlineReached, Event, Greeted, Received
+from bmgd.core.inbound import StreamIn
+from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, Suspected
+from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.host import Host
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.types import (
+    UNKNOWN_INCARNATION,
+    Incarnation,
+    LinkId,
+    NodeId,
+    Record,
+    Status,
+    incarnation_tag,
+)
+from bmgd.wire.batch import pack_messages
 from bmgd.wire.messages import (
-    Ack,
     Answer,
-    Data,
     Heartbeat,
     Notice,
     Ping,
     Route,
     Search,
+    Segment,
+    SegmentAck,
 )
 from tests.unit.core.clusters import S, send, settle
+from tests.unit.segments import delivered, segment
 
 ME, PEER = NodeId(5), NodeId(4)
 NOWHERE = LinkId(10**6)
@@ -185,7 +200,7 @@ def forgotten_ask(f: Forger) -> None:
 
 
 def stale_deadline(f: Forger) -> None:
-    f.inside.context.timers.set(("resend", 1, 1), f.network.now_ns + S)
+    f.inside.context.timers.set(("stream", 10**6, 0), f.network.now_ns + S)
     f.deadline()
 
 
@@ -194,16 +209,44 @@ def dial_that_never_was(f: Forger) -> None:
     f.deadline()
 
 
+def passed(f: Forger, payload: bytes, stream_id: int, number: int = 1) -> Segment:
+    """A segment that came from the peer, and that its stream has passed."""
+    route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    source = f.inside.inbound._sources.setdefault(PEER, inbound._Source(f.life))
+    stream = source.streams.setdefault(stream_id, StreamIn(PEER, f.life, stream_id, "t", 2))
+    stream.next = number + 1
+    return segment(route, payload, stream=stream_id, number=number)
+
+
 def unknown_payload(f: Forger) -> None:
-    data = Data(f.route(destination=ME, source=PEER, source_incarnation=f.life), "t", b"?", 1)
-    f.step(Received(f.link, data), [Deliver(1, PEER, "t", b"?")])
+    f.step(Received(f.link, passed(f, b"?", 7)), [])
 
 
 def taken_twice(f: Forger) -> None:
     f.network.issue(ME, Subscribe("t", 99))
     assert send(f.network, PEER, ME, b"once").error is None
-    data = Data(f.route(destination=ME, source=PEER, source_incarnation=f.life), "t", b"once", 1)
-    f.step(Received(f.link, data), [Deliver(1, PEER, "t", b"once")])
+    f.step(Received(f.link, passed(f, b"once", 7)), [])
+
+
+def taken_out_of_order(f: Forger) -> None:
+    f.network.cut(4, 5)
+    for payload in (b"first", b"second"):
+        f.network.issue(PEER, SendTo(ME, "t", payload, 10 * S))
+    f.step(Received(f.link, passed(f, b"second", 7)), [])
+    f.step(Received(f.link, passed(f, b"first", 8)), [])
+
+
+def taken_and_told_as_not_sent(f: Forger) -> None:
+    f.network.issue(PEER, SendTo(ME, "t", b"here", 10 * S))
+    f.network.run(1)
+    (checker,) = [c for c in f.scene.checkers if isinstance(c, MessagesAreTakenOnce)]
+    checker._requests[ME, 77] = b"here"
+    f.deadline(Reply(77, error=UnreachableError(ME, "", sent=False)))
+
+
+def number_of_two_segments(f: Forger) -> None:
+    f.step(Received(f.link, passed(f, b"one", 7)), [])
+    f.step(Received(f.link, passed(f, b"other", 7)), [])
 
 
 def confirmed_and_never_taken(f: Forger) -> None:
@@ -211,21 +254,124 @@ def confirmed_and_never_taken(f: Forger) -> None:
     f.deadline(Reply(f.network.issue(ME, SendTo(PEER, "t", b"never", 10 * S))))
 
 
+def confirmed_in_a_stream_and_never_taken(f: Forger) -> None:
+    f.network.kill(4)
+    request = f.network.issue(ME, OpenStream(PEER, "t"))
+    f.network.issue_as(f.host, request, PutSegment(1, pack_messages([b"never"])))
+    f.deadline(StreamMoved(request, 2, 10**6))
+
+
+def handed_out_again(f: Forger) -> None:
+    f.deadline(delivered(1, PEER, "t", b"a"))
+    f.deadline(delivered(1, PEER, "t", b"a"))
+
+
+def handed_out_as_if_again(f: Forger) -> None:
+    f.deadline(replace(delivered(1, PEER, "t", b"a"), redelivered=True))
+
+
+def piece(number: int, body: bytes, *, last: bool = False, request: int = 1) -> Deliver:
+    return Deliver(request, PEER, Incarnation(1), "t", 0, body, long=number, size=99, last=last)
+
+
+def pieces_of_nobody(f: Forger) -> None:
+    f.deadline(piece(1, b"12345678 not sent"))
+
+
+def long_message_with_a_hole(f: Forger) -> None:
+    _put_long(f)
+    f.deadline(piece(1, b"12345678"))
+    f.deadline(piece(1, b"third"))
+
+
+def long_message_that_ends_early(f: Forger) -> None:
+    _put_long(f)
+    f.deadline(piece(1, b"12345678", last=True))
+
+
+def long_message_for_two(f: Forger) -> None:
+    _put_long(f)
+    f.deadline(piece(1, b"12345678"))
+    f.deadline(piece(1, b"second", request=2))
+
+
+def long_message_confirmed_unread(f: Forger) -> None:
+    request = _put_long(f)
+    f.deadline(StreamMoved(request, 4, 10**6))
+
+
+def _put_long(f: Forger) -> int:
+    f.network.cut(4, 5)
+    request = f.network.issue(ME, OpenStream(PEER, "t"))
+    for at, body in enumerate((b"12345678", b"second", b"third")):
+        put = PutSegment(0, body, 19, first=at == 0, last=at == 2)
+        f.network.issue_as(f.host, request, put)
+    return request
+
+
+def acknowledged_before_it_came(f: Forger) -> None:
+    came = passed(f, b"x", 7)
+    f.step(Received(f.link, came), [])
+    route = f.route(destination=PEER, sequence=7 << 32 | 3, destination_tag=incarnation_tag(f.life))
+    ack = SegmentAck(route, incarnation_tag(f.host.node.incarnation), 0, False)
+    f.deadline(Send(f.link, ack))
+
+
+def sent_on_no_credit(f: Forger) -> None:
+    route = f.route(source=ME)
+    f.deadline(Send(f.link, segment(route, b"one", stream=9, number=1)))
+    f.deadline(Send(f.link, segment(route, b"two", stream=9, number=2)))
+
+
+def sent_with_a_gap(f: Forger) -> None:
+    f.deadline(Send(f.link, segment(f.route(source=ME), b"one", stream=9, number=2)))
+
+
 def floor_above_what_waits(f: Forger) -> None:
     f.network.kill(4)
     f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
-    (sequence,) = [s for peer, s in f.inside.underway() if peer == PEER]
-    f.deadline(Send(f.link, Data(f.route(), "t", b"next", sequence + 1)))
+    (stream_id,) = f.inside.open_ids(PEER)
+    f.deadline(Send(f.link, segment(f.route(), b"next", stream=9, floor=stream_id + 1)))
+
+
+def too_many_in_a_step(f: Forger) -> None:
+    f.deadline(*[Send(f.link, segment(f.route(), b"x", stream=9))] * 641)
+
+
+def handed_too_many_in_a_step(f: Forger) -> None:
+    nothing = replace(piece(1, b""), long=0)
+    f.deadline(*[nothing] * 1025)
+
+
+def credit_beyond_the_bound(f: Forger) -> None:
+    stream = StreamIn(PEER, f.life, 7, "t", 2, credit=9 * 2**20)
+    f.inside.inbound._active[PEER, 7] = stream
+    f.deadline()
+
+
+def miscounted_flight(f: Forger) -> None:
+    f.network.kill(4)
+    f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
+    f.inside.streams_out()[0].flight += 1
+    f.deadline()
+
+
+def stream_without_a_deadline(f: Forger) -> None:
+    f.network.kill(4)
+    f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
+    (stream,) = f.inside.streams_out()
+    f.inside.context.timers.cancel(("stream", stream.key, 0))
+    f.deadline()
 
 
 def search_that_forgets(f: Forger) -> None:
     route = f.route(destination=NodeId(1), search=Search(b"\x00", (ME,)))
-    f.deadline(Send(f.link, Data(route, "t", b"", 1)))
+    f.deadline(Send(f.link, segment(route, b"")))
 
 
 def search_that_returns(f: Forger) -> None:
-    came = Data(f.route(destination=NodeId(1), search=Search(b"\x10", (PEER,))), "t", b"", 1)
-    sent = Data(f.route(destination=NodeId(1), search=Search(b"\x30", (PEER, ME))), "t", b"", 1)
+    came = segment(f.route(destination=NodeId(1), search=Search(b"\x10", (PEER,))), b"")
+    sent = segment(f.route(destination=NodeId(1), search=Search(b"\x30", (PEER, ME))), b"")
     f.step(Received(f.link, came), [Send(f.link, sent)])
 
 
@@ -355,11 +501,32 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("messages-are-taken-once", unknown_payload),
     ("messages-are-taken-once", taken_twice),
     ("messages-are-taken-once", confirmed_and_never_taken),
+    ("messages-are-taken-once", confirmed_in_a_stream_and_never_taken),
+    ("messages-are-taken-once", taken_out_of_order),
+    ("messages-are-taken-once", taken_and_told_as_not_sent),
+    ("messages-are-taken-once", number_of_two_segments),
+    ("readers-get-each-once", handed_out_again),
+    ("readers-get-each-once", handed_out_as_if_again),
+    ("long-messages-are-whole", pieces_of_nobody),
+    ("long-messages-are-whole", long_message_with_a_hole),
+    ("long-messages-are-whole", long_message_that_ends_early),
+    ("long-messages-are-whole", long_message_for_two),
+    ("long-messages-are-whole", long_message_confirmed_unread),
     (
         "acks-are-honest",
-        lambda f: f.step(Received(f.link, Ping(1)), [Send(f.link, Ack(f.route(), 0, 1))]),
+        lambda f: f.step(
+            Received(f.link, Ping(1)), [Send(f.link, SegmentAck(f.route(), 0, 1, False))]
+        ),
     ),
-    ("nothing-unanswered-is-forgotten", floor_above_what_waits),
+    ("acks-are-honest", acknowledged_before_it_came),
+    ("sources-keep-their-credit", floor_above_what_waits),
+    ("sources-keep-their-credit", sent_on_no_credit),
+    ("sources-keep-their-credit", sent_with_a_gap),
+    ("steps-of-streams-are-bounded", too_many_in_a_step),
+    ("steps-of-streams-are-bounded", handed_too_many_in_a_step),
+    ("bounds-hold", credit_beyond_the_bound),
+    ("bounds-hold", miscounted_flight),
+    ("deadlines-have-subjects", stream_without_a_deadline),
     ("searches-visit-once", search_that_forgets),
     ("searches-visit-once", search_that_returns),
     ("bounds-hold", forgotten_ask),

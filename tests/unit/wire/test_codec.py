@@ -35,16 +35,17 @@ from bmgd.wire.messages import (
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
     SKIPS_MAX,
     TRACE_MS_MAX,
     WATERMARKS_MAX,
     Buckets,
-    Data,
     LinkMessage,
     Message,
     Notice,
     Ping,
     RoutedMessage,
+    Segment,
 )
 from tests.unit.wire.examples import DIGEST_MAX, MESSAGES, RECORD, U32_MAX, U64_MAX
 
@@ -63,8 +64,6 @@ VALID: dict[int, list[Any]] = {
     0x09: [4, 1, 71],
     0x0C: [0, 1],
     0x0D: [[ROW], [[5, 9], [11, 11]], 12],
-    0x40: ["jobs", b"payload", 1],
-    0x41: [0, 1],
     0x42: [9],
     0x43: [[1, 2]],
     0x44: [[1, 2]],
@@ -72,6 +71,9 @@ VALID: dict[int, list[Any]] = {
     0x46: [7, 1, True],
     0x47: [U64_MAX, "new:1", 17],
     0x48: [1, 17],
+    0x49: [1, "jobs", 0, 1, 1, 0, b"\xc4\x01x"],
+    0x4A: [1, 4096, False, [3, 5, 9, 9]],
+    0x4B: [1, 4],
     0x50: ["news", b"payload", 0, [[9, b"\x01\x00\x00\x00\x09"]]],
     0x51: ["jobs", b"payload", [[9, b"\x02\x00\x00\x00\x08\xff"]]],
     0x52: ["news", b"x", 0, [], 16, b"\x01\x00\x00\x00\x03", [[12, 1, 76, False]], 70],
@@ -208,11 +210,20 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x0D, 2, value) for value in NOT_ID if value is not None],
     *[(0x06, 0, value) for value in NOT_DIGEST],
     *[(0x07, 0, value) for value in ["x" * 256, "é" * 128, b"leaving", 1, None]],
-    *[(0x40, 0, value) for value in ["", "x" * 256, "é" * 128, b"jobs", 1, None, ["jobs"]]],
-    *[(0x40, 1, value) for value in [bytes(PAYLOAD_BYTES_MAX + 1), "payload", 1, None, [1]]],
-    *[(0x40, 2, value) for value in NOT_U64],
-    *[(0x41, 0, value) for value in [-1, 256, True, 0.0, "0", None]],
-    *[(0x41, 1, value) for value in NOT_U32],
+    *[(0x49, 0, value) for value in [0, 16 << 4, -1, True, None]],
+    *[(0x49, 1, value) for value in ["", "x" * 256, "é" * 128, b"jobs", 1, None, ["jobs"]]],
+    *[(kind, at, value) for kind, at in ((0x49, 2), (0x49, 3)) for value in NOT_U32],
+    *[(0x49, 4, value) for value in [0, 4, -1, 65_536, True, 1.0, None]],
+    *[(0x49, 5, value) for value in [1, -1, 2**40 + 1, True, None]],
+    *[(0x49, 6, value) for value in [bytes(SEGMENT_BYTES_MAX + 1), b"", "body", 1, None]],
+    *[(kind, 0, value) for kind in (0x4A, 0x4B) for value in NOT_U32],
+    *[(0x4A, 1, value) for value in NOT_U64],
+    *[(0x4A, 2, value) for value in NOT_BOOL],
+    *[
+        (0x4A, 3, value)
+        for value in [[0, 1], [3], [5, 3], [3, 5, 4, 4], [1] * 66, [1, 2**32], 3, None, ["1", "2"]]
+    ],
+    *[(0x4B, 1, value) for value in [-1, 256, True, 0.0, "0", None]],
     *[(0x42, 0, value) for value in NOT_ID],
     *[(kind, 0, value) for kind in (0x43, 0x44) for value in NOT_IDS],
     *[(kind, 0, value) for kind in (0x45, 0x46) for value in NOT_ID],
@@ -327,7 +338,7 @@ def test_codec_refuses_a_missing_or_extra_field(kind: int) -> None:
             decode(body_of(kind, fields))
 
 
-@pytest.mark.parametrize("kind", [0x00, 0x0A, 0x3F, 0x49, 0x7F, 0x80, 0xFF])
+@pytest.mark.parametrize("kind", [0x00, 0x0A, 0x3F, 0x40, 0x4F, 0x7F, 0x80, 0xFF])
 def test_codec_refuses_an_unknown_kind(kind: int) -> None:
     with pytest.raises(ProtocolError, match="unknown kind"):
         decode(body_of(kind, [1]))
@@ -360,7 +371,7 @@ def test_codec_refuses_a_frame_of_a_wrong_length() -> None:
         with pytest.raises(ProtocolError):
             decode(body)
     with pytest.raises(ProtocolError, match="length"):
-        decode(body_of(0x40, ["t", bytes(FRAME_BYTES_MAX), 0]))
+        decode(body_of(0x49, [1, "t", 0, 0, 1, 0, bytes(FRAME_BYTES_MAX)]))
 
 
 @pytest.mark.parametrize(
@@ -499,7 +510,7 @@ def test_codec_reads_random_fields_or_refuses_them() -> None:
 
 
 def test_codec_truncated_anywhere_is_refused() -> None:
-    for name in ("notice", "buckets", "data in careful mode", "probe", "answer"):
+    for name in ("notice", "buckets", "segment in careful mode", "probe", "answer"):
         body = encode(MESSAGES[name])[LENGTH_BYTES:]
         for end in range(len(body)):
             with pytest.raises(ProtocolError):
@@ -523,6 +534,6 @@ def test_codec_gives_records_as_records() -> None:
 
 
 def test_codec_does_not_show_a_payload_in_a_repr() -> None:
-    message = MESSAGES["data"]
-    assert isinstance(message, Data)
+    message = MESSAGES["segment that opens"]
+    assert isinstance(message, Segment)
     assert "hello" not in repr(message)

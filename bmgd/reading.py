@@ -1,0 +1,406 @@
+"""What a program reads of a topic: messages one by one or many at a time, and long ones in parts.
+
+The daemon hands out whole segments, as many as the credit allows; one call unpacks all messages of one.
+Credit goes back in batches: for what was taken before the message that the program now works on. So
+what a program has not finished when it goes away comes again, to the next reader, as redelivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import repeat
+from typing import Any, NamedTuple, cast
+
+from bmgd.connection import Connection, Stream
+from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
+from bmgd.to_many import missed_of
+from bmgd.wire import control
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.segments import OVERHEAD_BYTES
+
+_REPORT_MAX = 256
+"""So many messages are taken at most before the daemon hears of it."""
+
+
+class _Fields(NamedTuple):
+    source: int
+    topic: str
+    payload: bytes
+    broadcast: bool = False
+    incarnation: int = 0
+    redelivered: bool = False
+
+
+class Message(_Fields):
+    """A message that came to this node. A tuple, because one call makes all of a segment.
+
+    Attributes:
+        source: the node id that sent it.
+        topic: the topic that it was sent to.
+        payload: its bytes; of one that is longer than the subscription's `max_message` see `parts`.
+        broadcast: whether it was sent to every reader, and not to this one alone.
+        incarnation: the source's life.
+        redelivered: another reader had it before, and went away without having finished it.
+    """
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self.payload)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it can be read by `parts` only."""
+        return False
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Its bytes, from the beginning, in pieces of at most 64 KiB.
+
+        Of a message that is_long: before the next message is taken, and once.
+
+        Raises:
+            UnreachableError: its source went away, or gave it up, before the whole was here.
+        """
+        yield self.payload
+
+
+class _Whole(Message):
+    """A long message that was put together here; it is confirmed once it is taken."""
+
+    long: int
+
+
+class LongMessage(Message):
+    """A message longer than the subscription's `max_message`: read it with `parts`."""
+
+    _pieces: _Pieces
+
+    @property
+    def payload(self) -> bytes:
+        """Not there as a whole.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError(f"a message of {self.size} bytes is read with parts()")
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return self._pieces.size
+
+    @property
+    def is_long(self) -> bool:
+        """It can be read by `parts` only."""
+        return True
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Its bytes, from the beginning, in pieces of at most 64 KiB; see `Message.parts`."""
+        while (piece := await self._pieces.next()) is not None:
+            yield piece
+
+
+class _Pieces:
+    """A long message as it comes."""
+
+    def __init__(self, number: int, piece: Mapping[str, Any]) -> None:
+        self.number = number
+        self.source: int = piece["source"]
+        self.topic: str = piece["topic"]
+        self.incarnation: int = piece["incarnation"]
+        self.size: int = piece["size"]
+        self.dropped = False
+        """Its program does not want to read the rest."""
+        self.waiting: deque[bytes] = deque()
+        self.unconsumed = 0
+        """Pieces whose credit was not given back."""
+        self.complete = False
+        self.aborted: BmgdError | None = None
+        self.taken = False
+        self.changed = asyncio.Event()
+        self.on_taken: Callable[[], None] = _nothing
+
+    async def next(self) -> bytes | None:
+        """The next piece; None behind the last one."""
+        if self.taken:
+            self.taken = False
+            self.on_taken()
+        while not self.waiting:
+            if self.aborted is not None:
+                raise self.aborted
+            if self.complete:
+                return None
+            self.changed.clear()
+            await self.changed.wait()
+        self.taken = True
+        return self.waiting.popleft()
+
+
+class Messages(Stream[Message]):
+    """The messages of a topic, in order; read with ``async for`` or `take`, by one reader at a time.
+
+    Taking is safe against cancellation: a message is either returned, or still there.
+
+    An item can be a `bmgd.Missed` too: some reliable broadcasts did not come, and will not.
+
+    Raises (from ``async for`` and `take`):
+        NoDaemonError: the daemon is gone.
+    """
+
+    def __init__(
+        self, connection: Connection, credit: int, credit_bytes: int, max_message: int
+    ) -> None:
+        super().__init__(credit, None)
+        self.sequence = 0
+        self._connection = connection
+        self._credit, self._credit_bytes, self._max_message = credit, credit_bytes, max_message
+        self._report_at = 1
+        self._taken = 0
+        """Messages taken that the daemon has not heard of."""
+        self._special: Message | None = None
+        self._longs: dict[int, _Pieces] = {}
+        self._assembled: deque[int] = deque()
+        """Long messages that are put together here: the first one is, the others wait."""
+        self.malformed = 0
+        """Messages that could not be read."""
+
+    @property
+    def items(self) -> Stream[Any]:
+        """This stream."""
+        return self
+
+    # --- taking -------------------------------------------------------------------------------
+
+    async def __anext__(self) -> Message:
+        if self._taken >= self._report_at or self._special is not None:
+            self._report()
+        while not self._items:
+            self._report()
+            await self._more()
+        item = self._items.popleft()
+        if item.__class__ is Message:
+            self._taken += 1
+        else:
+            self._special = item
+        return item
+
+    async def take(self, most: int = 1) -> list[Message]:
+        """Some messages at once: at least one, and at most so many. One await for all of them.
+
+        Args:
+            most: 1 or more.
+
+        Returns:
+            Nothing only where the subscription is over, and everything is taken.
+        """
+        if most < 1:
+            raise RequestError(f"at least one message is taken, not {most}")
+        self._report()
+        while not self._items:
+            if self._over and self._error is None:
+                return []
+            await self._more()
+        items = self._items
+        first = items[0]
+        if first.__class__ is not Message:
+            self._special = items.popleft()
+            return [first]
+        if self._plain and len(items) <= most:
+            taken = list(items)
+            items.clear()
+        else:
+            taken = []
+            while items and len(taken) < most and items[0].__class__ is Message:
+                taken.append(items.popleft())
+        self._taken += len(taken)
+        return taken
+
+    _plain = True
+    """Whether nothing but short messages waits."""
+
+    async def _more(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._over:
+            raise StopAsyncIteration
+        self._plain = True
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _report(self) -> None:
+        """Tell the daemon what was finished: all that was taken."""
+        if self._taken and not self._over:
+            self._connection.write(control.Consumed(self.sequence, self._taken))
+        self._taken = 0
+        special, self._special = self._special, None
+        if special is None or self._over:
+            return
+        if isinstance(special, _Whole):
+            self._consume_piece(special.long, 1)
+        elif isinstance(special, LongMessage):
+            self._drop_rest(special)
+        else:
+            # Broadcasts, and what was missed of them, have a credit of their own.
+            self._connection.write(control.ConsumedBroadcasts(self.sequence, 1))
+
+    def _drop_rest(self, message: LongMessage) -> None:
+        """What the program did not read of a long message is not kept for it."""
+        pieces = message._pieces
+        pieces.dropped = True
+        pieces.waiting.clear()
+        self._consume_piece(pieces.number, pieces.unconsumed)
+        pieces.unconsumed = 0
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def on_item(self, value: Any) -> None:
+        """A segment, a piece, a broadcast, or that some were missed."""
+        match value:
+            case {"long": int(long)}:
+                self._plain = False
+                self._on_piece(long, value)
+            case {
+                "source": int(source),
+                "incarnation": int(incarnation),
+                "topic": str(topic),
+                "count": int(count),
+                "redelivered": bool(redelivered),
+                "body": bytes(body),
+            }:
+                try:
+                    payloads = unpack_messages(body, count)
+                except ProtocolError:
+                    # Its program wrote something else than it said; there is nothing to be read.
+                    self.malformed += count
+                    self._connection.write(control.Consumed(self.sequence, count))
+                    return
+                self._pace(count, len(body))
+                rows = zip(
+                    repeat(source),
+                    repeat(topic),
+                    payloads,
+                    repeat(False),
+                    repeat(incarnation),
+                    repeat(redelivered),
+                    strict=False,
+                )
+                self._items.extend(map(_new_message, repeat(Message), rows))
+            case {"missed": _}:
+                self._plain = False
+                self._items.append(cast(Message, missed_of(value)))
+            case {
+                "source": int(source),
+                "incarnation": int(incarnation),
+                "topic": str(topic),
+                "payload": bytes(payload),
+                "broadcast": True,
+            }:
+                self._plain = False
+                self._items.append(_Broadcast(source, topic, payload, True, incarnation))
+            case _:
+                raise ProtocolError("not a message")
+        self._changed.set()
+
+    def _pace(self, count: int, body_bytes: int) -> None:
+        """Give credit back in batches of an eighth of it, but seldom enough."""
+        each = (body_bytes + OVERHEAD_BYTES) // count
+        within = min(self._credit, self._credit_bytes // each) // 8
+        self._report_at = max(1, min(within, _REPORT_MAX))
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        """Nothing more comes; what is here can still be taken."""
+        self.finish(error)
+        for pieces in self._longs.values():
+            if not pieces.complete:
+                pieces.aborted = error or RequestError("the subscription is over")
+                pieces.changed.set()
+
+    # --- long messages ------------------------------------------------------------------------
+
+    def _on_piece(self, long: int, piece: Mapping[str, Any]) -> None:
+        pieces = self._longs.get(long)
+        if piece.get("aborted"):
+            self._abort(long, piece)
+            return
+        if pieces is None:
+            pieces = self._begin(long, piece)
+        pieces.waiting.append(piece["body"])
+        pieces.unconsumed += 1
+        pieces.complete = piece["last"]
+        pieces.changed.set()
+        if pieces.size <= self._max_message:
+            self._assemble()
+            return
+        if pieces.complete:
+            del self._longs[long]
+        if pieces.dropped:
+            pieces.waiting.clear()
+            self._consume_piece(long, pieces.unconsumed)
+            pieces.unconsumed = 0
+
+    def _begin(self, long: int, piece: Mapping[str, Any]) -> _Pieces:
+        pieces = self._longs[long] = _Pieces(long, piece)
+        if pieces.size <= self._max_message:
+            self._assembled.append(long)
+            return pieces
+        message = LongMessage(pieces.source, pieces.topic, b"", False, pieces.incarnation)
+        message._pieces = pieces
+
+        def consumed() -> None:
+            pieces.unconsumed -= 1
+            self._consume_piece(long, 1)
+
+        pieces.on_taken = consumed
+        self._items.append(message)
+        return pieces
+
+    def _assemble(self) -> None:
+        """Put the first of those together: its pieces give their credit back but for the last."""
+        while self._assembled:
+            long = self._assembled[0]
+            pieces = self._longs[long]
+            done = pieces.unconsumed - pieces.complete
+            if done > 0:
+                pieces.unconsumed -= done
+                self._consume_piece(long, done)
+            if not pieces.complete:
+                return
+            self._assembled.popleft()
+            del self._longs[long]
+            whole = b"".join(pieces.waiting)
+            message = _Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
+            message.long = long
+            self._items.append(message)
+
+    def _abort(self, long: int, piece: Mapping[str, Any]) -> None:
+        pieces = self._longs.pop(long, None)
+        if pieces is None:
+            return
+        if long in self._assembled:
+            self._assembled.remove(long)
+        pieces.aborted = UnreachableError(piece["source"], str(piece["aborted"]), sent=True)
+        pieces.waiting.clear()
+        pieces.changed.set()
+
+    def _consume_piece(self, long: int, count: int) -> None:
+        if count and not self._over:
+            self._connection.write(control.ConsumedPieces(self.sequence, count, long))
+
+    def finish_taken(self) -> None:
+        """The program ends the subscription: what it has taken it has finished."""
+        self._report()
+
+
+class _Broadcast(Message):
+    __slots__ = ()
+
+
+def _nothing() -> None:
+    pass
+
+
+_new_message = tuple.__new__

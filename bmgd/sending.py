@@ -1,0 +1,154 @@
+"""The streams that a program's single messages share: one for each topic of each node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from bmgd.connection import Connection
+from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.writing import (
+    Outgoing,
+    Payload,
+    Pending,
+    Priority,
+    Quality,
+    checked_payload,
+    checked_topic,
+    send_and_wait,
+)
+
+SHARED_MAX: Final = 64
+"""Streams kept open for messages to come; beyond, the one idle for longest is closed."""
+
+_Key = tuple[int, str, str, str]
+
+
+class SharedStreams:
+    """All streams of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._shared: dict[_Key, Outgoing] = {}
+        self._watched: dict[Outgoing, None] = {}
+
+    def watch(self, stream: Outgoing) -> None:
+        """Let `flush` wait for a stream, until it is over."""
+        for known in [s for s in self._watched if s.over and s.is_idle]:
+            del self._watched[known]
+        self._watched[stream] = None
+
+    def _stream(
+        self, destination: int, topic: str, priority: Priority, quality: Quality
+    ) -> Outgoing:
+        key = destination, topic, priority, quality
+        stream = self._shared.pop(key, None)
+        if stream is None or stream.over:
+            if len(self._shared) >= SHARED_MAX:
+                idle = next((k for k, s in self._shared.items() if s.is_idle), None)
+                if idle is not None:
+                    self._shared.pop(idle).finish()
+            stream = Outgoing(
+                self._connection, destination, checked_topic(topic), priority, quality
+            )
+            self.watch(stream)
+        # The one used last is at the end.
+        self._shared[key] = stream
+        return stream
+
+    async def send(
+        self,
+        destination: int,
+        payload: Payload,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> None:
+        """See `bmgd.Daemon.send`."""
+        checked = checked_payload(payload)
+        _check_timeout(timeout)
+        if len(checked) > PAYLOAD_BYTES_MAX:
+            await self._send_long(destination, checked, topic, timeout, priority, quality)
+            return
+        stream = self._stream(destination, topic, priority, quality)
+        loop = asyncio.get_running_loop()
+        message = Pending(checked, loop.time() + timeout, loop.create_future())
+        stream.add(checked, message)
+        await send_and_wait(stream, message, timeout)
+
+    async def send_soon(
+        self,
+        destination: int,
+        payload: Payload,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> asyncio.Future[None]:
+        """See `bmgd.Daemon.send_soon`."""
+        checked = checked_payload(payload)
+        _check_timeout(timeout)
+        if len(checked) > PAYLOAD_BYTES_MAX:
+            raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        stream = self._stream(destination, topic, priority, quality)
+        while stream.is_full and not stream.over:
+            if loop.time() >= until:
+                detail = "its stream could not send it before the deadline"
+                raise UnreachableError(destination, detail, sent=False)
+            await stream.until_changed(until)
+        if stream.over:
+            stream = self._stream(destination, topic, priority, quality)
+        message = Pending(checked, until, loop.create_future())
+        stream.add(checked, message)
+        return message.confirmed
+
+    async def _send_long(
+        self,
+        destination: int,
+        payload: bytes,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> None:
+        # A stream of its own: what is short need not wait behind it.
+        if quality != "reliable":
+            raise RequestError("a long message is not sent by best effort")
+        stream = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
+        try:
+            async with asyncio.timeout(timeout):
+                await stream.until_open()
+                await stream.put_long(payload, timeout)
+                await stream.until_confirmed()
+        except TimeoutError:
+            stream.abandon()
+            detail = "no confirmation of the whole before the deadline"
+            raise UnreachableError(destination, detail, sent=True) from None
+        except BaseException:
+            stream.abandon()
+            raise
+        stream.finish()
+
+    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109
+        """See `bmgd.Daemon.flush`."""
+        stream = None
+        try:
+            async with asyncio.timeout(timeout):
+                for stream in list(self._watched):
+                    await stream.until_settled()
+        except TimeoutError:
+            assert stream is not None
+            detail = f"not everything is confirmed within {timeout:g} s"
+            raise UnreachableError(stream.destination, detail, sent=True) from None
+        for stream in self._watched:
+            if isinstance(stream.error, DeliveryError) and not stream.over:
+                raise stream.error
+
+
+def _check_timeout(timeout: float) -> None:
+    if not 0 < timeout <= 86_400:
+        raise RequestError("a timeout is a number of seconds above 0, at most 86400")

@@ -1,0 +1,37 @@
+"""Many messages to the body of one segment and back, by one call for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgpack
+
+from bmgd.errors import ProtocolError
+
+_ARRAY_16 = 0xDC
+
+
+def pack_messages(payloads: Sequence[bytes]) -> bytes:
+    """The body of a segment with these messages.
+
+    Args:
+        payloads: 1 to 65,535 `bytes`, together small enough for a segment.
+    """
+    packed: bytes = msgpack.packb(payloads)
+    return packed[1 if packed[0] != _ARRAY_16 else 3 :]
+
+
+def unpack_messages(body: bytes, count: int) -> list[bytes]:
+    """The messages in the body of a segment.
+
+    Raises:
+        ProtocolError: the body does not hold exactly so many messages.
+    """
+    try:
+        payloads = msgpack.unpackb(b"\xdc" + count.to_bytes(2, "big") + body, max_ext_len=0)
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise ProtocolError("not the messages of a segment") from error
+    if set(map(type, payloads)) - {bytes}:
+        raise ProtocolError("a message that is not binary")
+    messages: list[bytes] = payloads
+    return messages
