@@ -36,5 +36,6 @@ def grow(run_dir: str, joiners: int, *, as_json: bool) -> int:
     if as_json:
         print_json(answer)
     else:
-        print(f"nodes {id_ranges(answer['ids'])} joined in {answer['seconds']:.3f} s")
+        nodes = "node" if len(answer["ids"]) == 1 else "nodes"
+        print(f"{nodes} {id_ranges(answer['ids'])} joined in {answer['seconds']:.3f} s")
     return 0

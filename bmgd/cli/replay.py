@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from bmgd.cli.output import clock, print_json
+from bmgd.cli.output import clock, life, print_json
 
 if TYPE_CHECKING:
     from bmgd.flight.recording import Recording
@@ -132,7 +132,7 @@ def _show_step(recording: Recording, number: int, as_json: bool) -> int:
         print(f"error    {replayed.error}")
     print("this is what happened" if replayed.same else "THIS IS NOT WHAT HAPPENED")
     for key, value in state["status"].items():
-        print(f"  {key:16} {value}")
+        print(f"  {key:16} {life(value) if key == 'incarnation' else value}")
     return 0 if replayed.same else 1
 
 

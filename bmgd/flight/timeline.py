@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any, Final
 
 from bmgd.core.effects import Observed, RecordChanged
@@ -95,7 +96,7 @@ def brief(value: Any, depth: int = 2) -> str:
             if getattr(value, field.name) not in (None, "")
         ]
         return " ".join(words) if depth == 2 else f"{type(value).__name__}({', '.join(words)})"
-    text = str(value)
+    text = value.name.lower() if isinstance(value, Enum) else str(value)
     return text if len(text) <= 120 else text[:119] + "…"
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from bmgd.launcher.ports import choose_base_port
+from tests.integration.cluster import launched, linked_exactly, until
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
@@ -59,3 +64,41 @@ def test_deploy_kubernetes_scale_up_joins_under_the_ordinal(ordinal: int, path: 
 @pytest.mark.parametrize("script", ["deploy/slurm.sh", "tests/slurm/run"])
 def test_deploy_scripts_are_read_by_bash(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / script)], timeout=DEADLINE_S, check=True)
+
+
+async def test_deploy_kubernetes_scale_up_in_any_order_gives_each_its_ordinal(
+    tmp_path: Path,
+) -> None:
+    """What the manifest rests on: a joiner may claim an id that nobody had."""
+    async with launched(3, tmp_path, "--without-secret") as cluster:
+        await linked_exactly(cluster, range(3))
+        base = choose_base_port(8, None)
+        members = ",".join(f"127.0.0.1:{cluster.base_port + i}" for i in range(3))
+        joiners = [
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "bmgd", "run", "--id", str(ordinal), "--join", members),
+                *("--listen", f"127.0.0.1:{base + ordinal}", "--log-level", "error"),
+            )
+            for ordinal in (5, 3, 4)
+        ]
+        try:
+
+            async def condition() -> list[str]:
+                alive = (await cluster.status(0))["alive"]
+                return [] if alive == [0, 1, 2, 3, 4, 5] else [f"alive are {alive}"]
+
+            await until("the joiners are members under their ordinals", condition)
+            # Scale-down: the highest ordinal gets SIGTERM.
+            joiners[0].terminate()
+
+            async def left() -> list[str]:
+                status = await cluster.status(0)
+                return [] if (status["left"], status["dead"]) == ([5], []) else [str(status)]
+
+            await until("the highest has left", left)
+            assert await joiners[0].wait() == 0
+        finally:
+            for joiner in joiners:
+                if joiner.returncode is None:
+                    joiner.kill()
+                    await joiner.wait()

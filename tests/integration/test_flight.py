@@ -6,12 +6,22 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.cluster import LaunchedCluster, launched, linked_exactly, until
+from bmgd.flight.recording import read
+from bmgd.flight.replay import replay
+from bmgd.launcher.ports import choose_base_port
+from tests.integration.cluster import (
+    DEADLINE_S,
+    LaunchedCluster,
+    launched,
+    linked_exactly,
+    until,
+)
 
 SIZE = 16
 PLAN = """{"version": 1, "nodes": 16, "seconds": 6, "steps": [
@@ -119,3 +129,44 @@ async def test_flight_can_be_switched_off(tmp_path: Path) -> None:
         )
         assert code == 1
         assert "--flight-bytes 0" in text
+
+
+BROKEN = """
+import sys
+import bmgd.core.node as module
+from bmgd.errors import InvariantError
+whole, count = module.Node.step, [0]
+def step(self, now_ns, event):
+    count[0] += 1
+    if count[0] == 5:
+        raise InvariantError("a planted bug")
+    return whole(self, now_ns, event)
+module.Node.step = step
+from bmgd.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def written_in(directory: Path) -> list[Path]:
+    return list(directory.glob("flight-0-*-bug.bmgdrec"))
+
+
+async def test_flight_of_a_bug_is_written_and_names_its_step(tmp_path: Path) -> None:
+    peers = f"127.0.0.1:{choose_base_port(1, None)}"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", BROKEN, "run", "--id", "0", "--size", "1", "--peers", peers),
+        *("--flight-dir", str(tmp_path)),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        _, err = await process.communicate()
+    assert process.returncode == 1
+    assert b"a planted bug" in err
+    [path] = written_in(tmp_path)
+    assert path.name.encode() in err
+    recording = read(str(path))
+    assert recording.whole
+    assert recording.parts[-1].rows[-1].kinds == ("InvariantError",)
+    outcome = replay(recording)
+    # The core that replays it has no such bug.
+    assert (outcome.steps, outcome.differs_at) == (5, 5)
