@@ -137,11 +137,14 @@ class Detector:
     def on_beat_timer(self, key: TimerKey) -> None:
         """Send a heartbeat on every watched link and on one other; forget a part of the own lag."""
         context = self.context
-        self._watch()
-        others = {link.id: link for link in self.links.table.values() if not link.watched_ns}
+        if self._watched_at_revision != context.membership.revision:
+            self._watch()
+        others: dict[LinkId, Link] = {}
         for link in self.links.table.values():
             if link.watched_ns:
                 self.beat(link)
+            else:
+                others[link.id] = link
         if others:
             self._tried = min((i for i in others if i > self._tried), default=min(others))
             self.beat(others[self._tried], answer=True)
@@ -171,6 +174,25 @@ class Detector:
             self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
         if heartbeat.answer and not link.watched_ns:
             self.beat(link)
+
+    def absorb(self, link: Link, heartbeat: Heartbeat) -> bool:
+        """Take in a heartbeat from which nothing follows; False, and nothing changed, for any other.
+
+        Nothing follows where the digests are equal, its sender is not suspected and wants no answer.
+        """
+        if heartbeat.digest != self.context.membership.digest or self._suspicions:
+            return False
+        if heartbeat.answer and not link.watched_ns:
+            return False
+        link.heard_ns = self.context.now_ns
+        if heartbeat.sequence > link.echo:
+            link.echo = heartbeat.sequence
+        unechoed, echo = link.unechoed, heartbeat.echo
+        while unechoed and unechoed[0][0] <= echo:
+            unechoed.popleft()
+        link.mismatches = 0
+        link.agreed = True
+        return True
 
     def on_digest_timer(self, key: TimerKey) -> None:
         """The digests differed a moment ago: show the own one again before comparing buckets."""

@@ -90,6 +90,8 @@ from bmgd.wire.messages import (
 LENGTH = struct.Struct(">I")
 LENGTH_BYTES = LENGTH.size
 
+_HEARTBEAT = 0x01
+_HEARTBEAT_ITEMS = 5
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 _REASON_BYTES_MAX = 255
@@ -495,6 +497,10 @@ def decode(body: bytes) -> Message:
     if type(items) is not tuple or type(items[0]) is not bytes or len(items[0]) != HEADER_BYTES:
         raise ProtocolError("frame without a routing header")
     header = items[0]
+    if header[0] == _HEARTBEAT and len(items) == _HEARTBEAT_ITEMS:
+        heartbeat = _read_heartbeat(items)
+        if heartbeat is not None:
+            return heartbeat
     form = _FORMATS.get(header[0])
     if form is None:
         raise ProtocolError(f"unknown kind {header[0]:#x}")
@@ -506,6 +512,15 @@ def decode(body: bytes) -> Message:
         return _message(form, *fields)
     route = _read_route(header, items[-1] if careful else None)
     return _message(form, route, *fields)
+
+
+def _read_heartbeat(items: tuple[Any, ...]) -> Heartbeat | None:
+    """A heartbeat, as most frames of an idle link are, without a call for each field; None if bad."""
+    _, sequence, echo, digest, answer = items
+    are_numbers = type(sequence) is int and sequence >= 1 and type(echo) is int and echo >= 0
+    if are_numbers and type(digest) is bytes and len(digest) == 16 and type(answer) is bool:
+        return Heartbeat(sequence, echo, int.from_bytes(digest, "big"), answer)
+    return None
 
 
 def kind_of_message(message_class: type[Message]) -> int:

@@ -367,3 +367,40 @@ def test_dial_after_a_lack_is_proof_as_ever() -> None:
     assert [e.peer for e in effects if isinstance(e, Dial) and e.peer == 8] == [8]
     effects = node.step(S + 1, DialFailed(NodeId(8), Evidence.REFUSED))
     assert [e.peer for e in effects if isinstance(e, Observed) and e.event == "verdict"] == [8]
+
+
+def equal_heartbeat(node: Node, sequence: int, echo: int, *, answer: bool = True) -> Heartbeat:
+    return Heartbeat(sequence, echo, node._context.membership.digest, answer)
+
+
+def test_equal_heartbeat_is_taken_in_without_an_effect() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    link = node._links.table[LinkId(8)]
+    link.mismatches = 1
+    assert [sequence for sequence, _ in link.unechoed] == [1]
+    beat = equal_heartbeat(node, 7, 1)
+    assert node.step(S, Received(LinkId(8), beat)) == []
+    assert (link.heard_ns, link.echo, link.mismatches, link.agreed) == (S, 7, 0, True)
+    assert not link.unechoed
+    assert node.counts.received[Heartbeat] == 1
+    node.step(S, Received(LinkId(8), equal_heartbeat(node, 6, 0)))
+    assert link.echo == 7
+
+
+def test_heartbeat_from_which_something_follows_is_not_only_taken_in() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    other = Heartbeat(7, 1, 12345, answer=True)
+    node.step(2, Received(LinkId(8), other))
+    assert node._links.table[LinkId(8)].mismatches == 1
+    node._links.table[LinkId(1)].watched_ns = 0
+    effects = node.step(3, Received(LinkId(1), equal_heartbeat(node, 1, 0)))
+    assert [e.link for e in effects if isinstance(e, Send)] == [1]
+
+
+def test_equal_heartbeat_of_a_suspect_clears_it() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    node._dialling.may_accuse_strangers = True
+    node.step(S // 2, Received(LinkId(1), equal_heartbeat(node, 1, 1)))
+    node._detector.suspect(NodeId(8), "silence")
+    node.step(S, Received(LinkId(8), equal_heartbeat(node, 1, 1)))
+    assert not node._detector._suspicions
