@@ -1,4 +1,4 @@
-"""Who lives: heartbeats, silence, suspicion, and the verdict.
+"""The failure detector: heartbeats, suspicion, indirect confirmation.
 
 Theory of operation. Every watched link (`watching.py`: all of them in a small cluster) carries a
 heartbeat each interval; of the others one, in turn, carries one that asks for an answer. Two things
@@ -13,7 +13,7 @@ looks open). Silence, like a dial that nobody answers, is only *suspicion*:
 
 An asked node that has fresh bytes vetoes at once; else it pings and answers by what comes back, on the
 links that it has or on one that opens meanwhile. Proof (design: "Proof of death") needs no asking:
-`dialling.py` calls `convict` directly.
+`dialling.py` calls `declare_dead` directly.
 
 A node that was itself late must not accuse: it resets its stamps, shows its digest to everybody
 (whoever declared it dead will say so) and suspects nobody for one timeout; what a dial or a link
@@ -168,7 +168,7 @@ class Detector:
         link.echo = max(link.echo, heartbeat.sequence)
         while link.unechoed and link.unechoed[0][0] <= heartbeat.echo:
             link.unechoed.popleft()
-        self._acquit_if_heard(link)
+        self._clear_if_heard(link)
         if self.comparison.on_digest(link, heartbeat.digest):
             at_ns = self.context.now_ns + FIRST_MISMATCH_NS
             self.context.timers.set((DIGEST_TIMER, link.id, 0), at_ns)
@@ -203,11 +203,11 @@ class Detector:
     def heard(self, link: Link) -> None:
         """Any byte counts as life."""
         link.heard_ns = self.context.now_ns
-        self._acquit_if_heard(link)
+        self._clear_if_heard(link)
 
-    def _acquit_if_heard(self, link: Link) -> None:
+    def _clear_if_heard(self, link: Link) -> None:
         if link.peer in self._suspicions and self._silent_at(link) > self.context.now_ns:
-            self.acquit(link.peer)
+            self.clear_suspicion(link.peer)
 
     # --- silence ------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Detector:
             link.unechoed.clear()
             self.beat(link)
         for peer in list(self._suspicions):
-            self.acquit(peer)
+            self.clear_suspicion(peer)
         self._trusts_until_ns = context.now_ns + self.timeout_ns
         context.timers.set((SILENCE_TIMER, 0, 0), context.now_ns + self.timeout_ns)
 
@@ -321,7 +321,7 @@ class Detector:
         silent_ns = self.context.now_ns - link.heard_ns
         return silent_ns <= self.context.settings.heartbeat_ns * 5 // 4
 
-    def acquit(self, peer: NodeId) -> None:
+    def clear_suspicion(self, peer: NodeId) -> None:
         """Drop a suspicion: the suspect was heard from, or is known to be gone."""
         if self._suspicions.pop(peer, None) is not None:
             self.context.timers.cancel((ASK_TIMER, peer, 0))
@@ -332,7 +332,7 @@ class Detector:
         if suspicion is None or answer.incarnation < suspicion.incarnation:
             return
         if answer.alive:
-            self.acquit(answer.suspect)
+            self.clear_suspicion(answer.suspect)
             self.context.observe("vetoed", answer.suspect, detail=f"by {answer.route.source}")
             self.context.tell(Vetoed(answer.suspect))
             return
@@ -349,12 +349,12 @@ class Detector:
     def _confirm(self, peer: NodeId) -> None:
         suspicion = self._suspicions.get(peer)
         if suspicion is not None:
-            self.convict(peer, suspicion.incarnation, suspicion.why)
+            self.declare_dead(peer, suspicion.incarnation, suspicion.why)
 
-    def convict(self, peer: NodeId, incarnation: Incarnation, why: str) -> None:
+    def declare_dead(self, peer: NodeId, incarnation: Incarnation, why: str) -> None:
         """Declare a life dead, and tell everybody."""
         context = self.context
-        self.acquit(peer)
+        self.clear_suspicion(peer)
         current = context.membership.get(peer)
         if current is None or current.incarnation > incarnation:
             return

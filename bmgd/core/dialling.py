@@ -80,7 +80,7 @@ class Dialling:
     Attributes:
         peerings: by peer; of those wanted, linked, being dialled, or to be dialled again.
         wanted: the neighbors in the layout, sorted.
-        may_accuse_strangers: whether an id that was never linked may be suspected.
+        may_suspect_never_linked: whether an id that was never linked may be suspected.
         ever_linked: whether any link has been up.
     """
 
@@ -89,7 +89,7 @@ class Dialling:
     detector: Detector
     peerings: dict[NodeId, Peering] = field(default_factory=dict)
     wanted: tuple[NodeId, ...] = ()
-    may_accuse_strangers: bool = False
+    may_suspect_never_linked: bool = False
     ever_linked: bool = False
     _dial_number: int = 0
     _renewed_at_dial: int = 0
@@ -213,7 +213,7 @@ class Dialling:
         self.ever_linked = True
         self._duplicate_since_ns = 0
         self._cancel_timers(link.peer)
-        self.detector.acquit(link.peer)
+        self.detector.clear_suspicion(link.peer)
 
     def on_link_lost(self, link: Link, evidence: Evidence) -> None:
         """A link is gone: find out whether its other end lives."""
@@ -280,7 +280,7 @@ class Dialling:
             # Its outcome says something of a former life, nothing of the one that is known now.
             self._again(peer, AGAIN_NS)
         elif failed.evidence is Evidence.REFUSED and self._is_proof(peer, peering):
-            self.detector.convict(peer, peering.linked, "refused")
+            self.detector.declare_dead(peer, peering.linked, "refused")
         elif failed.evidence in (Evidence.EOF, Evidence.RESET) and self._within_a_dial(peering):
             self._again(peer, AGAIN_NS)
         else:
@@ -327,7 +327,7 @@ class Dialling:
         return tried_ns < self.detector.patience_ns(self.context.settings.dial_ns, DIAL_LEGS)
 
     def _suspect(self, peer: NodeId, peering: Peering, why: str) -> None:
-        if peering.linked != UNKNOWN_INCARNATION or self.may_accuse_strangers:
+        if peering.linked != UNKNOWN_INCARNATION or self.may_suspect_never_linked:
             self.detector.suspect(peer, why)
 
     def _on_rejected(

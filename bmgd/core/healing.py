@@ -8,12 +8,12 @@ neighbors, since with all of them dead it would be cut off.
 
 Records are joined, so it does no harm when several write the same ones; to keep it from being many:
 
-    who convicts somebody     looks at once; its notice then says *excluded* of all the dead
+    who declares one dead     looks at once; its notice then says *excluded* of all the dead
     who hears of a dead one   looks after a pause, the longer the more living ids are below its own; by
                               then the first one's notice has come, and nothing is left to write
 
-Deaths and dead neighbors are counted by everybody. Hops are computed by the convicting node, and by
-the lowest living id after its pause: all memberships that are equal give the same answer.
+Deaths and dead neighbors are counted by everybody. Hops are computed by the node that declares one
+dead, and by the lowest living id after its pause: all memberships that are equal give the same answer.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Healing:
         return Status.EXCLUDED if at_once else Status.DEAD
 
     def on_verdict(self) -> None:
-        """This node has convicted somebody: heal at once if that is due, before anybody is told."""
+        """This node has declared somebody dead: heal at once if that is due, before anybody is told."""
         if self._is_due(by_hops=True):
             self._heal()
 

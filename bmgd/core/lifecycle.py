@@ -109,7 +109,7 @@ class Lifecycle:
 
     def _become_ready(self) -> None:
         self.context.state = NodeState.READY
-        self.dialling.may_accuse_strangers = True
+        self.dialling.may_suspect_never_linked = True
         self.relayout.unsettled = True
         self.context.timers.cancel((START_DEADLINE_TIMER, 0, 0))
         self.context.observe("ready", detail=f"{len(self.links.by_peer)} links")

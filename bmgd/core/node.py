@@ -579,7 +579,7 @@ class Node:
             return
         self._to_many.on_record_moved(moved)
         if status >= Status.DEAD:
-            self._detector.acquit(peer)
+            self._detector.clear_suspicion(peer)
             self._links.accuse(peer)
             self._outbound.on_gone(peer)
             self._inbound.on_gone(peer)

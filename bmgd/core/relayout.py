@@ -152,7 +152,7 @@ class Relayout:
             return True
         peering = self.dialling.peering(peer)
         # A neighbor that is only new is waited for: a founder that never came has been dialled in vain.
-        was_tried = self.dialling.may_accuse_strangers and peering.attempts > 0
+        was_tried = self.dialling.may_suspect_never_linked and peering.attempts > 0
         never_came = was_tried and not peering.linked
         return peering.broken or (never_came and membership.status_of(peer) is Status.EXPECTED)
 

@@ -37,7 +37,7 @@ def test_sim_prints_a_verdict_and_what_it_cost(capsys: pytest.CaptureFixture[str
 def test_sim_failure_prints_a_small_plan_that_fails_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Detector, "convict", lambda *args: None)
+    monkeypatch.setattr(Detector, "declare_dead", lambda *args: None)
     file = tmp_path / "plan.json"
     steps = [
         {"at": 0.5, "fault": "reset"},

@@ -399,7 +399,7 @@ def test_heartbeat_from_which_something_follows_is_not_only_taken_in() -> None:
 
 def test_equal_heartbeat_of_a_suspect_clears_it() -> None:
     node = linked_node(LinkId(1), LinkId(8))
-    node._dialling.may_accuse_strangers = True
+    node._dialling.may_suspect_never_linked = True
     node.step(S // 2, Received(LinkId(1), equal_heartbeat(node, 1, 1)))
     node._detector.suspect(NodeId(8), "silence")
     node.step(S, Received(LinkId(8), equal_heartbeat(node, 1, 1)))

@@ -44,7 +44,7 @@ def test_simulation_delivers_what_programs_send() -> None:
 
 
 def test_simulation_that_never_comes_to_rest_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Detector, "convict", lambda *args: None)
+    monkeypatch.setattr(Detector, "declare_dead", lambda *args: None)
     plan = Plan(4, 5.0, (Step(3.0, Kill((NodeId(2),))),), workload=Workload(0.0))
     outcome = Simulation(plan).run()
     assert [violation.checker for violation in outcome.violations] == ["comes-to-rest"]
