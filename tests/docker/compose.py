@@ -55,7 +55,8 @@ class Cluster:
             *("--project-name", self.project),
             *(word for name in files for word in ("--file", str(ROOT / name))),
         ]
-        self._environment = {"OVERLAY_IMAGE": image, "OVERLAY_SECRET": str(secret), **variables}
+        secrets_of = {"OVERLAY_SECRETS": str(secret.parent)}
+        self._environment = {"OVERLAY_IMAGE": image, **secrets_of, **variables}
         self._containers: dict[int, str] = {}
 
     def compose(self, *words: str) -> str:

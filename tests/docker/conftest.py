@@ -23,7 +23,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def cluster(image: str, tmp_path: Path) -> Iterator[Cluster]:
     """A cluster that is ready, with exactly the links of the graph."""
-    secret = tmp_path / "secret"
+    secret = tmp_path / "secrets" / "bmgd"
+    secret.parent.mkdir()
     secret.write_text(secrets.token_hex(32) + "\n")
     # The container's user is another one; the directory keeps this machine's users out.
     secret.chmod(0o644)
