@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from bmgd.core.commands import Leave, ProbeTo
 from bmgd.core.effects import Send
 from bmgd.core.events import Received
+from bmgd.errors import DeadError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply, Route
-from tests.unit.core.clusters import settle
+from tests.unit.core.clusters import reply_to, send, settle
 
 
 @pytest.mark.parametrize("passed", [0, ROUTE_IDS_MAX - 1, ROUTE_IDS_MAX])
@@ -25,3 +27,18 @@ def test_a_recorded_way_is_answered_as_long_as_the_answer_is_a_message(passed: i
     assert all(decode(encode(reply)[4:]) == reply for reply in replies)
     ways = [reply.passed for reply in replies if isinstance(reply, ProbeReply)]
     assert ways == ([(*probe.passed, NodeId(0))] if passed < ROUTE_IDS_MAX else [])
+
+
+def test_ping_and_send_say_the_same_of_a_node_that_is_gone() -> None:
+    network = Network(8)
+    settle(network)
+    network.kill(3)
+    network.run(3.0)
+    reply_to(network, 5, Leave())
+    network.run(3.0)
+    for gone, text in ((3, "it is dead"), (5, "it has left")):
+        pinged = reply_to(network, 0, ProbeTo(NodeId(gone), record=False, timeout_ns=10**9))
+        sent = send(network, 0, gone)
+        for reply in (pinged, sent):
+            assert isinstance(reply.error, DeadError)
+            assert reply.error.detail == text
