@@ -155,10 +155,12 @@ export class Ring {
       batches.get(name).links.push(link);
     }
     const { context, colours } = this;
+    // Many links on one ring would cover each other.
+    const thinner = Math.max(0.3, Math.min(1, 64 / this.nodes.length));
     const dim = this.path || this.selected !== null;
     for (const { colour, width, links } of batches.values()) {
       context.strokeStyle = colours[colour];
-      context.lineWidth = width;
+      context.lineWidth = width * thinner;
       context.globalAlpha = dim ? 0.4 : this.nodes.length > 100 ? 0.55 : 0.9;
       context.beginPath();
       for (const link of links) this.curve(link.a, link.b);
