@@ -4,7 +4,7 @@ Theory of operation. The data plane relays what it can from the snapshot, withou
 the messages that this node writes itself, and those that the data plane left: no live optimal next
 hop, no hop budget left, a destination without a rank, a route to be recorded, or a search under way.
 
-Careful mode (ISPA07 §5.1) is a depth-first search whose state travels in the message: a bitmap of
+Careful mode (ISPA07 §5.1) is a depth-first search whose state travels in the message: the set of
 the ids that have had it, and the stack of ids from the search's start to the sender. A node passes
 the message to its linked peer nearest to the destination that has not had it; without one, back to
 the top of the stack; where that way is gone the search starts anew here, at most `RESTARTS_MAX`
@@ -18,6 +18,7 @@ from dataclasses import replace
 from bmgd.core.context import Context
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.links import Links
+from bmgd.core.visited import is_visited, nothing_visited, visited_bytes, with_visited
 from bmgd.routing import Snapshot, hop_count, rank_of
 from bmgd.routing.header import flow_of
 from bmgd.topology import diameter_bound
@@ -31,6 +32,7 @@ from bmgd.wire.messages import (
     Search,
     Segment,
     Unreachable,
+    Visited,
 )
 
 RESTARTS_MAX = 3
@@ -147,14 +149,14 @@ class Forwarding:
             return True
         if not self._context.membership.in_layout(route.destination):
             return False
-        bitmap = bytes((self._context.membership.id_space + 7) // 8)
-        if len(bitmap) > SEARCH_BYTES_MAX:
-            return False
-        return self._search(message, Search(bitmap, ()))
+        return self._search(message, Search(self._nothing(), ()))
+
+    def _nothing(self) -> Visited:
+        return nothing_visited(self._context.membership.id_space)
 
     def _search(self, message: RoutedMessage, search: Search) -> bool:
         me = self._context.id
-        visited = _marked(search.visited, me)
+        visited = with_visited(search.visited, me)
         if search.stack[-1:] == (me,):
             # A link that ended gave it back: it has not gone on from here.
             search = replace(search, stack=search.stack[:-1])
@@ -172,10 +174,10 @@ class Forwarding:
             return self._pass_on(message, back, Search(visited, search.stack[:-1], search.restarts))
         if search.restarts >= RESTARTS_MAX:
             return False
-        return self._search(message, Search(bytes(len(visited)), (), search.restarts + 1))
+        return self._search(message, Search(self._nothing(), (), search.restarts + 1))
 
     def _pass_on(self, message: RoutedMessage, peer: NodeId, search: Search) -> bool:
-        if len(search.visited) + 4 * len(search.stack) > SEARCH_BYTES_MAX:
+        if visited_bytes(search.visited) + 4 * len(search.stack) > SEARCH_BYTES_MAX:
             return False
         link = self._links.to(peer)
         assert link is not None
@@ -183,7 +185,7 @@ class Forwarding:
         self._context.send(link.id, _with_route(message, replace(message.route, search=search)))
         return True
 
-    def _nearest_unvisited(self, destination: NodeId, visited: bytes) -> NodeId | None:
+    def _nearest_unvisited(self, destination: NodeId, visited: Visited) -> NodeId | None:
         membership = self._context.membership
         size, outside = membership.layout_size, membership.outside
         target = membership.rank(destination)
@@ -193,7 +195,7 @@ class Forwarding:
                 return _FAR, peer
             return hop_count(size, (target - rank_of(peer, outside)) % size), peer
 
-        candidates = [peer for peer in self._links.by_peer if not _is_marked(visited, peer)]
+        candidates = [peer for peer in self._links.by_peer if not is_visited(visited, peer)]
         return min(candidates, key=distance, default=None)
 
     def _report_unreachable(self, message: RoutedMessage) -> None:
@@ -207,17 +209,3 @@ class Forwarding:
 
 def _with_route(message: RoutedMessage, route: Route) -> RoutedMessage:
     return replace(message, route=route)
-
-
-def _is_marked(bitmap: bytes, node_id: NodeId) -> bool:
-    at = node_id >> 3
-    return at < len(bitmap) and bool(bitmap[at] & (1 << (node_id & 7)))
-
-
-def _marked(bitmap: bytes, node_id: NodeId) -> bytes:
-    at = node_id >> 3
-    marked = bytearray(bitmap)
-    if at >= len(marked):
-        marked.extend(bytes(at + 1 - len(marked)))
-    marked[at] |= 1 << (node_id & 7)
-    return bytes(marked)

@@ -47,6 +47,7 @@ from bmgd.wire.messages import (
     STREAM_ID_MAX,
     TOPIC_BYTES_MAX,
     TRACE_MS_MAX,
+    VISITED_RUN_BYTES,
     WATERMARKS_MAX,
     Answer,
     Ask,
@@ -83,6 +84,7 @@ from bmgd.wire.messages import (
     TraceAsk,
     Unreachable,
     Unwanted,
+    Visited,
     Watermark,
     Watermarks,
 )
@@ -184,7 +186,11 @@ def _records(value: object) -> tuple[tuple[NodeId, Record], ...]:
 
 
 def _runs(value: object) -> tuple[tuple[NodeId, NodeId], ...]:
-    runs = tuple(_run(item) for item in _array(value, RECORDS_PER_NOTICE_MAX))
+    return _ascending(_array(value, RECORDS_PER_NOTICE_MAX))
+
+
+def _ascending(values: tuple[object, ...]) -> tuple[tuple[NodeId, NodeId], ...]:
+    runs = tuple(_run(item) for item in values)
     if any(a[1] + 1 >= b[0] for a, b in pairwise(runs)):
         raise ProtocolError("runs out of order, or touching")
     return runs
@@ -600,13 +606,20 @@ def _read_route(header: bytes, search: object) -> Route:
     )
 
 
+def _read_visited(value: object) -> tuple[Visited, int]:
+    if type(value) is bytes:
+        return value, len(value)
+    runs = _ascending(_array(value, SEARCH_BYTES_MAX // VISITED_RUN_BYTES))
+    return runs, len(runs) * VISITED_RUN_BYTES
+
+
 def _read_search(value: object) -> Search:
     fields = _array(value, 3)
     if len(fields) != 3:
         raise ProtocolError("not the state of a search")
-    visited = _bytes(fields[0], SEARCH_BYTES_MAX)
+    visited, size = _read_visited(fields[0])
     packed = _bytes(fields[1], SEARCH_BYTES_MAX)
-    if len(packed) % LENGTH_BYTES or len(visited) + len(packed) > SEARCH_BYTES_MAX:
+    if len(packed) % LENGTH_BYTES or size + len(packed) > SEARCH_BYTES_MAX:
         raise ProtocolError("the state of a search has a wrong length")
     stack = tuple(_id(item) for (item,) in LENGTH.iter_unpack(packed))
     return Search(visited, stack, _int(fields[2], 0, _RESTARTS_MAX))

@@ -138,17 +138,23 @@ class Goodbye:
 # --- routed messages ----------------------------------------------------------------------------
 
 
+Visited = bytes | tuple[tuple[NodeId, NodeId], ...]
+VISITED_RUN_BYTES = 11
+"""The most bytes that one run of visited ids has in a frame."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """The state of a depth-first search in careful mode (ISPA07 §5.1), carried by the message.
 
     Args:
-        visited: a bitmap over ids, bit `id % 8` of byte `id // 8`.
+        visited: a bitmap over ids, bit `id % 8` of byte `id // 8`; or runs (first, last) of ids,
+            ascending, none touching another.
         stack: the ids on the way from the search's start to the sender, oldest first.
         restarts: how often the search began anew because the way back was gone.
     """
 
-    visited: bytes
+    visited: Visited
     stack: tuple[NodeId, ...]
     restarts: int = 0
 

@@ -11,7 +11,7 @@ from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
 from bmgd.types import NodeId
-from bmgd.wire.messages import RoutedMessage, Search
+from bmgd.wire.messages import RoutedMessage, Search, Visited
 
 RESTARTS_MAX = 3
 BUDGET_MAX = 255
@@ -96,7 +96,9 @@ def _same(came: RoutedMessage, sent: RoutedMessage) -> bool:
     )
 
 
-def _marked(bitmap: bytes) -> frozenset[int]:
+def _marked(visited: Visited) -> frozenset[int]:
+    if isinstance(visited, tuple):
+        return frozenset(i for first, last in visited for i in range(first, last + 1))
     return frozenset(
-        8 * at + bit for at, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1
+        8 * at + bit for at, byte in enumerate(visited) for bit in range(8) if byte >> bit & 1
     )
