@@ -21,6 +21,7 @@ EVENTS: Final = (
     "displaced",
     "evicted",
     "expired",
+    "flooding",
     "given up",
     "healed",
     "joiner",

@@ -60,6 +60,7 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.core.eviction import EVICT_TIMER, Eviction
+from bmgd.core.flood import Flood
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
 from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER, Growth
@@ -177,6 +178,7 @@ class Node:
         )
         dialling = self._dialling = Dialling(context, links, detector)
         redialling = self._redialling = Redialling(context, links, dialling)
+        self._flood = Flood(context)
         self._claims = Claims(context, detector, dialling)
         self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
@@ -370,6 +372,8 @@ class Node:
         link = self._links.get(link_id)
         if link is not None:
             self._detector.heard(link)
+            if not self._flood.admits(link, message):
+                return
         if isinstance(message, LinkMessage):
             if link is not None:
                 self._on_link_message(link, message)

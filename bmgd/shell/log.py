@@ -38,6 +38,8 @@ _LEVELS = {
     "links exact": logging.DEBUG,
     "renewed link": logging.DEBUG,
     "not renewed": logging.WARNING,
+    "flooding": logging.WARNING,
+    "claimed": logging.WARNING,
     "unreachable": logging.DEBUG,
     "suspected": logging.WARNING,
     "verdict": logging.WARNING,

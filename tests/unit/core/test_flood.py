@@ -1,0 +1,109 @@
+"""A member that floods is slowed and named; the others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Received
+from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
+from bmgd.sim import Network
+from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.wire.messages import Ask, Message, Notice, Ping, Pong, Route
+from tests.unit.core.clusters import S, observed, send, settle
+
+VICTIM, FLOODER, OTHER = NodeId(0), NodeId(1), NodeId(2)
+
+
+def link_to(network: Network, peer: NodeId) -> LinkId:
+    links = network.hosts[VICTIM].node._links.by_peer[peer]
+    return links[0].id
+
+
+def receive(network: Network, peer: NodeId, message: Message, times: int = 1) -> list[Effect]:
+    """Let a message arrive again and again, at one moment; what the core orders is carried out."""
+    host, found = network.hosts[VICTIM], []
+    for _ in range(times):
+        effects = host.node.step(
+            host.node._context.now_ns, Received(link_to(network, peer), message)
+        )
+        for effect in effects:
+            network._carry_out(host, effect)
+        found += effects
+    return found
+
+
+def pongs(effects: list[Effect]) -> int:
+    return sum(isinstance(e, Send) and isinstance(e.message, Pong) for e in effects)
+
+
+def ask_from(source: int) -> Ask:
+    return Ask(Route(VICTIM, NodeId(source), Incarnation(5), 0, 1, 9), NodeId(4), Incarnation(1))
+
+
+def test_flood_of_pings_is_answered_within_the_rate_and_named() -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    answered = pongs(receive(network, FLOODER, Ping(1), 3 * BURST))
+    assert BURST - 100 < answered <= BURST
+    (named,) = observed(network, VICTIM, "flooding")
+    assert named.peer == FLOODER
+    assert f"more than {RATE_PER_S} messages a second" in named.detail
+    assert pongs(receive(network, OTHER, Ping(1), 10)) == 10, "another neighbor is slowed for it"
+    assert pongs(receive(network, FLOODER, Ping(1), 10)) == 0
+
+
+def test_flood_that_ends_is_forgotten() -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    receive(network, FLOODER, Ping(1), 2 * BURST)
+    network.run(BURST / RATE_PER_S + 1)
+    assert pongs(receive(network, FLOODER, Ping(1), 100)) == 100
+    settle(network)
+
+
+def test_flood_is_named_once_in_a_while() -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    for _ in range(3):
+        receive(network, FLOODER, Ping(1), 2 * BURST)
+        network.run(0.1)
+    assert len(observed(network, VICTIM, "flooding")) == 1
+    network.run(NAMED_NS / S + 1)
+    receive(network, FLOODER, Ping(1), 2 * BURST)
+    assert len(observed(network, VICTIM, "flooding")) == 2
+
+
+@pytest.mark.parametrize("message", [Notice(()), ask_from(FLOODER)], ids=["notices", "asks"])
+def test_flood_of_anything_that_costs_the_core_is_dropped(message: Message) -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    receive(network, FLOODER, message, 2 * BURST)
+    assert network.hosts[VICTIM].node._flood.dropped > BURST - 100
+
+
+def test_flood_from_afar_names_its_source_and_spares_the_relay() -> None:
+    network = Network(9, seed=2)
+    settle(network)
+    receive(network, FLOODER, ask_from(6), 2 * BURST)
+    (named,) = observed(network, VICTIM, "flooding")
+    assert (named.peer, "by way of node 1" in named.detail) == (6, True)
+    assert pongs(receive(network, FLOODER, Ping(1), 10)) == 10
+
+
+def test_flood_of_many_sources_stays_in_its_bound() -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    for source in range(10, 10 + SENDERS_MAX + 500):
+        receive(network, FLOODER, ask_from(source))
+    assert len(network.hosts[VICTIM].node._flood._empty_ns) <= SENDERS_MAX
+
+
+def test_flood_does_not_hold_up_messages_of_others() -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    for _ in range(20):
+        receive(network, FLOODER, Ping(1), BURST // 4)
+        assert send(network, int(OTHER), int(VICTIM)).error is None
+        assert send(network, int(VICTIM), int(OTHER)).error is None
+    settle(network)
