@@ -17,6 +17,8 @@ _ROOMS: Final = ("core", "wire", "routing")
 _BESIDE_CORE: Final = ("types", "peers", "policy", "profiles", "healing", "errors")
 _ABOUT_BYTES: Final = {"wire.codec", "wire.control", "wire.packing", "routing.papers"}
 """Modules of those rooms whose classes no core holds."""
+_SECRET: Final = {"wire.hello.Identity", "wire.hello.Hello"}
+"""What holds secrets, or proofs of them, and is no part of a core: it cannot be recorded."""
 
 _SLOTS: Final[dict[type[Any], tuple[str, ...]]] = {}
 
@@ -29,7 +31,7 @@ def classes() -> dict[str, type[Any]]:
         for value in vars(module).values():
             if isinstance(value, type) and value.__module__ == module.__name__:
                 found[_name(module, value.__qualname__)] = value
-    return found
+    return {name: value for name, value in found.items() if name not in _SECRET}
 
 
 @cache

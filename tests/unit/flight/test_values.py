@@ -17,7 +17,8 @@ from bmgd.core.effects import Effect
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.timers import Timers
 from bmgd.errors import ProtocolError
-from bmgd.flight.values import NotRecordable, Omitted, Reader, Writer
+from bmgd.flight import catalog
+from bmgd.flight.values import PAYLOADS, NotRecordable, Omitted, Reader, Writer
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
@@ -216,3 +217,16 @@ def test_values_that_are_damaged_or_hostile_are_refused(
 ) -> None:
     with pytest.raises(ProtocolError):
         Reader(table, shared=shared).read(data)
+
+
+def test_values_of_bytes_are_payloads_unless_they_are_known() -> None:
+    """A new field of bytes is a program's until somebody says that it is not."""
+    known = {"wire.messages.Search.visited", "wire.hello.Channel.binding"}
+    found = {
+        f"{name}.{field.name}"
+        for name, cls in catalog.classes().items()
+        if is_dataclass(cls)
+        for field in fields(cls)
+        if "bytes" in str(field.type) and field.name not in PAYLOADS
+    }
+    assert found <= known
