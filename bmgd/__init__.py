@@ -5,9 +5,11 @@ These are the public names; each module is imported when one of its names is fir
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bmgd import blocking
     from bmgd.client import (
         Change,
         Daemon,
@@ -68,6 +70,7 @@ __all__ = [
     "UnreachableError",
     "Writer",
     "__version__",
+    "blocking",
     "connect",
     "local_address",
 ]
@@ -84,6 +87,8 @@ def __getattr__(name: str) -> object:
         from bmgd.version import VERSION
 
         return VERSION
+    if name == "blocking":
+        return importlib.import_module("bmgd.blocking")
     if name == "local_address":
         from bmgd.launcher import rundir as module
     elif name in _OF_CLIENT:

@@ -36,6 +36,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("reading", "writing"),
     ("sending",),
     ("client",),
+    ("blocking",),
     ("chaos",),
     ("core",),
     ("linkevents",),
@@ -78,7 +79,8 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 OF_CLIENT: Final = {
-    f"bmgd.{name}" for name in ("client", "connection", "reading", "sending", "to_many", "writing")
+    f"bmgd.{name}"
+    for name in ("blocking", "client", "connection", "reading", "sending", "to_many", "writing")
 }
 
 HELLO_NAMES_OF_CORE: Final = {"Refusal", "MISCONFIGURED"}

@@ -1,0 +1,386 @@
+"""The client for programs without asyncio: the calls of `bmgd.Daemon`, each of which waits.
+
+    with bmgd.blocking.connect("unix:/run/bmgd/3.sock") as daemon:
+        daemon.send(7, b"payload", topic="jobs")
+        with daemon.subscribe("jobs") as messages:
+            for message in messages: ...
+
+Theory of operation. A connection has a thread of its own with an event loop in which the ordinary client
+runs. A call hands its coroutine to that loop and waits for what comes of it; one that is interrupted
+(Ctrl-C) cancels it there, so a message that was not transmitted is not sent. What is entered by `with` is
+held by one task, because what enters an asynchronous context must leave it. Any thread may call, and
+several at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from typing import Any, Generic, TypeVar
+
+from bmgd import client
+from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
+from bmgd.connection import Stream
+from bmgd.errors import NoDaemonError, Report
+from bmgd.reading import Message, Messages
+from bmgd.writing import Payload, Priority, Quality
+
+__all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """A thread with an event loop, and calls into it from other threads."""
+
+    def __init__(self) -> None:
+        self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
+        self._thread.start()
+        self._ready.result()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._ready.set_result(None)
+        await self._over.wait()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Let a coroutine run in the loop."""
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError:
+            work.close()
+            raise NoDaemonError("this connection is closed") from None
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let a coroutine run in the loop, and wait for what comes of it."""
+        done = self.begin(work)
+        try:
+            return done.result()
+        finally:
+            done.cancel()
+
+    @contextmanager
+    def hold(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter an asynchronous context in a task of the loop, and leave it there."""
+        entered: concurrent.futures.Future[T] = concurrent.futures.Future()
+        leave = self.call(_make_event())
+        failed: list[BaseException] = []
+
+        async def holding() -> None:
+            async with context as value:
+                entered.set_result(value)
+                await leave.wait()
+                if failed:
+                    raise failed[0]
+
+        held = self.begin(holding())
+        held.add_done_callback(lambda done: _tell_unentered(done, entered))
+        value = entered.result()
+        try:
+            yield value
+        finally:
+            error = sys.exc_info()[1]
+            if error is not None:
+                failed.append(error)
+            self._loop.call_soon_threadsafe(leave.set)
+            concurrent.futures.wait([held])
+        held.result()
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+
+async def _make_event() -> asyncio.Event:
+    return asyncio.Event()
+
+
+def _tell_unentered(
+    done: concurrent.futures.Future[None], entered: concurrent.futures.Future[T]
+) -> None:
+    """What kept a context from being entered is what the caller who waits for it is told."""
+    if entered.done():
+        return
+    error = concurrent.futures.CancelledError() if done.cancelled() else done.exception()
+    entered.set_exception(error or NoDaemonError("this connection is closed"))
+
+
+class Reader(Generic[T]):
+    """Items from the daemon, in order; read with ``for``, by one thread at a time."""
+
+    def __init__(self, loop: _Loop, stream: Stream[T]) -> None:
+        self._loop = loop
+        self._stream = stream
+
+    def __iter__(self) -> Reader[T]:
+        return self
+
+    def __next__(self) -> T:
+        item = self._loop.call(self._following(None))
+        if item is None:
+            raise StopIteration
+        return item[0]
+
+    def get(self, timeout: float | None = None) -> T:
+        """The next item.
+
+        Args:
+            timeout: seconds, above 0; None waits for ever.
+
+        Raises:
+            TimeoutError: none came; the next call finds what comes later.
+            StopIteration: none will come.
+            SubscriptionError: this program read too slowly.
+            NoDaemonError: the daemon is gone.
+        """
+        item = self._loop.call(self._following(timeout))
+        if item is None:
+            raise StopIteration
+        return item[0]
+
+    async def _following(self, timeout_s: float | None) -> tuple[T] | None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return (await anext(self._stream),)
+        except StopAsyncIteration:
+            return None
+
+
+class MessageReader(Reader[Message]):
+    """The messages of a subscription."""
+
+    def __init__(self, loop: _Loop, stream: Messages) -> None:
+        super().__init__(loop, stream)
+        self._messages = stream
+
+    def take(self, most: int = 1) -> list[Message]:
+        """At least one message, at most so many; [] when none will come."""
+        return self._loop.call(self._messages.take(most))
+
+    def parts(self, message: Message) -> Iterator[bytes]:
+        """The payload of a message in pieces, as they come; of a short one, one piece."""
+        pieces = message.parts()
+        while True:
+            piece = self._loop.call(_piece_of(pieces))
+            if piece is None:
+                return
+            yield piece
+
+
+async def _piece_of(pieces: Any) -> bytes | None:
+    try:
+        piece: bytes = await anext(pieces)
+    except StopAsyncIteration:
+        return None
+    return piece
+
+
+class Writer:
+    """A stream of messages to one topic of one node, in order."""
+
+    def __init__(self, loop: _Loop, writer: client.Writer) -> None:
+        self._loop = loop
+        self._writer = writer
+
+    def write(self, payload: Payload) -> None:
+        """Send a message; waits only while the stream is full."""
+        self._loop.call(self._writer.write(payload))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all is confirmed; raises the first error."""
+        self._loop.call(self._writer.flush(timeout))
+
+
+class Daemon:
+    """A daemon as a program without asyncio sees it; made by `connect`.
+
+    Each call is that of `bmgd.Daemon` by the same name, which says what it takes, gives and raises.
+    """
+
+    def __init__(self, loop: _Loop, daemon: client.Daemon) -> None:
+        self._loop = loop
+        self._daemon = daemon
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def send(
+        self,
+        destination: int,
+        payload: Payload,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        timeout: float = 10.0,
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
+    ) -> None:
+        """Send a message of any size; returns when it is confirmed."""
+        self._loop.call(
+            self._daemon.send(
+                destination,
+                payload,
+                topic=topic,
+                timeout=timeout,
+                priority=priority,
+                quality=quality,
+            )
+        )
+
+    def send_soon(
+        self,
+        destination: int,
+        payload: Payload,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        timeout: float = 10.0,
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
+    ) -> concurrent.futures.Future[None]:
+        """Send a message of at most 64 KiB; the future is done when it is confirmed."""
+
+        async def confirmed(soon: asyncio.Future[None]) -> None:
+            await soon
+
+        soon = self._loop.call(
+            self._daemon.send_soon(
+                destination,
+                payload,
+                topic=topic,
+                timeout=timeout,
+                priority=priority,
+                quality=quality,
+            )
+        )
+        return self._loop.begin(confirmed(soon))
+
+    def stream(
+        self,
+        destination: int,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        priority: Priority = "normal",
+        quality: Quality = "reliable",
+    ) -> AbstractContextManager[Writer]:
+        """A stream of messages to one topic of one node; leaving it waits until all are confirmed."""
+        stream = self._daemon.stream(destination, topic, priority=priority, quality=quality)
+        return self._entered(stream, Writer)
+
+    def subscribe(
+        self,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        credit: int | None = None,
+        credit_bytes: int = CREDIT_BYTES,
+        max_message: int = MAX_MESSAGE,
+    ) -> AbstractContextManager[MessageReader]:
+        """Read the messages of a topic; registered on entry, ended on exit."""
+        messages = self._daemon.subscribe(
+            topic, credit=credit, credit_bytes=credit_bytes, max_message=max_message
+        )
+        return self._entered(messages, MessageReader)
+
+    def multicast(
+        self,
+        destinations: Iterable[int | range],
+        payload: bytes,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        quality: Quality = "reliable",
+        timeout: float = 10.0,
+    ) -> Report:
+        """Send a message to one reader of a topic at each of some nodes."""
+        return self._loop.call(
+            self._daemon.multicast(
+                destinations, payload, topic=topic, quality=quality, timeout=timeout
+            )
+        )
+
+    def broadcast(
+        self,
+        payload: bytes,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        quality: Quality = "reliable",
+        timeout: float = 10.0,
+    ) -> Report:
+        """Send a message to every reader of a topic, at every node."""
+        return self._loop.call(
+            self._daemon.broadcast(payload, topic=topic, quality=quality, timeout=timeout)
+        )
+
+    def flush(self, timeout: float = 10.0) -> None:
+        """Wait until everything that this connection has sent is confirmed, or has failed."""
+        self._loop.call(self._daemon.flush(timeout))
+
+    # --- the cluster --------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What ``bmgd status --json`` prints."""
+        return self._loop.call(self._daemon.status())
+
+    def members(self) -> list[dict[str, Any]]:
+        """A dict for every node id, sorted by id."""
+        return self._loop.call(self._daemon.members())
+
+    def links(self) -> list[dict[str, Any]]:
+        """A dict for every link that is up, sorted by id."""
+        return self._loop.call(self._daemon.links())
+
+    def ping(self, destination: int, *, timeout: float = 10.0) -> float:
+        """Seconds from sending a probe to a node until it came back."""
+        return self._loop.call(self._daemon.ping(destination, timeout=timeout))
+
+    def trace(self, destination: int, *, timeout: float = 10.0) -> Trace:
+        """The path that a real probe took to a node."""
+        return self._loop.call(self._daemon.trace(destination, timeout=timeout))
+
+    def evict(self, node_id: int, *, timeout: float = 10.0) -> bool:
+        """Take a node out of the cluster; whether it is known to have ended."""
+        return self._loop.call(self._daemon.evict(node_id, timeout=timeout))
+
+    def leave(self) -> None:
+        """Let the daemon leave the cluster and end."""
+        self._loop.call(self._daemon.leave())
+
+    def membership(self) -> AbstractContextManager[Reader[Change]]:
+        """Follow the membership: one `Change` for every node id, then every change, no gap."""
+        return self._entered(self._daemon.membership(), Reader[Change])
+
+    def monitor(self) -> AbstractContextManager[Reader[dict[str, Any]]]:
+        """Follow what the daemon observes, as dicts."""
+        return self._entered(self._daemon.monitor(), Reader[dict[str, Any]])
+
+    @contextmanager
+    def _entered(
+        self, context: AbstractAsyncContextManager[Any], make: Callable[[_Loop, Any], T]
+    ) -> Iterator[T]:
+        with self._loop.hold(context) as value:
+            yield make(self._loop, value)
+
+
+@contextmanager
+def connect(address: str) -> Iterator[Daemon]:
+    """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
+
+    Args:
+        address: ``unix:PATH`` or a path, at most 107 bytes.
+
+    Raises:
+        ConfigError: the address has another form.
+        NoDaemonError: nobody answers there.
+    """
+    loop = _Loop()
+    try:
+        with loop.hold(client.connect(address)) as daemon:
+            yield Daemon(loop, daemon)
+    finally:
+        loop.close()
