@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
-from bmgd.core.effects import Close, Deliver, Dial, Effect, Observed, RecordChanged, Refuse, Send
+from bmgd.core.effects import (
+    Announce,
+    Close,
+    Deliver,
+    Dial,
+    Effect,
+    Observed,
+    RecordChanged,
+    Refuse,
+    Send,
+)
 from bmgd.types import Evidence
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import LinkMessage, Message, RoutedMessage
@@ -73,11 +83,16 @@ CLOSED: Final = (
 
 PLAIN: Final = (
     "careful_messages",
+    "segments_resent",
+    "segments_confirmed",
+    "stream_silences",
+    "streams_failed",
     "reports_sent",
     "reports_refused",
 )
-"""What parts count themselves: messages passed on in careful mode, and reports about this node that
-were sent to those who asked, or refused at the bound (`survey.py`)."""
+"""What parts count themselves: messages passed on in careful mode; segments of streams that were sent
+again, or confirmed, how often a stream's acknowledgements failed to come in time, and streams that
+ended with an error; reports that were sent to those who asked, or refused at the bound."""
 
 OTHER: Final = "other"
 _MESSAGES: Final = (*get_args(LinkMessage), *get_args(RoutedMessage))
@@ -139,8 +154,11 @@ class Counts:
                 self.sent[type(message)] += 1
             case Observed(event):
                 self.events[event if event in self.events else OTHER] += 1
-            case Deliver(count=count):
-                self.delivered += count
+            case Deliver(count=count, last=last, aborted=aborted):
+                # A long message is whole with its last piece.
+                self.delivered += count + (last and not aborted)
+            case Announce():
+                self.delivered += 1
             case RecordChanged():
                 self.changes += 1
             case Close(_, reason):

@@ -406,6 +406,8 @@ class Outbound:
             return False
         if not stream.underway or stream.resend_ns == NEVER_NS:
             stream.resend_ns = context.now_ns + context.jitter(stream.pause_ns())
+        if sending.transmissions:
+            context.counts.add("segments_resent")
         stream.on_sent(sending, context.now_ns)
         return True
 
@@ -597,6 +599,7 @@ class Outbound:
         if stream.blocked:
             stream.blocked = False
         else:
+            context.counts.add("stream_silences")
             stream.narrow()
             stream.lose_all()
         stream.backoff += 1
@@ -772,6 +775,7 @@ class Outbound:
         self._answer(stream, sending)
 
     def _answer(self, stream: StreamOut, sending: Sending) -> None:
+        self._context.counts.add("segments_confirmed")
         if sending.request and not sending.doubted:
             self._reply(sending, None)
 
@@ -836,6 +840,7 @@ class Outbound:
         Args:
             taken_below: the destination took nothing from this sequence on, if it said so.
         """
+        self._context.counts.add("streams_failed")
         if stream.destination == self._context.id:
             self._topics.abort(stream.destination, -stream.key, "its stream ended")
         underway, queued = list(stream.underway.values()), list(stream.queue)

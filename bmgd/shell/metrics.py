@@ -36,6 +36,10 @@ _EVENTS: Final = {
 
 _PLAIN: Final = {
     "careful_messages": "Messages passed on in careful mode.",
+    "segments_resent": "Segments of streams that were sent again.",
+    "segments_confirmed": "Segments of streams that were acknowledged.",
+    "stream_silences": "Times that no acknowledgement of a stream came within its pause.",
+    "streams_failed": "Streams that ended with an error.",
     "reports_sent": "Reports about this node sent to those who asked.",
     "reports_refused": "Asks for a report that were not answered, at the bound.",
 }

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import bmgd.core
-from bmgd.core.commands import AskReports, SendReport, ShowReport, TraceFrom
+from bmgd.core.commands import AskReports, SendReport, SendTo, ShowReport, TraceFrom
 from bmgd.core.counts import CLOSED, EVENTS, OTHER, Counts
 from bmgd.core.effects import Close, Observed, Reported, ReportWanted, Send
 from bmgd.core.events import CommandIssued, Received
@@ -202,6 +202,25 @@ def test_counts_say_what_a_core_did() -> None:
     assert sum(counts.sent.values()) > 0
     assert sum(counts.received.values()) > 0
     assert sum(sum(h.node.counts.lost.values()) for h in network.hosts.values()) > 0
+
+
+def test_counts_tell_of_streams_what_became_of_their_segments() -> None:
+    network = Network(4)
+    settle(network)
+    send(network, 0, 2)
+    counts = network.hosts[NodeId(0)].node.counts.plain
+    assert counts["segments_confirmed"] == 1
+    assert (counts["segments_resent"], counts["stream_silences"]) == (0, 0)
+    network.cut(0, 2)
+    for peer in (1, 3):
+        network.cut(0, peer)
+    network.issue(0, SendTo(NodeId(2), "t", b"x", S))
+    network.run(0.9)
+    assert counts["segments_resent"] > 0
+    assert counts["stream_silences"] > 0
+    network.run(3.0)
+    assert counts["segments_confirmed"] == 1
+    assert counts["streams_failed"] > 0
 
 
 def test_counts_put_an_unknown_name_under_other() -> None:
