@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
 from typing import Any, Final, Literal
 
 from bmgd.connection import Connection
-from bmgd.errors import DeliveryError, PartialError, ProtocolError, Report, RequestError
+from bmgd.errors import (
+    BmgdError,
+    DeliveryError,
+    PartialError,
+    ProtocolError,
+    Report,
+    RequestError,
+)
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
 from bmgd.wire.control import error_of
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 Quality = Literal["reliable", "best-effort"]
+RELIABLE_MAX: Final = 512
+"""Destinations of a reliable multicast."""
 GRACE_S: Final = 5.0
 """How much longer than its own timeout a daemon may take to answer."""
 
@@ -85,7 +95,9 @@ class SendsToMany:
         Args:
             destinations: node ids, and ranges of them.
             payload, topic, timeout: as of `broadcast`.
-            quality: "reliable": once, in order and confirmed, as by `send`. "best-effort": at most once.
+            quality: "reliable": as by a `send` to each, at most 512 of them; what others did not
+                confirm was confirmed by those that the report names. "best-effort": at most once,
+                over shared ways.
 
         Raises: as `broadcast`.
         """
@@ -94,7 +106,38 @@ class SendsToMany:
             "destinations": _ranges(destinations),
             "timeout": timeout,
         }
+        if quality == "reliable":
+            return await self._send_to_each(params)
         return _report(await self._connection.ask("multicast", params, timeout + GRACE_S))
+
+    async def _send_to_each(self, params: dict[str, Any]) -> Report:
+        """A message of its own to each: what is confirmed is confirmed one by one."""
+        ids = [each for first, last in params["destinations"] for each in range(first, last + 1)]
+        if len(ids) > RELIABLE_MAX:
+            raise RequestError(f"a reliable multicast has at most {RELIABLE_MAX} destinations")
+        fields = {name: params[name] for name in ("topic", "payload", "timeout")}
+
+        async def send(node_id: int) -> BmgdError | None:
+            try:
+                request = {"destination": node_id, **fields}
+                await self._connection.ask("send", request, params["timeout"] + GRACE_S)
+            except BmgdError as error:
+                return error
+            return None
+
+        async with asyncio.TaskGroup() as tasks:
+            sent = {each: tasks.create_task(send(each)) for each in ids}
+        failed: dict[int, DeliveryError] = {}
+        for each, task in sent.items():
+            error = task.result()
+            if isinstance(error, DeliveryError):
+                failed[each] = error
+            elif error is not None:
+                raise error
+        report = Report(frozenset(ids) - failed.keys(), failed)
+        if failed:
+            raise PartialError(report)
+        return report
 
 
 def missed_of(value: Any) -> Missed | None:

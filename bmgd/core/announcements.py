@@ -4,6 +4,9 @@ A reader that is slow stalls nobody. At most `CREDIT` announcements, of `CREDIT_
 their way to it; `QUEUE_MAX` more wait here. What has no room is dropped, and in its place stands which
 counts of the source the reader has missed. Broadcasts at best effort are not counted for readers, they
 are only gone. What nobody reads is gone, and what a reader that goes away had not consumed.
+
+What this node itself missed is told to every reader of a topic that carries reliable broadcasts. Which
+topics those are shows only as they come: readers of others are told before the first one.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ QUEUE_MAX = 1024
 QUEUE_BYTES_MAX = 8 << 20
 HELD_BYTES_MAX = 64 << 20
 """Of all readers together."""
+TOPICS_MAX = 1024
+"""Topics known to carry reliable broadcasts."""
 GAPS_MAX = 256
 """Source lives of which one reader's queue holds what was missed; of others nothing more is told."""
 
@@ -57,6 +62,7 @@ class _Reader:
     queue: deque[Announcement | _Gap] = field(default_factory=deque)
     queue_bytes: int = 0
     gaps: dict[tuple[NodeId, Incarnation], _Gap] = field(default_factory=dict)
+    untold: dict[tuple[NodeId, Incarnation], _Gap] = field(default_factory=dict)
     unconsumed: deque[int] = field(default_factory=deque)
     unconsumed_bytes: int = 0
 
@@ -78,6 +84,7 @@ class Announcements:
         self._readers: dict[int, _Reader] = {}
         self._by_topic: dict[str, dict[int, _Reader]] = {}
         self._held_bytes = 0
+        self._carrying: dict[str, None] = {}
         self.dropped = 0
 
     @property
@@ -89,6 +96,7 @@ class Announcements:
         """Take over the readers of the node that this process was before, and what waits for them."""
         self._readers, self._by_topic = former._readers, former._by_topic
         self._held_bytes = former._held_bytes
+        self._carrying = former._carrying
 
     def subscribe(self, request: int, topic: str) -> None:
         """The subscription `request` reads this topic from now on."""
@@ -120,6 +128,8 @@ class Announcements:
     def announce(self, announcement: Announcement) -> int:
         """Let every reader of the topic have it; returns how many there are."""
         readers = self._by_topic.get(announcement.topic, {})
+        if announcement.sequence and announcement.topic not in self._carrying:
+            self._begin_carrying(announcement.topic)
         size = len(announcement.payload)
         for reader in readers.values():
             is_full = len(reader.queue) >= QUEUE_MAX
@@ -141,8 +151,23 @@ class Announcements:
     def tell_missed(self, source: NodeId, incarnation: Incarnation, first: int, last: int) -> None:
         """This node did not get these: every reader is told."""
         for reader in self._readers.values():
-            self._add_gap(reader, source, incarnation, first, last)
-            self._hand_out(reader)
+            if reader.topic in self._carrying:
+                self._add_gap(reader, source, incarnation, first, last)
+                self._hand_out(reader)
+            elif (source, incarnation) in reader.untold:
+                reader.untold[source, incarnation].last = last
+            elif len(reader.untold) < GAPS_MAX:
+                reader.untold[source, incarnation] = _Gap(source, incarnation, first, last)
+
+    def _begin_carrying(self, topic: str) -> None:
+        if len(self._carrying) >= TOPICS_MAX:
+            # Whoever reads a topic that carried none for long is told the next time it does.
+            del self._carrying[next(iter(self._carrying))]
+        self._carrying[topic] = None
+        for reader in self._by_topic.get(topic, {}).values():
+            for gap in reader.untold.values():
+                self._add_gap(reader, gap.source, gap.incarnation, gap.first, gap.last)
+            reader.untold.clear()
 
     def being_read(self) -> int:
         """How many announcements readers have to consume yet."""
@@ -172,7 +197,12 @@ class Announcements:
                 size = len(item.payload)
                 self._context.emit(
                     Announce(
-                        reader.request, item.source, item.incarnation, item.topic, item.payload
+                        reader.request,
+                        item.source,
+                        item.incarnation,
+                        item.sequence,
+                        item.topic,
+                        item.payload,
                     )
                 )
             reader.queue_bytes -= size

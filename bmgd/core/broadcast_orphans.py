@@ -43,6 +43,7 @@ class BroadcastOrphans:
         self._untold: dict[LifeKey, None] = {}
         self._told_again_ns = 0
         self._asks_until_ns = 0
+        self._askers: dict[NodeId, int] = {}
 
     @property
     def unshared(self) -> int:
@@ -71,8 +72,15 @@ class BroadcastOrphans:
         if heard.key not in self._orphans:
             heard.orphan_ns = self._context.now_ns
             self._orphans[heard.key] = None
-        if heard.copies:
+            self._retention.adopted(heard)
+        if heard.copies or self._asking():
             self._tell_soon(heard)
+
+    def _asking(self) -> bool:
+        """Whether a neighbor that was held dead may still lack what nobody keeps any more."""
+        now_ns = self._context.now_ns
+        self._askers = {peer: until for peer, until in self._askers.items() if until > now_ns}
+        return bool(self._askers)
 
     def _give_back(self, heard: Heard) -> None:
         """Its source is there again: that knows best."""
@@ -81,6 +89,7 @@ class BroadcastOrphans:
         heard.orphan_ns = 0
         heard.told.clear()
         heard.said.clear()
+        heard.said_ns.clear()
         self._retention.ask(heard)
 
     def on_changed(self) -> None:
@@ -93,6 +102,9 @@ class BroadcastOrphans:
 
     def on_link_opened(self, link: Link) -> None:
         """A new neighbor is told, whatever was said to a former life of it."""
+        if self._links.get(link.id) is None:
+            # It was closed in the step in which it opened.
+            return
         if self._context.now_ns < self._asks_until_ns:
             self._context.send(link.id, Watermarks((), asks=True))
         for key in self._orphans:
@@ -147,15 +159,19 @@ class BroadcastOrphans:
             if heard.told.get(peer, (0, 0)) < reach:
                 del heard.said[peer]
 
-    @staticmethod
-    def _is_news(heard: Heard, peer: NodeId) -> bool:
+    def _is_news(self, heard: Heard, peer: NodeId) -> bool:
         """Whether a neighbor does not know how far this node has it, and wants to, or may have less."""
-        return heard.said.get(peer) != heard.reach and (bool(heard.copies) or peer in heard.told)
+        if peer == heard.source:
+            # It lives again: what its former life sent is nothing that it would take.
+            return False
+        wants = bool(heard.copies) or peer in heard.told or peer in self._askers
+        return heard.said.get(peer) != heard.reach and wants
 
     def _tell(self, link: Link, lives: list[Heard]) -> None:
         entries = []
         for heard in lives[:TOLD_MAX]:
             watermark, highest = heard.said[link.peer] = heard.reach
+            heard.said_ns[link.peer] = self._context.now_ns
             entries.append(Held(heard.source, heard.incarnation, watermark, heard.stable, highest))
         for start in range(0, len(entries), WATERMARKS_MAX):
             held = tuple(entries[start : start + WATERMARKS_MAX])
@@ -174,6 +190,7 @@ class BroadcastOrphans:
             self._untold.pop(key, None)
             heard.told.clear()
             heard.said.clear()
+            heard.said_ns.clear()
             if self._context.membership.incarnation(heard.source) > heard.incarnation:
                 self._retention.forget(heard)
         self._retention.changed.clear()
@@ -182,11 +199,17 @@ class BroadcastOrphans:
 
     def on_watermarks(self, link: Link, message: Watermarks) -> None:
         """A neighbor tells what it has: pull what is more, tell it what is less."""
+        now_ns = self._context.now_ns
         for held in message.held:
             heard = self._retention.hear(held.source, held.incarnation)
             if heard is None:
                 continue
-            heard.told[link.peer] = held.watermark, held.highest
+            told = held.watermark, held.highest
+            said_ns = heard.said_ns.get(link.peer, 0)
+            if heard.told.get(link.peer) == told and now_ns - said_ns >= TELL_AGAIN_NS // 2:
+                # It says so again because it does not know how far this node has it.
+                heard.said.pop(link.peer, None)
+            heard.told[link.peer] = told
             if held.stable > heard.watermark:
                 # Everybody has these whom the source held alive.
                 self._retention.skip(heard, heard.watermark + 1, held.stable)
@@ -196,6 +219,8 @@ class BroadcastOrphans:
             else:
                 self._pull(heard)
         if message.asks:
+            # A source may be gone already, and not known to be.
+            self._askers[link.peer] = now_ns + ORPHAN_NS
             lives = self._retention.lives.values()
             over = [heard for heard in lives if self._retention.is_orphan(heard)]
             self._tell(link, [heard for heard in over if heard.reach[1]])

@@ -57,7 +57,7 @@ class Heard:
         given: whether anything was given to readers.
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
-        told, said: the reach that neighbors told, and that they were told.
+        told, said, said_ns: the reach that neighbors told, that they were told, and when.
     """
 
     source: NodeId
@@ -74,6 +74,7 @@ class Heard:
     orphan_ns: int = 0
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    said_ns: dict[NodeId, int] = field(default_factory=dict)
 
     @property
     def key(self) -> LifeKey:
@@ -233,7 +234,7 @@ class BroadcastRetention:
     def _add_skip(self, heard: Heard, first: int, last: int, *, missed: bool) -> None:
         if last <= heard.watermark or len(heard.skips) >= SKIPS_KEPT_MAX:
             return
-        heard.skips.append((first, last, missed or heard.given))
+        heard.skips.append((first, last, missed))
         heard.skips.sort()
 
     def _advance(self, heard: Heard) -> None:
@@ -275,7 +276,8 @@ class BroadcastRetention:
         last = skipped[1]
         here = min((count for count in heard.copies if first <= count <= last), default=last + 1)
         heard.watermark = min(last, here - 1)
-        if skipped[2]:
+        # Who had something of this life misses what it skips, whatever the source thought.
+        if skipped[2] or heard.given:
             self.missed += heard.watermark - first + 1
             self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
 
@@ -311,6 +313,7 @@ class BroadcastRetention:
                 self._add_skip(heard, skip.first, skip.last, missed=skip.missed)
         self._advance(heard)
         self._learn_stable(heard, message.stable)
+        self._remind_no_more(heard)
         self._acknowledge_soon(heard, 0)
 
     def _learn_stable(self, heard: Heard, stable: int) -> None:
@@ -324,10 +327,13 @@ class BroadcastRetention:
             gone = [count for count in range(former + 1, end + 1) if count in heard.copies]
         for count in gone:
             self._drop(heard, count)
+        self._remind_no_more(heard)
 
     # --- watermarks ---------------------------------------------------------------------------
 
     def _acknowledge_soon(self, heard: Heard, size: int) -> None:
+        if self.is_orphan(heard):
+            return
         heard.unacknowledged_bytes += size + OVERHEAD_BYTES
         timers, key = self._context.timers, (WATERMARK_TIMER, *heard.key)
         living = max(1, self._context.membership.layout_size - len(self._context.membership.dead))
@@ -338,6 +344,16 @@ class BroadcastRetention:
             timers.set(key, self._context.now_ns + WATERMARK_NS)
         if heard.copies:
             self._remind_later(heard)
+
+    def _remind_no_more(self, heard: Heard) -> None:
+        if self.is_orphan(heard) or not (
+            heard.copies or heard.asking or heard.stable > heard.watermark
+        ):
+            self._context.timers.cancel((REMIND_TIMER, *heard.key))
+
+    def adopted(self, heard: Heard) -> None:
+        """Its source is gone: there is nobody to remind."""
+        self._cancel_timers(heard)
 
     def _remind_later(self, heard: Heard) -> None:
         key = (REMIND_TIMER, *heard.key)
@@ -374,6 +390,8 @@ class BroadcastRetention:
 
     def ask(self, heard: Heard) -> None:
         """Let the source say what went on without this node (RESYNC)."""
+        if self.is_orphan(heard):
+            return
         heard.asking = True
         self._acknowledge(heard, asks=True)
         self._remind_later(heard)

@@ -99,7 +99,7 @@ class Broadcasting:
         me = self.context.id
         error = refusal_of(self.context, command.topic, command.payload)
         if error is not None or command.reliable:
-            error = error or RequestError("only multicasts at best effort are served")
+            error = error or RequestError("daemons multicast at best effort; send to each for more")
             self.context.emit(Reply(request, error=error))
             return
         message = Multicast(self._route(), command.topic, command.payload, ())

@@ -143,11 +143,16 @@ class StreamEnded:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Hand a broadcast to the program that holds the subscription `request`."""
+    """Hand a broadcast to the program that holds the subscription `request`.
+
+    Args:
+        sequence: the source's count of its reliable broadcasts; 0 at best effort.
+    """
 
     request: int
     source: NodeId
     incarnation: Incarnation
+    sequence: int
     topic: str
     payload: bytes = field(repr=False)
 

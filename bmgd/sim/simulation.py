@@ -21,6 +21,7 @@ from bmgd.chaos.history import Acknowledged, Fact, History, to_line
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.verdict import Violation
 from bmgd.errors import InvariantError
+from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
@@ -137,10 +138,11 @@ class Simulation:
         self._programs = Programs(
             network, Random(f"programs {plan.seed}"), plan.workload, self._note
         )
+        self._broadcasters = Broadcasters(network, Random(f"broadcasts {plan.seed}"), plan.workload)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
-        network.watchers += [self._recorder, self._programs]
+        network.watchers += [self._recorder, self._programs, self._broadcasters]
         if traces:
             network.watchers.append(self._trace)
             network.wires.on_chunk = self._trace.on_chunk
@@ -176,6 +178,7 @@ class Simulation:
             timeline.plan(int(step.at_s * 1e9), self._disturber.carry_out, step.fault)
         until_ns = int(plan.seconds * 1e9)
         self._programs.start(until_ns)
+        self._broadcasters.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:
@@ -229,7 +232,7 @@ class Simulation:
         return max(int(QUIET_S * 1e9), late_ns + QUIET_NS) + 2 * len(network.hosts) * way_ns
 
     def _unanswered(self) -> str:
-        count = self._programs.underway
+        count = self._programs.underway + self._broadcasters.underway
         return f"{count} messages are not answered" if count else ""
 
     def _send_last_messages(self) -> None:

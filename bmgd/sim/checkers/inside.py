@@ -19,6 +19,7 @@ from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
 from bmgd.core.stream_out import StreamOut
 from bmgd.core.timers import TimerKey
+from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
 from bmgd.types import Incarnation, NodeId, Record
 from bmgd.wire.segments import COST_MAX, cost_of
@@ -44,6 +45,7 @@ class Inside:
         "probing",
         "relayout",
         "settings",
+        "to_many",
         "topics",
     )
 
@@ -60,6 +62,7 @@ class Inside:
         self.probing: Probing = node._probing
         self.relayout: Relayout = node._relayout
         self.settings: Settings = node._context.settings
+        self.to_many: ToMany = node._to_many
         self.topics: Topics = node._topics
 
     def timers(self) -> dict[TimerKey, int]:

@@ -62,6 +62,7 @@ from bmgd.wire.messages import (
 )
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
+from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
 
 ME, PEER = NodeId(5), NodeId(4)
 NOWHERE = LinkId(10**6)
@@ -536,6 +537,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("links-are-the-healed-graph", lost_link),
     ("nothing-is-left-over", deadline_left),
     ("rest-is-quiet", noise),
+    *FORGERIES_TO_MANY,
 ]
 
 

@@ -1,0 +1,167 @@
+"""Reliable broadcasts at rest: all who were held alive all the time have each, or none has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bmgd.core.commands import Subscribe
+from bmgd.core.effects import Announce, Effect, RecordChanged, Send, TellMissed
+from bmgd.core.events import CommandIssued, Event
+from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, source_of
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, counter_of
+from bmgd.wire.messages import ReliableBroadcast
+
+ANSWER_NS = 3_000_000_000
+"""So long after it is held alive again a node may still be outside of an audience."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """One life of one node as its reader saw it."""
+
+    node_id: NodeId
+    life: Incarnation
+    reads_since_ns: int
+    got: dict[LifeKey, set[int]] = field(default_factory=dict)
+    missed: dict[LifeKey, set[int]] = field(default_factory=dict)
+
+
+class AllHaveItOrNone(Checker):
+    """Of the nodes that nobody held dead meanwhile, all have a broadcast, or none; others are told.
+
+    Meanwhile is from when it was sent until the end. A node counts if its program has read, in one life
+    of the node, since before it was sent, and if the source knew of that life: others begin later. Who
+    was held dead has it, or is told that it missed it.
+    """
+
+    name: ClassVar[str] = "all-have-it-or-none"
+    events: ClassVar[Kinds] = (CommandIssued,)
+    effects: ClassVar[Kinds] = (Announce, TellMissed, RecordChanged, ReliableBroadcast)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._processes: dict[NodeId, _Process] = {}
+        self._sent: dict[tuple[NodeId, Incarnation, int], int] = {}
+        self._owed: dict[
+            tuple[NodeId, Incarnation, int], frozenset[tuple[NodeId, Incarnation]]
+        ] = {}
+        self._last_dead_ns: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._processes.pop(journal.place, None)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        now_ns = self.scene.now_ns
+        match event:
+            case CommandIssued(_, Subscribe(topic)) if topic == NEWS:
+                own = journal.incarnation
+                self._processes[journal.place] = _Process(journal.host.id, own, now_ns)
+        process = self._processes.get(journal.place)
+        for effect in effects:
+            if isinstance(effect, RecordChanged):
+                self._on_record(effect, now_ns)
+            elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
+                route = effect.message.route
+                if route.source == journal.host.id:
+                    key = route.source, route.source_incarnation, route.sequence
+                    if key not in self._sent:
+                        self._sent[key] = now_ns
+                        self._owed[key] = self._known_to(journal, effect.message)
+            elif process is not None and isinstance(effect, Announce) and effect.sequence:
+                life = effect.source, effect.incarnation
+                process.got.setdefault(life, set()).add(effect.sequence)
+            elif process is not None and isinstance(effect, TellMissed):
+                life = effect.source, effect.incarnation
+                told = range(effect.first, effect.last + 1)
+                process.missed.setdefault(life, set()).update(told)
+
+    def _known_to(
+        self, journal: Journal, message: ReliableBroadcast
+    ) -> frozenset[tuple[NodeId, Incarnation]]:
+        """The lives that read, and that a source knows of, or waits for as founders."""
+        membership = journal.inside.membership
+        found = []
+        for process in self._processes.values():
+            record = membership.exceptions().get(process.node_id)
+            known = membership.incarnation(process.node_id)
+            if record is not None or counter_of(process.life) > 1:
+                # A life that followed another, and was only met, is not held alive yet.
+                known = UNKNOWN_INCARNATION if record is None else record.incarnation
+            is_waited_for = not known and not membership.is_gone(process.node_id)
+            is_waited_for &= counter_of(process.life) == 1
+            audience = ((1 << message.id_space) - 1) & ~message.exceptions
+            if not (audience >> process.node_id & 1 or membership.is_gone(process.node_id)):
+                # The first frame of it went out late: this one joined meanwhile.
+                continue
+            if known == process.life or is_waited_for:
+                found.append((process.node_id, process.life))
+        return frozenset(found)
+
+    def _on_record(self, changed: RecordChanged, now_ns: int) -> None:
+        # Who learns that it lives holds it dead no more; for a while yet its source may not know.
+        self._last_dead_ns[changed.id] = now_ns
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        judged = [
+            (journal, process)
+            for journal in journals
+            if (process := self._processes.get(journal.place)) is not None
+            and process.life == journal.incarnation
+            and process.node_id == journal.host.id
+        ]
+        for (source, life, count), sent_ns in self._sent.items():
+            there = [
+                (journal, process)
+                for journal, process in judged
+                if process.reads_since_ns < sent_ns
+                and process.node_id != source
+                and (process.node_id, process.life) in self._owed[source, life, count]
+            ]
+            self._judge((source, life), count, sent_ns, there)
+        self._judge_sources(journals)
+
+    def _judge(
+        self,
+        life: LifeKey,
+        count: int,
+        sent_ns: int,
+        there: Sequence[tuple[Journal, _Process]],
+    ) -> None:
+        have = [p.node_id for _, p in there if count in p.got.get(life, ())]
+        for journal, process in there:
+            if count in process.got.get(life, ()):
+                continue
+            told = count in process.missed.get(life, ()) or _waits(journal, life, count)
+            always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
+            if always and have:
+                what = "is told that it missed" if told else "does not have"
+                self.violate(journal, f"{what} {count} of {life}, which {have} have")
+            elif have and not told:
+                self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
+
+    def _judge_sources(self, journals: Sequence[Journal]) -> None:
+        """At rest nothing is unstable, and nobody lacks anything of a source that runs."""
+        for journal in journals:
+            source = source_of(journal)
+            if source.underway:
+                self.violate(journal, f"{source.underway} broadcasts are not stable at rest")
+            life = journal.host.id, journal.incarnation
+            for other in journals:
+                heard = other.inside.to_many.retention.lives.get(life)
+                if heard is None or other is journal:
+                    continue
+                if heard.watermark < source._next - 1:
+                    self.violate(other, f"has {heard.watermark} of {life}, of {source._next - 1}")
+                elif heard.copies:
+                    self.violate(other, f"keeps {len(heard.copies)} copies of {life} at rest")
+
+
+def _waits(journal: Journal, life: LifeKey, count: int) -> bool:
+    """Whether a reader is to be told that it missed this, once its topic carries a broadcast."""
+    readers = journal.inside.to_many.announcements._readers.values()
+    gaps = (reader.untold.get(life) for reader in readers if reader.topic == NEWS)
+    return any(gap is not None and gap.first <= count <= gap.last for gap in gaps)

@@ -1,0 +1,307 @@
+"""Messages to many, step by step: frames, what readers are given, what sources believe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
+from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_MIN_BYTES, BroadcastSource
+from bmgd.core.commands import Subscribe
+from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
+from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.routing.id_sets import ids_in
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Skipped, Stable
+
+NEWS = "news"
+"""The topic of broadcasts, see `bmgd.sim.broadcasters`."""
+
+LifeKey = tuple[NodeId, Incarnation]
+_BRANCHED = (Broadcast, Multicast, ReliableBroadcast, Stable)
+_BRANCHES_PER_STEP_MAX = 4096
+
+
+def source_of(journal: Journal) -> BroadcastSource:
+    """A node's own reliable broadcasts."""
+    return journal.inside.to_many.source
+
+
+def retention_of(journal: Journal) -> BroadcastRetention:
+    """What a node has of others'."""
+    return journal.inside.to_many.retention
+
+
+class CoversArePartedOnce(Checker):
+    """Who sends a message on gives each id that it must reach to one branch, and adds none.
+
+    Within one step, of one message; what its source sends again may cover again. A hop budget falls.
+    """
+
+    name: ClassVar[str] = "covers-are-parted-once"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = _BRANCHED
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        came = event.message if isinstance(event, Received) else None
+        me = journal.host.id
+        if isinstance(came, _BRANCHED) and came.route.destination != me:
+            # Passed on as a unicast is, whomever it covers.
+            return
+        covered: dict[tuple[type, NodeId, Incarnation, int], int] = {}
+        count = 0
+        for effect in effects:
+            if not isinstance(effect, Send) or not isinstance(effect.message, _BRANCHED):
+                continue
+            message, route = effect.message, effect.message.route
+            if message is came or (route.search is not None and route.search.stack[:-1]):
+                continue
+            key = type(message), route.source, route.source_incarnation, route.sequence
+            for branch in message.branches:
+                count += 1
+                before = covered.get(key, 0)
+                if before & branch.cover and isinstance(came, _BRANCHED):
+                    self.violate(journal, f"sends {ids_in(before & branch.cover)} twice")
+                covered[key] = before | branch.cover
+            if covered.get(key, 0) >> me & 1:
+                self.violate(journal, "sends a message on to itself")
+            if isinstance(came, _BRANCHED) and route.hop_budget > came.route.hop_budget:
+                self.violate(journal, f"a hop budget grows to {route.hop_budget}")
+        if isinstance(came, _BRANCHED):
+            wanted = 0
+            for branch in came.branches:
+                wanted |= branch.cover
+            for sent in covered.values():
+                if sent & ~wanted:
+                    self.violate(journal, f"sends to {ids_in(sent & ~wanted)}, uncovered")
+        if count > _BRANCHES_PER_STEP_MAX:
+            self.violate(journal, f"{count} branches in one step")
+
+
+class AudiencesNeverChange(Checker):
+    """Whoever sends a reliable broadcast, it has the payload and the audience that its source gave it."""
+
+    name: ClassVar[str] = "audiences-never-change"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (ReliableBroadcast,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._seen: dict[tuple[NodeId, Incarnation, int], tuple[object, ...]] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if not isinstance(effect, Send) or not isinstance(effect.message, ReliableBroadcast):
+                continue
+            message, route = effect.message, effect.message.route
+            key = route.source, route.source_incarnation, route.sequence
+            what = (
+                message.topic,
+                message.payload,
+                message.id_space,
+                message.exceptions,
+                message.skips,
+            )
+            if self._seen.setdefault(key, what) != what:
+                self.violate(journal, f"changes the broadcast {key}")
+            if route.source != journal.host.id:
+                continue
+            if route.sequence <= message.stable:
+                self.violate(journal, f"sends {route.sequence}, which is stable, again")
+
+
+class ReadersSeeEverything(Checker):
+    """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
+
+    In the simulation all are on one topic: their counts follow one another, or what is between is told
+    as missed. At best effort each payload comes once at most; a multicast only to those it names.
+    """
+
+    name: ClassVar[str] = "readers-see-everything"
+    events: ClassVar[Kinds] = (CommandIssued,)
+    effects: ClassVar[Kinds] = (Announce, TellMissed)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._last: dict[tuple[int, NodeId, Incarnation], int] = {}
+        self._payloads: Counter[tuple[int, bytes]] = Counter()
+        self._texts: dict[tuple[NodeId, Incarnation, int], bytes] = {}
+        self._readers: set[int] = set()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        match event:
+            case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
+                self._readers.add(request)
+        for effect in effects:
+            if isinstance(effect, Announce):
+                self._on_announced(journal, effect)
+            elif isinstance(effect, TellMissed) and effect.request in self._readers:
+                self._follow(journal, effect, effect.first, effect.last)
+
+    def _on_announced(self, journal: Journal, effect: Announce) -> None:
+        key = effect.request, effect.payload
+        self._payloads[key] += 1
+        if self._payloads[key] > 1:
+            self.violate(journal, f"a reader gets a broadcast of {effect.source} again")
+        if not effect.sequence:
+            return
+        self._follow(journal, effect, effect.sequence, effect.sequence)
+        known = (effect.source, effect.incarnation, effect.sequence)
+        if self._texts.setdefault(known, effect.payload) != effect.payload:
+            self.violate(journal, f"another payload than others have as {known}")
+
+    def _follow(
+        self, journal: Journal, effect: Announce | TellMissed, first: int, last: int
+    ) -> None:
+        key = effect.request, effect.source, effect.incarnation
+        before = self._last.get(key)
+        if last < first or (before is not None and first != before + 1):
+            self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
+        self._last[key] = last
+
+
+class MulticastsReachOnlyWhomTheyName(Checker):
+    """A multicast is taken where its source meant it to be, in one copy, by one reader."""
+
+    name: ClassVar[str] = "multicasts-reach-only-whom-they-name"
+    events: ClassVar[Kinds] = (Multicast,)
+    effects: ClassVar[Kinds] = ()
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._taken: Counter[tuple[int, bytes]] = Counter()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if not isinstance(event, Received) or not isinstance(event.message, Multicast):
+            return
+        message = event.message
+        given = [effect for effect in effects if isinstance(effect, Deliver) and effect.count]
+        handed = [effect for effect in given if message.payload in payloads_of(effect)]
+        covered = any(b.cover >> journal.host.id & 1 for b in message.branches)
+        if handed and not covered:
+            self.violate(journal, f"takes a multicast of {message.route.source} for others")
+        for _ in handed:
+            # A program outlives its daemon's change of id, and what comes twice came to one program.
+            self._taken[id(journal), message.payload] += 1
+            if self._taken[id(journal), message.payload] > 1:
+                self.violate(journal, f"takes a multicast of {message.route.source} again")
+
+
+def payloads_of(deliver: Deliver) -> list[bytes]:
+    """What was handed to a reader."""
+    return list(unpack_messages(deliver.body, deliver.count))
+
+
+class ConfirmedMeansRetained(Checker):
+    """A report names as confirmed only nodes whose process has the broadcast.
+
+    And what a source calls stable, all have whom it holds alive, as the lives that it knows.
+    """
+
+    name: ClassVar[str] = "confirmed-means-retained"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Reply, ReliableBroadcast, Stable, Skipped)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._stable: dict[LifeKey, int] = {}
+        self._count: dict[tuple[NodeId, int], tuple[LifeKey, int]] = {}
+        self._audience: dict[tuple[LifeKey, int], int] = {}
+
+    def before(self, journal: Journal, event: Event) -> None:
+        for request, sent in source_of(journal)._requests.items():
+            if sent.sequence:
+                key = journal.host.id, journal.incarnation
+                self._count[journal.host.id, request] = key, sent.sequence
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply) and isinstance(effect.result, dict):
+                self._on_reply(journal, effect)
+            elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
+                message, route = effect.message, effect.message.route
+                life = route.source, route.source_incarnation
+                audience = ((1 << message.id_space) - 1) & ~message.exceptions
+                self._audience.setdefault((life, route.sequence), audience)
+        key, source = (journal.host.id, journal.incarnation), source_of(journal)
+        before = self._stable.get(key, 0)
+        if source._stable > before:
+            self._stable[key] = source._stable
+            self._check_stable(journal, key, source, range(before + 1, source._stable + 1))
+
+    def _on_reply(self, journal: Journal, reply: Reply) -> None:
+        known = self._count.pop((journal.host.id, reply.request), None)
+        if known is None:
+            return
+        life, count = known
+        for node_id in reply.result["confirmed"]:
+            other = self.scene.of_node(node_id)
+            if node_id != life[0] and other is not None and self._lacks(other, life, count):
+                self.violate(journal, f"{node_id} confirmed {count}, and does not have it")
+
+    def _check_stable(
+        self, journal: Journal, key: LifeKey, source: BroadcastSource, counts: range
+    ) -> None:
+        for node_id in ids_in(source._living()):
+            other, peer = self.scene.of_node(node_id), source._peers.get(node_id)
+            if other is None or node_id == key[0] or peer is None:
+                continue
+            if peer.life != other.incarnation:
+                continue
+            for count in counts:
+                is_for_it = self._audience.get((key, count), 0) >> node_id & 1
+                is_skipped = any(skip.first <= count <= skip.last for skip in peer.skips)
+                if is_for_it and not is_skipped and self._lacks(other, key, count):
+                    self.violate(journal, f"calls {count} stable, which {node_id} lacks")
+
+    @staticmethod
+    def _lacks(other: Journal, life: LifeKey, count: int) -> bool:
+        """Whether a process that runs has not got so far, and need not skip it."""
+        if not other.host.alive or other.exited:
+            return False
+        heard = retention_of(other).lives.get(life)
+        if heard is None:
+            forgotten = retention_of(other)._forgotten.get(life[0], 0)
+            # Not one that has forgotten the source's life, or a new life of its own.
+            return forgotten < life[1] and not other.inside.context.followed
+        return heard.watermark < count
+
+
+class BroadcastBoundsHold(Checker):
+    """What is kept of broadcasts is counted rightly, and within its bounds."""
+
+    name: ClassVar[str] = "broadcast-bounds-hold"
+    events: ClassVar[Kinds] = (Look,)
+    effects: ClassVar[Kinds] = ()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if not is_deadline(event):
+            return
+        source, retention = source_of(journal), retention_of(journal)
+        unstable = sum(sent.cost for sent in source._unstable)
+        if unstable != source._unstable_bytes:
+            self.violate(journal, f"counts {source._unstable_bytes} unstable, there are {unstable}")
+        longest = max((sent.cost for sent in source._unstable), default=0)
+        window = max(WINDOW_MIN_BYTES, source.window_bytes())
+        # Who dies makes the shares of the others larger, who comes makes them smaller afterwards.
+        if unstable > 2 * window + longest:
+            self.violate(journal, f"{unstable} bytes are unstable, the window has {window}")
+        held = 0
+        for heard in retention.lives.values():
+            copies = sum(len(m.payload) + OVERHEAD_BYTES for m in heard.copies.values())
+            held += copies
+            if copies != heard.copies_bytes:
+                self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {copies}")
+            done = [c for c in heard.copies if c <= min(heard.stable, heard.watermark)]
+            if done:
+                self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
+        if held != retention.held_bytes or held > HELD_BYTES_MAX:
+            self.violate(journal, f"counts {retention.held_bytes} held, there are {held}")
+        readers = journal.inside.to_many.announcements
+        waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())
+        if waiting != readers.held_bytes:
+            self.violate(journal, f"counts {readers.held_bytes} for readers, there are {waiting}")

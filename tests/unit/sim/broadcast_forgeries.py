@@ -1,0 +1,133 @@
+"""What fires the checkers of messages to many: forged steps, and cores changed behind their back.
+
+Each takes a `Forger` of test_checkers.py: a cluster of 8 at rest, and a step of node 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bmgd.core.commands import BroadcastTo, Subscribe
+from bmgd.core.effects import Announce, Reply, Send, TellMissed
+from bmgd.core.events import CommandIssued, Received
+from bmgd.routing.branches import Branch
+from bmgd.routing.id_sets import id_set
+from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Route
+from tests.unit.segments import delivered
+
+ME, PEER, SOURCE = NodeId(5), NodeId(4), NodeId(3)
+LIFE = Incarnation(1 << 32 | 1)
+TO_ME = Route(ME, SOURCE, LIFE, sequence=1, hop_budget=5)
+TO_PEER = replace(TO_ME, destination=PEER, hop_budget=4)
+S = 1_000_000_000
+
+
+def covering(route: Route, *ids: int) -> Broadcast:
+    return Broadcast(route, "news", b"x", 0, (Branch(route.destination, id_set(ids)),))
+
+
+def sends_beyond_its_cover(f: Any) -> None:
+    f.step(Received(f.link, covering(TO_ME, 5, 6)), [Send(f.link, covering(TO_PEER, 4))])
+
+
+def covers_twice(f: Any) -> None:
+    sent = Send(f.link, covering(TO_PEER, 4))
+    f.step(Received(f.link, covering(TO_ME, 4, 5)), [sent, sent])
+
+
+def gains_hops(f: Any) -> None:
+    richer = replace(TO_PEER, hop_budget=9)
+    f.step(Received(f.link, covering(TO_ME, 4, 5)), [Send(f.link, covering(richer, 4))])
+
+
+def changes_an_audience(f: Any) -> None:
+    first = ReliableBroadcast(TO_PEER, "news", b"x", 0, (), 8, 0, (), 0)
+    f.deadline(Send(f.link, first), Send(f.link, replace(first, exceptions=1 << 6)))
+
+
+def shows_a_hole(f: Any) -> None:
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.deadline(*(Announce(77, SOURCE, LIFE, at, "news", b"%d" % at) for at in (1, 3)))
+
+
+def shows_one_again(f: Any) -> None:
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.deadline(*[Announce(77, SOURCE, LIFE, 0, "news", b"x")] * 2)
+
+
+def tells_of_what_it_showed(f: Any) -> None:
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.deadline(Announce(77, SOURCE, LIFE, 1, "news", b"x"), TellMissed(77, SOURCE, LIFE, 1, 1))
+
+
+def takes_what_is_for_others(f: Any) -> None:
+    multicast = Multicast(TO_ME, "news", b"x", (Branch(ME, id_set([6])),))
+    f.step(Received(f.link, multicast), [delivered(77, SOURCE, "news", b"x")])
+
+
+def confirms_what_is_not_there(f: Any) -> None:
+    f.network.stop(PEER)
+    request = f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.step(Received(f.link, covering(TO_ME, 5)))
+    f.deadline(Reply(request, {"confirmed": [4], "failed": []}))
+
+
+def calls_stable_what_is_not(f: Any) -> None:
+    f.network.stop(PEER)
+    for payload in (b"x", b"y"):
+        f.network.issue(ME, BroadcastTo("news", payload, True, 10 * S))
+    source = f.inside.to_many.source
+    source.on_watermark(_watermark(f))
+    source._stable = 1
+    f.deadline(Send(f.link, covering(TO_PEER, 4)), Reply(10**6))
+
+
+def _watermark(f: Any) -> Any:
+    from bmgd.types import incarnation_tag
+    from bmgd.wire.messages import Watermark
+
+    life = f.inside.context.incarnation
+    return Watermark(Route(ME, PEER, f.life, incarnation_tag(life)), 0, 0, asks=False)
+
+
+def counts_wrongly(f: Any) -> None:
+    f.inside.to_many.retention.held_bytes = 5
+    f.deadline()
+
+
+def forgets_to_tell(f: Any) -> None:
+    for number in range(8):
+        f.network.issue(number, Subscribe("news", 64))
+    f.network.run(1)
+    f.network.issue(SOURCE, BroadcastTo("news", b"x", True, 10 * S))
+    f.network.run(8)
+    (checker,) = [c for c in f.scene.checkers if isinstance(c, AllHaveItOrNone)]
+    checker._processes[ME].got.clear()
+    f.scene.at_rest()
+
+
+def never_settles(f: Any) -> None:
+    f.network.stop(PEER)
+    f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.scene.at_rest()
+
+
+FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
+    ("covers-are-parted-once", sends_beyond_its_cover),
+    ("covers-are-parted-once", covers_twice),
+    ("covers-are-parted-once", gains_hops),
+    ("audiences-never-change", changes_an_audience),
+    ("readers-see-everything", shows_a_hole),
+    ("readers-see-everything", shows_one_again),
+    ("readers-see-everything", tells_of_what_it_showed),
+    ("multicasts-reach-only-whom-they-name", takes_what_is_for_others),
+    ("confirmed-means-retained", confirms_what_is_not_there),
+    ("confirmed-means-retained", calls_stable_what_is_not),
+    ("broadcast-bounds-hold", counts_wrongly),
+    ("all-have-it-or-none", forgets_to_tell),
+    ("all-have-it-or-none", never_settles),
+]
