@@ -328,6 +328,7 @@ class WatchedEngine:
         elif result == contract.PUT:
             _queue(found, kind).put(frames)
             found.accepted += len(frames)
+        self._check_backlog(link)
         return result
 
     def _room(self, link: _Link, kind: int) -> int:
@@ -350,6 +351,7 @@ class WatchedEngine:
             if not count:
                 return taken
             at += count
+        self._check_backlog(link)
         if taken and found.is_shut and not found.backlog_bytes:
             self._on_written(link, found)
         return taken
