@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import random
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import kind_of_message
 from bmgd.wire.messages import Goodbye
 from tests.property.fuzz_engine import fuzz
-from tests.unit.linklayer.engines import data, goodbye, notice, ping
+from tests.unit.linklayer.engines import ENGINES, data, goodbye, hopped, notice, ping
+from tests.unit.linklayer.engines import snapshot as engine_snapshot
 
 SIZE = 16
 STEPS = 400
@@ -232,3 +235,47 @@ def test_engines_met_every_bound_and_end() -> None:
 def test_engines_account_for_every_frame_over_sockets(name: str) -> None:
     for seed in range(1, 21):
         fuzz(seed, name)
+
+
+def _small_pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("name", ["c", "python"])
+@pytest.mark.parametrize("beyond", range(-3, 4))
+def test_engines_find_the_frame_that_a_write_cut(name: str, beyond: int) -> None:
+    """A frame ends just before, at or just behind what the socket takes, and control overtakes there."""
+    ours, theirs = _small_pair()
+    taken = ours.send(bytes(40_000))
+    ours.close()
+    theirs.close()
+    ours, theirs = _small_pair()
+    first = data(2, "x" * (taken + beyond - len(data(2))))
+    rest = [data(2, f"{number:03}" * 100) for number in range(60)]
+    engine = ENGINES[name]()
+    engine.adopt(-1, 1, 1)
+    engine.adopt(ours.detach(), 2, 2)
+    engine.publish(engine_snapshot({1: 1, 2: 2}))
+    engine.feed(1, first + b"".join(rest))
+    engine.flush()
+    engine.put(2, ping(1), contract.CONTROL)
+    got, wanted = b"", len(first) + sum(map(len, rest)) + len(ping(1))
+    for _ in range(10_000):
+        engine.poll()
+        engine.flush()
+        with suppress(BlockingIOError):
+            got += theirs.recv(1000)
+        if len(got) == wanted:
+            break
+    at = got.index(ping(1))
+    frames = [hopped(frame) for frame in (first, *rest)]
+    assert got[:at] + got[at + len(ping(1)) :] == b"".join(frames)
+    # Behind the frame that was cut, or before the next where none was.
+    assert at == len(first) + (len(rest[0]) if beyond < 0 else 0)
+    engine.close(1)
+    engine.close(2)
+    theirs.close()
