@@ -1,24 +1,55 @@
-"""Send a message to a node; done when its daemon has taken it."""
+"""Send a message, a file or many lines to a node; done when its daemon has taken them."""
 
 from __future__ import annotations
 
+import asyncio
+import mmap
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+from bmgd.errors import ConfigError
+
+if TYPE_CHECKING:
+    from bmgd.client import Daemon
+    from bmgd.writing import Payload, Quality
+
+PROGRESS_S = 1.0
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("destination", type=node_id, metavar="DEST", help="a node id")
-    parser.add_argument(
-        "payload", nargs="?", default="-", help="the message; - reads it from stdin"
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("payload", nargs="?", default="-", help="the message; - reads it from stdin")
+    what.add_argument("--file", type=Path, metavar="F", help="send what this file holds")
+    what.add_argument(
+        "--lines", action="store_true", help="send each line of stdin as a message, in order"
     )
     parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="give up after S seconds"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="give up after S seconds; of --lines so long after the last one",
+    )
+    parser.add_argument(
+        "--priority",
+        choices=("high", "normal", "bulk"),
+        default="normal",
+        help="of messages that wait for one link, which go first (default: normal)",
+    )
+    parser.add_argument(
+        "--best-effort",
+        action="store_true",
+        help="at most once: dropped where there is no room, and not confirmed",
     )
     add_target(parser)
 
@@ -26,23 +57,101 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Send it."""
     address = address_of(args)
-    payload = _payload(args.payload)
-
-    async def main() -> int:
-        from bmgd.client import connect
-
-        async with connect(address) as daemon:
-            await daemon.send(args.destination, payload, topic=args.topic, timeout=args.timeout)
-        if args.json:
-            print_json(
-                {"destination": args.destination, "topic": args.topic, "bytes": len(payload)}
-            )
-        return 0
-
-    return run_async(main)
+    if args.lines:
+        return run_async(lambda: _send_lines(args, address))
+    with _payload(args) as payload:
+        return run_async(lambda: _send_one(args, address, payload))
 
 
-def _payload(text: str) -> bytes:
-    if text != "-":
-        return os.fsencode(text)
-    return sys.stdin.buffer.read()
+async def _send_one(args: Namespace, address: str, payload: Payload) -> int:
+    from bmgd.client import connect
+
+    async with connect(address) as daemon:
+        await _with_progress(_send(daemon, args, payload), len(payload))
+    if args.json:
+        print_json({"destination": args.destination, "topic": args.topic, "bytes": len(payload)})
+    return 0
+
+
+async def _send(daemon: Daemon, args: Namespace, payload: Payload) -> None:
+    await daemon.send(
+        args.destination,
+        payload,
+        topic=args.topic,
+        timeout=args.timeout,
+        priority=args.priority,
+        quality="best-effort" if args.best_effort else "reliable",
+    )
+
+
+async def _with_progress(sending: Coroutine[None, None, None], payload_bytes: int) -> None:
+    """Wait for a long send, and say on a terminal how long it takes."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    waiting: asyncio.TimerHandle | None = None
+
+    def tell() -> None:
+        nonlocal waiting
+        spent = f"{payload_bytes:,} bytes, {loop.time() - began:.0f} s"
+        print(f"bmgd send: {spent}", file=sys.stderr)
+        waiting = loop.call_later(PROGRESS_S, tell)
+
+    if sys.stderr.isatty():
+        waiting = loop.call_later(PROGRESS_S, tell)
+    try:
+        await sending
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+
+
+async def _send_lines(args: Namespace, address: str) -> int:
+    from bmgd.client import connect
+
+    count = sent_bytes = 0
+    quality: Quality = "best-effort" if args.best_effort else "reliable"
+    async with (
+        connect(address) as daemon,
+        daemon.stream(
+            args.destination, args.topic, priority=args.priority, quality=quality
+        ) as stream,
+    ):
+        async for line in _lines(sys.stdin.buffer):
+            await stream.write(line)
+            count += 1
+            sent_bytes += len(line)
+        await stream.flush(args.timeout)
+    if args.json:
+        fields = {"destination": args.destination, "topic": args.topic}
+        print_json({**fields, "messages": count, "bytes": sent_bytes})
+    return 0
+
+
+async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
+    """The lines of a file without their ends; other tasks run while it has none."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, source.readline):
+        yield line.removesuffix(b"\n")
+
+
+@contextmanager
+def _payload(args: Namespace) -> Iterator[Payload]:
+    if args.payload != "-":
+        yield os.fsencode(args.payload)
+    elif args.file is None:
+        yield sys.stdin.buffer.read()
+    else:
+        with _opened(args.file) as file:
+            if not os.fstat(file.fileno()).st_size:
+                yield file.read()
+                return
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            with whole, memoryview(whole) as view:
+                yield view
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"--file {path}: {error.strerror}") from None

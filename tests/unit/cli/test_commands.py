@@ -112,6 +112,23 @@ async def test_a_payload_from_stdin(core: FakeCore) -> None:
     assert sizes == [0, 65_537, 65_537]
 
 
+async def test_send_of_a_file_and_of_lines(core: FakeCore, tmp_path: Path) -> None:
+    there = ("--control", core.address)
+    (tmp_path / "some").write_bytes(bytes(100_000))
+    (tmp_path / "none").write_bytes(b"")
+    for name, size in (("some", 100_000), ("none", 0)):
+        ran = await run("send", "1", "--file", str(tmp_path / name), "--json", *there)
+        assert (ran.code, ran.json()["bytes"]) == (0, size)
+    missing = await run("send", "1", "--file", str(tmp_path / "gone"), *there)
+    assert missing.code == 2
+    assert "No such file" in missing.err
+    ran = await run("send", "1", "--lines", "--json", *there, stdin=b"a\nbb\n\nccc")
+    assert ran.code == 0
+    assert (ran.json()["messages"], ran.json()["bytes"]) == (4, 6)
+    both = await run("send", "1", "x", "--lines", *there)
+    assert both.code == 2
+
+
 async def test_recv_takes_no_more_than_it_prints(core: FakeCore) -> None:
     core.put(b"one", b"two", b"three")
     ran = await run("recv", "--topic", "jobs", "--count", "2", "--control", core.address)
