@@ -572,7 +572,9 @@ class Node:
         self._quorum.on_record_moved(moved)
         self._retirement.on_record_moved(moved)
         self._growth.on_record_moved(moved)
-        if moved.before is None or moved.before.status is not status:
+        if peer in context.membership.retired:
+            context.moved_ns.pop(peer, None)
+        elif moved.before is None or moved.before.status is not status:
             context.moved_ns[peer] = context.now_ns
         self._relayout.unsettled = True
         was_in = moved.before is not None and moved.before.status < Status.EXCLUDED

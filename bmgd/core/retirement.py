@@ -108,3 +108,4 @@ class Retirement:
     def _retire(self, node_id: NodeId) -> None:
         del self._left[node_id]
         self._context.membership.retire(node_id)
+        self._context.moved_ns.pop(node_id, None)

@@ -332,6 +332,8 @@ def test_records_of_those_who_have_left_are_bounded(monkeypatch: pytest.MonkeyPa
     node = node_of()
     told(node, 3, *((i, record(Status.LEFT)) for i in range(8, 20)))
     assert list(node._context.membership.retired) == list(range(8, 15))
+    # Nothing else is kept of them.
+    assert sorted(node._context.moved_ns) == [0, *range(15, 20)]
 
 
 def test_gone_joiners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
