@@ -88,6 +88,8 @@ class FakeCore:
                     self.server.stream_ended(StreamEnded(request, following, following))
             case Subscribe(topic, credit):
                 self.subscribe(request, topic, credit)
+            case Consumed(_, long) if long:
+                pass
             case Consumed(count):
                 for _ in range(count):
                     self.unconsumed.popleft()

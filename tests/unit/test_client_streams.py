@@ -1,0 +1,168 @@
+"""Streams, batches and long messages of the Python client, against a fake daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import bmgd
+from bmgd.core.commands import Consumed, PutSegment, Withdraw
+from bmgd.core.effects import Deliver
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.batch import unpack_messages
+from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
+from tests.unit.segments import delivered
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
+    async with fake_daemon(tmp_path / "d.sock") as fake:
+        yield fake
+
+
+@pytest.fixture
+async def daemon(core: FakeCore) -> AsyncIterator[bmgd.Daemon]:
+    async with bmgd.connect(core.address) as connected:
+        yield connected
+
+
+def put(core: FakeCore) -> list[PutSegment]:
+    return [command for _, command in core.told if isinstance(command, PutSegment)]
+
+
+def piece(core: FakeCore, body: bytes, *, last: bool = False, aborted: str = "") -> None:
+    assert core.reader is not None
+    life = Incarnation(1)
+    core.server.deliver(
+        Deliver(
+            core.reader,
+            NodeId(9),
+            life,
+            "jobs",
+            0,
+            body,
+            long=1,
+            size=10,
+            last=last,
+            aborted=aborted,
+        )
+    )
+
+
+async def test_stream_packs_what_is_written_in_one_turn(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    wanted = [b"%d" % number for number in range(5000)]
+    async with daemon.stream(1, "jobs") as stream:
+        for payload in wanted:
+            await stream.write(payload)
+        await stream.flush()
+    segments = put(core)
+    assert [p for each in segments for p in unpack_messages(each.body, each.count)] == wanted
+    assert len(segments) < 5
+
+
+async def test_stream_raises_its_first_error_when_flushed(daemon: bmgd.Daemon) -> None:
+    async with daemon.stream(1, "jobs"):
+        pass
+    context = daemon.stream(3, "jobs")
+    stream = await context.__aenter__()
+    await stream.write(b"x")
+    with pytest.raises(bmgd.DeadError):
+        await stream.flush()
+    with pytest.raises(bmgd.DeadError):
+        await context.__aexit__(None, None, None)
+
+
+async def test_send_that_is_cancelled_asks_its_daemon_to_take_it_back(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    sending = asyncio.ensure_future(daemon.send(SILENT, b"x"))
+    await core.until_told(lambda: bool(put(core)))
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await core.until_told(lambda: any(command == Withdraw(1) for _, command in core.told))
+
+
+async def test_flush_waits_for_what_was_sent_soon(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    confirmed = await daemon.send_soon(SILENT, b"x")
+    with pytest.raises(bmgd.UnreachableError) as caught:
+        await daemon.flush(timeout=0.05)
+    assert caught.value.sent
+    assert not confirmed.done()
+    confirmed = await daemon.send_soon(1, b"x")
+    async with asyncio.timeout(DEADLINE_S):
+        await confirmed
+    core.server.close()
+
+
+async def test_taking_many_gives_credit_back_with_the_next_taking(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", credit=100) as messages:
+        core.put(*(b"%d" % number for number in range(30)))
+        async with asyncio.timeout(DEADLINE_S):
+            taken = await messages.take(1000)
+            while len(taken) < 30:
+                taken += await messages.take(1000)
+        assert [message.payload for message in taken] == [b"%d" % n for n in range(30)]
+        assert core.unconsumed
+    consumed = [c.count for _, c in core.told if isinstance(c, Consumed)]
+    assert sum(consumed) == 30
+
+
+async def test_segment_that_holds_something_else_is_dropped_and_counted(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs") as messages:
+        assert core.reader is not None
+        core.unconsumed.extend([b"", b""])
+        life = Incarnation(1)
+        core.server.deliver(Deliver(core.reader, NodeId(9), life, "jobs", 2, b"\xc4\x01x"))
+        core.unconsumed.append(b"good")
+        core.server.deliver(delivered(core.reader, NodeId(9), "jobs", b"good"))
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await anext(messages)).payload == b"good"
+        assert messages.malformed == 2
+
+
+async def test_long_message_is_read_in_parts(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"first")
+        message = await anext(messages)
+        assert (message.is_long, message.size, message.source) == (True, 10, 9)
+        with pytest.raises(bmgd.RequestError, match="parts"):
+            _ = message.payload
+        parts = message.parts()
+        assert await anext(parts) == b"first"
+        piece(core, b"lasts", last=True)
+        assert [part async for part in parts] == [b"lasts"]
+
+
+async def test_long_message_up_to_the_bound_is_put_together(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", max_message=10) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"first")
+        piece(core, b"lasts", last=True)
+        message = await anext(messages)
+        assert (message.is_long, message.payload) == (False, b"firstlasts")
+
+
+async def test_long_message_that_ends_early_is_an_error_to_its_reader(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", max_message=1) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"first")
+        message = await anext(messages)
+        parts = message.parts()
+        assert await anext(parts) == b"first"
+        piece(core, b"", aborted="its source is gone")
+        with pytest.raises(bmgd.UnreachableError, match="its source is gone"):
+            await anext(parts)
