@@ -136,6 +136,7 @@ def _digest_of(paths: tuple[str, ...]) -> bytes:
     for path in paths:
         content = _read(path, "the TLS file")
         digest.update(len(content).to_bytes(8, "big") + content)
+    _warn_if_others_read(paths[1], "the TLS key")
     return digest.digest()
 
 

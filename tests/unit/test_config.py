@@ -250,6 +250,30 @@ def test_a_secret_that_others_can_read_is_warned_of(
     assert caplog.text.count("others than its owner can read") == warned
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, 0), (0o640, 1)])
+def test_a_tls_key_that_others_can_read_is_warned_of(
+    mode: int, warned: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = {}
+    for name in ("tls_cert", "tls_key", "tls_ca"):
+        path = tmp_path / name
+        path.write_text(name)
+        path.chmod(mode if name == "tls_key" else 0o644)
+        flags[name] = str(path)
+    with caplog.at_level(logging.WARNING):
+        config = load_with(flags)
+    assert caplog.text.count("others than its owner can read the TLS key") == warned
+    assert config.tls_paths() == tuple(flags.values())
+
+
+@pytest.mark.parametrize("missing", ["tls_cert", "tls_key", "tls_ca"])
+def test_tls_needs_all_three_files(missing: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    flags = {n: str(tmp_path / "file") for n in ("tls_cert", "tls_key", "tls_ca") if n != missing}
+    with pytest.raises(ConfigError, match="TLS needs all three"):
+        load_with(flags)
+
+
 def test_the_secret_is_never_shown(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("swordfish")
