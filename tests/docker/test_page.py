@@ -34,14 +34,16 @@ def fetch(url: str) -> tuple[int, str]:
 def test_page_of_one_container_shows_all_and_who_is_cut_off_is_not_healthy(
     image: str, tmp_path: Path
 ) -> None:
-    secret, token = tmp_path / "secret", tmp_path / "http-token"
-    secret.write_text("compose it all together 0123456789\n")
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    secret, token = secrets / "bmgd", secrets / "http-token"
+    secret.write_text("0123456789abcdef" * 4 + "\n")
     token.write_text(TOKEN)
     for path in (secret, token):
-        # Compose mounts it with its own mode, and the daemon is not its owner.
+        # The container's user is another one; the directory keeps this machine's users out.
         path.chmod(0o644)
     port = free_base_port(1)
-    variables = {"OVERLAY_HTTP_PORT": str(port), "OVERLAY_HTTP_TOKEN": str(token)}
+    variables = {"OVERLAY_HTTP_PORT": str(port)}
     with composed(image, secret, files=PAGE, variables=variables) as cluster:
         cluster.settled()
         base = f"http://127.0.0.1:{port}"
