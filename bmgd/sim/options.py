@@ -37,6 +37,7 @@ _TIMINGS_MS: Final[dict[str, tuple[int, ...]]] = {
 """Numbers of detection and dialling beside the profile's."""
 _PIPES_BYTES: Final = (0, 0, 2_000, 60_000, 400_000)
 _WIDE_PIPES_BYTES: Final = (0, 0, 400_000, 1_000_000)
+_BULK_BYTES_MIN: Final = 150_000
 _SMALL_PIPE_BYTES_PER_S: Final = 45_000
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
@@ -63,6 +64,10 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         messages, us_max = Random(f"reading {seed}").choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
     simulated |= _streams(Random(f"streams {seed}"), simulated["pipe_bytes"] in _PIPES_BYTES[2:4])
+    bulk_bytes = simulated.get("bulk_bytes_max", 0)
+    if isinstance(bulk_bytes, int) and 0 < bulk_bytes < _BULK_BYTES_MIN:
+        # One that holds no whole segment would pass none.
+        simulated["bulk_bytes_max"] = _BULK_BYTES_MIN
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 
