@@ -245,7 +245,6 @@ async def test_refusals_of_a_forged_proof(tmp_path: Path) -> None:
 FOREIGN = {
     "garbage": random.Random(1).randbytes(4096),
     "http": b"GET / HTTP/1.1\r\nHost: bmgd\r\n\r\n",
-    "tls": _client_hello(),
     "too long": b"BMGD\x01\xff\xff" + bytes(2000),
     "unknown record": _record(9, bytes(100)),
     "proof without hello": _record(2, bytes(32)),
@@ -261,6 +260,13 @@ async def test_refusals_of_foreign_bytes(data: bytes, tmp_path: Path) -> None:
             answer, seconds = await _talk(port, data)
             assert answer == b""
             assert seconds < HELLO_S, "it was not closed at once"
+
+
+async def test_refusals_of_tls_without_a_certificate_say_so(tmp_path: Path) -> None:
+    async with launched(SIZE, tmp_path, "--without-secret") as cluster, _unharmed(cluster):
+        answer, seconds = await _talk(cluster.base_port + 1, _client_hello())
+        assert _refusal_in(answer) is Refusal.WRONG_TLS
+        assert seconds < HELLO_S, "it was not closed at once"
 
 
 @pytest.mark.parametrize("data", [b"", b"BMGD\x01"], ids=["silent", "half a hello"])
