@@ -292,13 +292,15 @@ class Node:
         if now_ns < context.now_ns:
             raise InvariantError("time went backwards")
         context.now_ns = now_ns
-        if type(event) is Received and type(event.message) is Heartbeat:
+        self._notice_lag()
+        # Who was late has more to do than to take it in.
+        was_late = bool(context.effects)
+        if not was_late and type(event) is Received and type(event.message) is Heartbeat:
             # Nearly all that an idle node gets: nothing follows from it that would have to be settled.
             link = self._links.get(event.link)
             if link is not None and self._detector.absorb(link, event.message):
                 context.counts.received[Heartbeat] += 1
                 return []
-        self._notice_lag()
         try:
             self._on_event(event)
             self._settle()

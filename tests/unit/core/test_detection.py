@@ -379,12 +379,19 @@ def test_equal_heartbeat_is_taken_in_without_an_effect() -> None:
     link.mismatches = 1
     assert [sequence for sequence, _ in link.unechoed] == [1]
     beat = equal_heartbeat(node, 7, 1)
-    assert node.step(S, Received(LinkId(8), beat)) == []
-    assert (link.heard_ns, link.echo, link.mismatches, link.agreed) == (S, 7, 0, True)
+    assert node.step(3, Received(LinkId(8), beat)) == []
+    assert (link.heard_ns, link.echo, link.mismatches, link.agreed) == (3, 7, 0, True)
     assert not link.unechoed
     assert node.counts.received[Heartbeat] == 1
-    node.step(S, Received(LinkId(8), equal_heartbeat(node, 6, 0)))
+    node.step(3, Received(LinkId(8), equal_heartbeat(node, 6, 0)))
     assert link.echo == 7
+
+
+def test_equal_heartbeat_finds_that_this_node_was_late() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    effects = node.step(S, Received(LinkId(8), equal_heartbeat(node, 7, 1)))
+    assert [e.event for e in effects if isinstance(e, Observed)] == ["late"]
+    assert node._links.table[LinkId(1)].heard_ns == S
 
 
 def test_heartbeat_from_which_something_follows_is_not_only_taken_in() -> None:
