@@ -40,6 +40,7 @@ from bmgd.sim.checkers.journal import Journal, Suspected
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.host import Host
+from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Incarnation,
@@ -541,6 +542,10 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
 ]
 
 
+OF_LINKS = {LOSE_NOTHING, OVERTAKE, BOUNDED, "steps-are-bounded"}
+"""What fires these is in test_linkmodel.py: a link layer that breaks its rules."""
+
+
 @pytest.mark.parametrize(
     ("name", "forge"), FORGERIES, ids=[f"{i}-{name}" for i, (name, _) in enumerate(FORGERIES)]
 )
@@ -566,7 +571,7 @@ def test_false_death_is_excused_by_what_ails_that_process_and_no_other(disturbed
 def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
     names = [checker.name for checker in CHECKERS]
     assert len(names) == len(set(names))
-    assert set(names) <= {name for name, _ in FORGERIES}
+    assert set(names) <= {name for name, _ in FORGERIES} | OF_LINKS
 
 
 def test_checkers_are_all_in_the_documentation() -> None:
