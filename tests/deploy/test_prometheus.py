@@ -76,7 +76,11 @@ class Prometheus:
                 with opener.open(url, timeout=10) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError as error:
-                return json.load(error)
+                text = error.read().decode(errors="replace")
+                # While it reads what it kept it answers 503 with words, not with JSON.
+                if error.code == 503 and not text.startswith("{"):
+                    return {"status": "error", "error": text}
+                return json.loads(text)
             except OSError as error:
                 return {"status": "error", "error": str(error)}
 
