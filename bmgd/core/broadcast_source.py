@@ -35,7 +35,7 @@ from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, NewLifeError, RequestError, UnreachableError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set, ids_in
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status, incarnation_tag
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status, counter_of, incarnation_tag
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import (
     EXCEPTIONS_BYTES_MAX,
@@ -449,13 +449,16 @@ class BroadcastSource:
     def _on_alive(
         self, node_id: NodeId, life: Incarnation, former: Incarnation, *, was_gone: bool
     ) -> None:
-        peer = self._peers.get(node_id)
+        context, peer = self._context, self._peers.get(node_id)
         if peer is None:
             if not was_gone:
                 # It has been waited for all the time.
                 return
             peer = self._peers[node_id] = _Peer(gone_at=1)
         known = peer.life or former
+        if not known and node_id < context.membership.founding_size and counter_of(life) == 1:
+            # A founder of which nothing was heard was waited for: it was held dead by mistake.
+            known = life
         if peer.life != life and (peer.life or (peer.gone_at and known != life)):
             self._begin_anew(node_id, peer, life)
         elif peer.gone_at:

@@ -171,6 +171,25 @@ def test_who_was_held_dead_is_told_though_the_source_is_gone() -> None:
     assert items(network, 3) == [b"1", (0, 2, 2)]
 
 
+def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> None:
+    network = Network(8, 0)
+    for number in range(8):
+        network.issue(number, Subscribe(TOPIC, 64))
+        if number != 3:
+            network.cut(3, number)
+    network.run(0.1)
+    broadcast(network, 0, b"1")
+    network.run_until(lambda: 3 in network.status(0)["dead"])
+    network.run(1)
+    assert reliable(network, 0)["stable"] == 1
+    network.mend()
+    network.run_until(lambda: 3 not in network.status(0)["dead"])
+    network.run(1)
+    broadcast(network, 0, b"2")
+    network.run(1)
+    assert items(network, 3) == [(0, 1, 1), b"2"]
+
+
 def test_new_life_of_a_receiver_begins_where_it_is_known() -> None:
     network = read(8)
     for number in range(3):
