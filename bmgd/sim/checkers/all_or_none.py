@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bmgd.core.commands import Subscribe
-from bmgd.core.effects import Announce, Effect, RecordChanged, Send, TellMissed
+from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
 from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, source_of
 from bmgd.sim.checkers.journal import Journal
@@ -36,6 +36,9 @@ class AllHaveItOrNone(Checker):
     Meanwhile is from when it was sent until the end. A node counts if its program has read, in one life
     of the node, since before it was sent, and if the source knew of that life: others begin later. Who
     was held dead has it, or is told that it missed it.
+
+    Sent is when the source numbered it. A source without any link sends its first frame much later; a
+    life of which it learns in between was not known when the broadcast was sent, and begins after it.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -46,6 +49,7 @@ class AllHaveItOrNone(Checker):
         super().__init__(scene)
         self._processes: dict[NodeId, _Process] = {}
         self._sent: dict[tuple[NodeId, Incarnation, int], int] = {}
+        self._numbered: dict[LifeKey, int] = {}
         self._owed: dict[
             tuple[NodeId, Incarnation, int], frozenset[tuple[NodeId, Incarnation]]
         ] = {}
@@ -60,17 +64,11 @@ class AllHaveItOrNone(Checker):
             case CommandIssued(_, Subscribe(topic)) if topic == NEWS:
                 own = journal.incarnation
                 self._processes[journal.place] = _Process(journal.host.id, own, now_ns)
+        self._note_sent(journal, now_ns)
         process = self._processes.get(journal.place)
         for effect in effects:
             if isinstance(effect, RecordChanged):
                 self._on_record(effect, now_ns)
-            elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
-                route = effect.message.route
-                if route.source == journal.host.id:
-                    key = route.source, route.source_incarnation, route.sequence
-                    if key not in self._sent:
-                        self._sent[key] = now_ns
-                        self._owed[key] = self._known_to(journal, effect.message)
             elif process is not None and isinstance(effect, Announce) and effect.sequence:
                 life = effect.source, effect.incarnation
                 process.got.setdefault(life, set()).add(effect.sequence)
@@ -79,9 +77,19 @@ class AllHaveItOrNone(Checker):
                 told = range(effect.first, effect.last + 1)
                 process.missed.setdefault(life, set()).update(told)
 
-    def _known_to(
-        self, journal: Journal, message: ReliableBroadcast
-    ) -> frozenset[tuple[NodeId, Incarnation]]:
+    def _note_sent(self, journal: Journal, now_ns: int) -> None:
+        """What this node has numbered since; what was stable at once is for nobody else."""
+        source, life = source_of(journal), (journal.host.id, journal.incarnation)
+        before = self._numbered.get(life, 0)
+        self._numbered[life] = max(before, source._next - 1)
+        for sent in reversed(source._unstable):
+            if sent.sequence <= before:
+                break
+            self._sent[*life, sent.sequence] = now_ns
+            audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
+            self._owed[*life, sent.sequence] = self._known_to(journal, audience)
+
+    def _known_to(self, journal: Journal, audience: int) -> frozenset[tuple[NodeId, Incarnation]]:
         """The lives that read, and that a source knows of, or waits for as founders."""
         membership = journal.inside.membership
         found = []
@@ -93,9 +101,8 @@ class AllHaveItOrNone(Checker):
                 known = UNKNOWN_INCARNATION if record is None else record.incarnation
             is_waited_for = not known and not membership.is_gone(process.node_id)
             is_waited_for &= counter_of(process.life) == 1
-            audience = ((1 << message.id_space) - 1) & ~message.exceptions
             if not (audience >> process.node_id & 1 or membership.is_gone(process.node_id)):
-                # The first frame of it went out late: this one joined meanwhile.
+                # It joined in the same step, afterwards.
                 continue
             if known == process.life or is_waited_for:
                 found.append((process.node_id, process.life))

@@ -14,9 +14,9 @@ from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Skipped, Stable
+from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Skipped, Stable, Watermark
 
 NEWS = "news"
 """The topic of broadcasts, see `bmgd.sim.broadcasters`."""
@@ -197,13 +197,15 @@ def payloads_of(deliver: Deliver) -> list[bytes]:
 
 
 class ConfirmedMeansRetained(Checker):
-    """A report names as confirmed only nodes whose process has the broadcast.
+    """A report names as confirmed only nodes that acknowledged the broadcast, and have it.
 
-    And what a source calls stable, all have whom it holds alive, as the lives that it knows.
+    And what a source calls stable, all have whom it holds alive, as the lives that it knows. Who confirms
+    and then begins a new life stays confirmed, as who confirms and then dies: a report promises nothing
+    of lives that follow.
     """
 
     name: ClassVar[str] = "confirmed-means-retained"
-    events: ClassVar[Kinds] = ()
+    events: ClassVar[Kinds] = (Watermark,)
     effects: ClassVar[Kinds] = (Reply, ReliableBroadcast, Stable, Skipped)
 
     def __init__(self, scene: Scene) -> None:
@@ -211,8 +213,11 @@ class ConfirmedMeansRetained(Checker):
         self._stable: dict[LifeKey, int] = {}
         self._count: dict[tuple[NodeId, int], tuple[LifeKey, int]] = {}
         self._audience: dict[tuple[LifeKey, int], int] = {}
+        self._acknowledged: dict[tuple[LifeKey, NodeId], dict[Incarnation, int]] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
+        if isinstance(event, Received) and isinstance(event.message, Watermark):
+            self._on_watermark(journal, event.message)
         for request, sent in source_of(journal)._requests.items():
             if sent.sequence:
                 key = journal.host.id, journal.incarnation
@@ -233,14 +238,30 @@ class ConfirmedMeansRetained(Checker):
             self._stable[key] = source._stable
             self._check_stable(journal, key, source, range(before + 1, source._stable + 1))
 
+    def _on_watermark(self, journal: Journal, message: Watermark) -> None:
+        route, own = message.route, journal.incarnation
+        if route.destination != journal.host.id or route.destination_tag != incarnation_tag(own):
+            return
+        lives = self._acknowledged.setdefault(((journal.host.id, own), route.source), {})
+        before = lives.get(route.source_incarnation, 0)
+        lives[route.source_incarnation] = max(before, message.watermark)
+
     def _on_reply(self, journal: Journal, reply: Reply) -> None:
         known = self._count.pop((journal.host.id, reply.request), None)
         if known is None:
             return
         life, count = known
         for node_id in reply.result["confirmed"]:
+            if node_id == life[0]:
+                continue
+            told = self._acknowledged.get((life, node_id), {})
+            if max(told.values(), default=0) < count:
+                self.violate(journal, f"{node_id} never acknowledged {count}")
             other = self.scene.of_node(node_id)
-            if node_id != life[0] and other is not None and self._lacks(other, life, count):
+            if other is None or told.get(other.incarnation, 0) < count:
+                # A life that followed the one that confirmed.
+                continue
+            if self._lacks(other, life, count):
                 self.violate(journal, f"{node_id} confirmed {count}, and does not have it")
 
     def _check_stable(
