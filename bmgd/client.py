@@ -43,6 +43,8 @@ __all__ = [
 
 LEAVE_S: Final = 86_400.0
 """So long a daemon may take to leave: its `leave_ms` are its own matter."""
+SETTLE_S: Final = 5.0
+"""So long what was sent before may take until a daemon is asked to leave."""
 DEFAULT_TOPIC: Final = "default"
 CREDIT_BYTES: Final = 2**20
 """How many bytes of a subscription wait in the program before it takes them."""
@@ -317,8 +319,12 @@ class Daemon(SendsToMany):
     async def leave(self) -> None:
         """Let the daemon leave the cluster and end; returns when the others are told.
 
+        What this connection has sent before is settled first, for `SETTLE_S` at most: what still waits in
+        the program would come too late.
+
         Raises: as `status`.
         """
+        await self._streams.settle(SETTLE_S)
         await self._connection.ask("leave", {}, LEAVE_S)
 
     def subscribe(

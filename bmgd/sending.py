@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from bmgd.connection import Connection
@@ -132,6 +133,13 @@ class SharedStreams:
             stream.abandon()
             raise
         stream.finish()
+
+    async def settle(self, timeout: float) -> None:  # noqa: ASYNC109
+        """Wait, so many seconds at most, until all that was sent is confirmed or has failed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for stream in list(self._watched):
+                    await stream.until_settled()
 
     async def flush(self, timeout: float) -> None:  # noqa: ASYNC109
         """See `bmgd.Daemon.flush`."""

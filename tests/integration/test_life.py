@@ -114,7 +114,7 @@ async def test_launched_cluster_grows_and_restarts_what_it_grew(tmp_path: Path) 
         await linked_exactly(cluster, range(9))
         assert [member.id for member in read_members(str(tmp_path))] == list(range(9))
         code, output = await cluster.command("launch", "--grow", "1", "--run-dir", str(tmp_path))
-        assert (code, "nodes 9 joined" in output) == (0, True)
+        assert (code, "node 9 joined" in output) == (0, True)
 
 
 async def test_rolling_restart_of_all_loses_no_message(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_access_of_a_reader_is_to_look(
     async with connect(core.address) as daemon:
         assert (await daemon.status())["state"] == "ready"
         assert await daemon.links()
-        with pytest.raises(RequestError, match="uid 5 may only look, not send"):
+        with pytest.raises(RequestError, match="uid 5 may only look, not stream"):
             await daemon.send(1, b"x")
         with pytest.raises(RequestError, match="may only look, not leave"):
             await daemon.leave()
@@ -133,7 +133,7 @@ async def test_access_of_a_reader_is_to_look(
             await daemon.reload()
         assert (await daemon.status())["state"] == "ready"
     assert [line.split(":")[0] for line in notes.lines] == [
-        f"refused {verb!r} of uid 5 (pid 77)" for verb in ("send", "leave", "evict", "reload")
+        f"refused {verb!r} of uid 5 (pid 77)" for verb in ("stream", "leave", "evict", "reload")
     ]
 
 
