@@ -39,6 +39,7 @@ HELD_BYTES_MAX = 128 << 20
 AHEAD_MAX = 8192
 """How far beyond the watermark something may wait."""
 SKIPS_KEPT_MAX = 64
+"""Ranges above a gap; beyond it only one that closes the gap is taken, others are told again."""
 WATERMARK_TIMER = "broadcast watermark"
 REMIND_TIMER = "broadcast remind"
 
@@ -232,10 +233,18 @@ class BroadcastRetention:
         self._advance(heard)
 
     def _add_skip(self, heard: Heard, first: int, last: int, *, missed: bool) -> None:
-        if last <= heard.watermark or len(heard.skips) >= SKIPS_KEPT_MAX:
+        if last <= heard.watermark:
             return
-        heard.skips.append((first, last, missed))
-        heard.skips.sort()
+        apart = []
+        for a, b, is_missed in heard.skips:
+            # Copies of one broadcast tell the same: what is told again takes no room.
+            if is_missed == missed and a <= last + 1 and first <= b + 1:
+                first, last = min(first, a), max(last, b)
+            else:
+                apart.append((a, b, is_missed))
+        if len(apart) >= SKIPS_KEPT_MAX and first > heard.watermark + 1:
+            return
+        heard.skips = sorted([*apart, (first, last, missed)])
 
     def _advance(self, heard: Heard) -> None:
         """Give to readers what is next, as far as it is there."""

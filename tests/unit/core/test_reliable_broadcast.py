@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bmgd.core.broadcast_retention import SKIPS_KEPT_MAX
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.sim import Network
@@ -188,6 +189,20 @@ def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> No
     broadcast(network, 0, b"2")
     network.run(1)
     assert items(network, 3) == [(0, 1, 1), b"2"]
+
+
+@pytest.mark.parametrize("counts", [[3] * 100, list(range(3, 400, 2))], ids=["same", "many"])
+def test_skips_above_a_gap_leave_room_for_the_one_that_closes_it(counts: list[int]) -> None:
+    network = read(2)
+    source = network.hosts[NodeId(0)].node
+    retention = network.hosts[NodeId(1)].node._to_many.retention
+    heard = retention.hear(NodeId(0), source.incarnation)
+    assert heard is not None
+    for count in counts:
+        retention.skip(heard, count, count)
+    assert len(heard.skips) <= SKIPS_KEPT_MAX
+    retention.skip(heard, 1, 2)
+    assert heard.watermark == 3
 
 
 def test_new_life_of_a_receiver_begins_where_it_is_known() -> None:
