@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bmgd.core.broadcast_orphans import ORPHAN_NS, TELL_AGAIN_NS
 from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
@@ -33,6 +34,17 @@ def answers_due_ns(node: Node) -> int:
     return detector.patience_ns(settings.dial_ns, DIAL_LEGS) + detector.patience_ns(
         settings.ask_ns, ASK_LEGS
     )
+
+
+def gaps_due_ns(node: Node) -> int:
+    """By when a node has given up what is missing before broadcasts of sources that are gone; or 0."""
+    orphans = node._to_many.orphans
+    waiting = [
+        heard.orphan_ns + ORPHAN_NS + TELL_AGAIN_NS
+        for heard in (orphans._retention.lives[key] for key in orphans._orphans)
+        if heard.reach[1] > heard.watermark
+    ]
+    return max(waiting, default=0)
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:

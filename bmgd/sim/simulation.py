@@ -24,7 +24,7 @@ from bmgd.errors import InvariantError
 from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
-from bmgd.sim.inside import answers_due_ns, silence_due_ns
+from bmgd.sim.inside import answers_due_ns, gaps_due_ns, silence_due_ns
 from bmgd.sim.network import Network
 from bmgd.sim.recorder import Recorder
 from bmgd.sim.rest import QUIET_NS, components, holds_majority, is_whole, running, unrest
@@ -214,7 +214,9 @@ class Simulation:
     def _quiet_ns(self) -> int:
         """Long enough for what began before the rest to have shown, and for some quiet after it.
 
-        A link that a fault broke can look well until its timeout, and a search visits everybody.
+        A link that a fault broke can look well until its timeout, and a search visits everybody. What
+        was lost with its source is waited for by all who have a later broadcast of it, for 30 s, since
+        the source may return (ADR 33): what they then have is looked at only afterwards.
         """
         network = self.network
         settings = network.settings
@@ -227,7 +229,11 @@ class Simulation:
             ),
             default=settings.timeout_ns,
         )
-        late_ns = silent_ns + settings.heartbeat_ns
+        gaps_ns = max(
+            (gaps_due_ns(host.node) - host.local_ns(network.now_ns) for host in running(network)),
+            default=0,
+        )
+        late_ns = max(silent_ns, gaps_ns) + settings.heartbeat_ns
         way_ns = network.conditions.delay_max_us * 1_000
         return max(int(QUIET_S * 1e9), late_ns + QUIET_NS) + 2 * len(network.hosts) * way_ns
 
