@@ -28,6 +28,8 @@ ORPHAN_TIMER = "broadcast orphans"
 TELL_NS = 2_000_000
 TELL_AGAIN_NS = 500_000_000
 PULLED_MAX = 16
+PULLS_MAX = 3
+"""So often a neighbor is asked for the same copies; one that has them answers the first time."""
 TOLD_MAX = 1024
 """Lives told to one neighbor in one step; of more it asks again."""
 
@@ -88,6 +90,7 @@ class BroadcastOrphans:
         self._untold.pop(heard.key, None)
         heard.orphan_ns = 0
         heard.told.clear()
+        heard.pulled.clear()
         heard.said.clear()
         heard.said_ns.clear()
         self._retention.ask(heard)
@@ -110,6 +113,7 @@ class BroadcastOrphans:
         for key in self._orphans:
             heard = self._retention.lives[key]
             heard.told.pop(link.peer, None)
+            heard.pulled.pop(link.peer, None)
             heard.said.pop(link.peer, None)
             if heard.copies:
                 self._tell_soon(heard)
@@ -153,7 +157,9 @@ class BroadcastOrphans:
 
     @staticmethod
     def _doubt(heard: Heard) -> None:
-        """Who was told, and has not told to have as much, is told again."""
+        """Who was told, and has not told to have as much, is told again, if it could get it here."""
+        if not heard.copies:
+            return
         reach = heard.reach
         for peer in list(heard.said):
             if heard.told.get(peer, (0, 0)) < reach:
@@ -189,6 +195,7 @@ class BroadcastOrphans:
             del self._orphans[key]
             self._untold.pop(key, None)
             heard.told.clear()
+            heard.pulled.clear()
             heard.said.clear()
             heard.said_ns.clear()
             if self._context.membership.incarnation(heard.source) > heard.incarnation:
@@ -239,6 +246,14 @@ class BroadcastOrphans:
             if heard.told[best][1] <= highest:
                 return
             first = highest + 1
+        asked = heard.pulled.get(best, (0, 0))
+        times = asked[1] + 1 if asked[0] == first else 1
+        if times > PULLS_MAX:
+            # It is beyond, and has no copy: it joined later, or skips them. It may tell of more.
+            del heard.told[best]
+            del heard.pulled[best]
+            return
+        heard.pulled[best] = first, times
         link = self._links.to(best)
         assert link is not None
         self._context.send(link.id, Pull(heard.source, heard.incarnation, first))

@@ -59,6 +59,7 @@ class Heard:
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
+        pulled: from which count on neighbors were asked for copies, and how often in a row.
     """
 
     source: NodeId
@@ -76,6 +77,7 @@ class Heard:
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said_ns: dict[NodeId, int] = field(default_factory=dict)
+    pulled: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def key(self) -> LifeKey:
