@@ -1,4 +1,4 @@
-"""Fresh scenarios by seed: ten in every run of the tests, a hundred in the long one.
+"""Fresh scenarios by seed, ten in every run of the tests; `python -m benchmarks.seeds` runs thousands.
 
 The first seed is that of the commit, so that other commits try others and a failure repeats;
 `BMGD_SIM_SEED=FIRST` chooses another. What failed replays by its own number, as the message says.
@@ -14,7 +14,7 @@ import pytest
 
 from bmgd.sim.campaign import Campaign, Row, read_rows, run_campaign
 
-COUNTS = [pytest.param(10, id="10"), pytest.param(100, id="100", marks=pytest.mark.long)]
+COUNTS = [pytest.param(10, id="10")]
 SECONDS = 5.0
 TWICE = 5
 
