@@ -131,4 +131,44 @@ tuple_of(const int64_t *numbers, Py_ssize_t count)
     return tuple;
 }
 
+/* The end of an extension module whose state begins with an error class; the including file has
+ * `module_state`, `module_exec`, `module_traverse`, `module_clear` and a table of methods.
+ */
+#if PY_VERSION_HEX >= 0x030C0000
+#define MULTIPLE_INTERPRETERS {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#else
+#define MULTIPLE_INTERPRETERS
+#endif
+
+#define MODULE_END(name, doc, methods)                                                             \
+    static PyModuleDef_Slot module_slots[] = {                                                     \
+        {Py_mod_exec, module_exec}, MULTIPLE_INTERPRETERS{0, NULL}};                               \
+    static PyModuleDef module_definition = {                                                       \
+        PyModuleDef_HEAD_INIT,                                                                     \
+        .m_name = "bmgd." #name,                                                                   \
+        .m_doc = doc,                                                                              \
+        .m_size = sizeof(module_state),                                                            \
+        .m_methods = methods,                                                                      \
+        .m_slots = module_slots,                                                                   \
+        .m_traverse = module_traverse,                                                             \
+        .m_clear = module_clear,                                                                   \
+    };                                                                                             \
+    PyMODINIT_FUNC PyInit_##name(void)                                                             \
+    {                                                                                              \
+        return PyModuleDef_Init(&module_definition);                                               \
+    }
+
+/* The class of errors that a module raises, from bmgd.errors; NULL with an exception set. */
+static inline PyObject *
+import_error(const char *name)
+{
+    PyObject *errors = PyImport_ImportModule("bmgd.errors"), *found;
+
+    if (errors == NULL)
+        return NULL;
+    found = PyObject_GetAttrString(errors, name);
+    Py_DECREF(errors);
+    return found;
+}
+
 #endif

@@ -8,6 +8,7 @@
  *   _engine_links.h     the table of links, their states, what happened
  *   _engine_sockets.h   epoll and writing
  *   _engine_frames.h    reading, splitting, relaying
+ *   _engine_heartbeats.h  heartbeats from which nothing follows
  *
  * This file has the Python side: arguments, lists, memory. While the GIL is released the engine is busy:
  * no other call is let in, its snapshot is held, and links that end are freed only afterwards.
@@ -210,6 +211,7 @@ engine_publish(PyObject *object, PyTypeObject *type, PyObject *const *args, Py_s
     self->runs = runs;
     self->order = order;
     self->by_slot_stale = 1;
+    self->flow_epoch++;
     Py_INCREF(routes);
     Py_XSETREF(self->routes, routes);
     Py_RETURN_NONE;
@@ -239,6 +241,8 @@ new_link(engine *self, int fd, int64_t number, int64_t came_from)
         PyErr_SetFromErrno(PyExc_OSError);
         return NULL;
     }
+    if (fd >= 0)
+        learn_unsent(link);
     self->all[self->link_count++] = link;
     table_enter(self, link);
     self->by_slot_stale = 1;
@@ -309,6 +313,7 @@ engine_shut(PyObject *object, PyTypeObject *Py_UNUSED(type), PyObject *const *ar
             memcpy(link->out.goodbye, view.buf, (size_t)view.len);
             link->out.goodbye_bytes = (size_t)view.len;
             link->state = CLOSING;
+            link->absorbs = 0;
             mark_waiting(self, link);
         }
     }
@@ -544,18 +549,95 @@ engine_know(PyObject *object, PyTypeObject *Py_UNUSED(type), PyObject *const *ar
     Py_RETURN_NONE;
 }
 
+/* ---- heartbeats ------------------------------------------------------------------------------ */
+
+static PyObject *
+engine_absorb_heartbeats(PyObject *object, PyTypeObject *Py_UNUSED(type), PyObject *const *args,
+                         Py_ssize_t count, PyObject *keywords)
+{
+    engine *self = AS_ENGINE(object);
+    PyObject *links;
+    int64_t number;
+
+    BIND("absorb_heartbeats", 2, "digest", "links")
+    if (enter(self) < 0)
+        return NULL;
+    if (!PyBytes_CheckExact(given[0]) || PyBytes_GET_SIZE(given[0]) != DIGEST_BYTES) {
+        PyErr_Format(PyExc_ValueError, "a digest has %d bytes", DIGEST_BYTES);
+        return NULL;
+    }
+    links = PySequence_Tuple(given[1]);
+    if (links == NULL)
+        return NULL;
+    memcpy(self->digest, PyBytes_AS_STRING(given[0]), DIGEST_BYTES);
+    for (size_t i = 0; i < self->link_count; i++)
+        self->all[i]->absorbs = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(links); i++) {
+        bmgd_link *link;
+        if (as_link(PyTuple_GET_ITEM(links, i), &number) < 0) {
+            Py_DECREF(links);
+            return NULL;
+        }
+        link = find_link(self, number);
+        if (link != NULL)
+            link->absorbs = link->state == UP;
+    }
+    Py_DECREF(links);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+engine_absorbed_heartbeats(PyObject *object, PyObject *Py_UNUSED(ignored))
+{
+    engine *self = AS_ENGINE(object);
+    PyObject *told;
+    size_t kept = 0;
+
+    if (enter(self) < 0)
+        return NULL;
+    if (self->beaten_count == 0)
+        return PyTuple_New(0);
+    told = PyList_New(0);
+    for (size_t i = 0; i < self->beaten_count; i++) {
+        bmgd_link *link = find_link(self, self->beaten[i]);
+        PyObject *row;
+        if (link->beat.at_ns == NOT_POLLED) {
+            self->beaten[kept++] = link->number;
+            continue;
+        }
+        row = Py_BuildValue("LLKKL", (long long)link->number, (long long)link->beat.at_ns,
+                            (unsigned long long)link->beat.sequence,
+                            (unsigned long long)link->beat.echo, (long long)link->beat.count);
+        if (told != NULL && (row == NULL || PyList_Append(told, row) < 0))
+            Py_CLEAR(told);
+        Py_XDECREF(row);
+        link->beat = (beat){0};
+    }
+    self->beaten_count = kept;
+    if (told == NULL)
+        return NULL;
+    Py_SETREF(told, PyList_AsTuple(told));
+    return told;
+}
+
 /* ---- rounds -------------------------------------------------------------------------------- */
 
 static PyObject *
-engine_poll(PyObject *object, PyObject *Py_UNUSED(ignored))
+engine_poll(PyObject *object, PyTypeObject *Py_UNUSED(type), PyObject *const *args,
+            Py_ssize_t count, PyObject *keywords)
 {
     engine *self = AS_ENGINE(object);
+    int64_t now_ns = 0;
 
-    if (enter(self) < 0)
+    BIND("poll", 0, "now_ns")
+    if (enter(self) < 0
+        || (given[0] != NULL
+            && as_number(given[0], "now_ns", 0, INT64_MAX, PyExc_ValueError, &now_ns) < 0))
         return NULL;
     self->is_busy = 1;
     Py_BEGIN_ALLOW_THREADS
     serve_sockets(self);
+    mark_beats(self, now_ns);
     Py_END_ALLOW_THREADS
     self->is_busy = 0;
     if (leave(self) < 0)
@@ -670,6 +752,7 @@ static PyObject *
 engine_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {NULL};
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};
     engine *self;
 
     if (!PyArg_ParseTupleAndKeywords(args, keywords, ":Engine", names))
@@ -677,8 +760,15 @@ engine_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self = (engine *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
+    self->timer = -1;
     self->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (self->epoll < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (self->timer < 0 || epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->timer, &event) < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
         Py_DECREF(self);
         return NULL;
@@ -733,8 +823,11 @@ engine_dealloc(PyObject *object)
     }
     while (self->ended_count > 0)
         free_link(self->ended[--self->ended_count]);
+    if (self->timer >= 0)
+        close(self->timer);
     if (self->epoll >= 0)
         close(self->epoll);
+    PyMem_RawFree(self->deferred);
     PyMem_RawFree(self->table);
     PyMem_RawFree(self->all);
     PyMem_RawFree(self->ended);
@@ -742,6 +835,7 @@ engine_dealloc(PyObject *object)
     PyMem_RawFree(self->runs);
     PyMem_RawFree(self->order);
     PyMem_RawFree(self->heard);
+    PyMem_RawFree(self->beaten);
     PyMem_RawFree(self->waiting);
     PyMem_RawFree(self->unwritten);
     PyMem_RawFree(self->happened);
@@ -767,7 +861,9 @@ static PyMethodDef engine_methods[] = {
     {"waiting", engine_waiting, METH_NOARGS, "The links without descriptor to be emptied."},
     WITH_ARGUMENTS(put, "Add whole frames of one kind to a link's outbox."),
     WITH_ARGUMENTS(know, "This body of a notice was decoded."),
-    {"poll", engine_poll, METH_NOARGS, "Read what is ready; what happened since the last poll."},
+    WITH_ARGUMENTS(absorb_heartbeats, "Heartbeats that are no matter of the core's from now on."),
+    {"absorbed_heartbeats", engine_absorbed_heartbeats, METH_NOARGS, "What they said."},
+    WITH_ARGUMENTS(poll, "Read what is ready; what happened since the last poll."),
     {"flush", engine_flush, METH_NOARGS, "Write what waits; whether poll has something to tell."},
     {"heard", engine_heard, METH_NOARGS, "The links heard of without the core's knowledge."},
     WITH_ARGUMENTS(shut, "Say goodbye behind all that was put."),
@@ -809,7 +905,7 @@ add_numbers(PyObject *module)
         NUMBER(PUT),        NUMBER(DROPPED),    NUMBER(OVER_BOUND), NUMBER(NO_LINK),
         NUMBER(FRAME),      NUMBER(END),        NUMBER(MALFORMED),  NUMBER(GOODBYE),
         NUMBER(BACKLOGGED), NUMBER(WRITABLE),   NUMBER(RETURNED),   NUMBER(WRITTEN),
-        NUMBER(CLOSED),     NUMBER(GOODBYE_KIND), NUMBER(BULK_BYTES_MAX), NUMBER(CONTROL_BYTES_MAX),
+        NUMBER(CLOSED),     NUMBER(GOODBYE_KIND), NUMBER(HEARTBEAT_KIND), NUMBER(BULK_BYTES_MAX), NUMBER(CONTROL_BYTES_MAX),
         NUMBER(URGENT_BYTES_MAX), NUMBER(BACKLOG_HIGH_BYTES), NUMBER(BACKLOG_LOW_BYTES),
         NUMBER(KNOWN_NOTICES_MAX),
 #undef NUMBER

@@ -7,6 +7,7 @@
 #ifndef BMGD_ENGINE_FRAMES_H
 #define BMGD_ENGINE_FRAMES_H
 
+#include "_engine_heartbeats.h"
 #include "_engine_sockets.h"
 
 enum { FRAME_BYTES_MIN = LENGTH_BYTES + BODY_BYTES_MIN, DIRECT_BYTES_MIN = 4096 };
@@ -19,13 +20,6 @@ typedef struct {
     int32_t run_count;
     int32_t first_for_core, last_for_core; /* pieces, -1: none */
 } walked;
-
-/* Where the frame before went. */
-typedef struct {
-    uint64_t flow;
-    int32_t slot;
-    int is_set;
-} flow_cache;
 
 static inline void
 refresh_slots(engine *self)
@@ -60,28 +54,89 @@ join_run(engine *self, walked *found, const chunk_piece *piece, uint32_t frames)
     *last = number;
 }
 
+/* Where frames of a flow (destination and source) go by the snapshot, from a link: remembered. */
+static inline int32_t
+slot_of_flow(engine *self, const uint8_t *header, uint64_t usable)
+{
+    const uint32_t destination = big_endian(header + DESTINATION_AT);
+    const uint64_t flow = (uint64_t)big_endian(header + SOURCE_AT) << 32 | destination;
+    known_flow *known = &self->flows[destination % FLOWS_KEPT];
+
+    if (known->flow != flow || known->epoch != self->flow_epoch) {
+        const int32_t slot = choose(self->routes, destination, usable, flow);
+        *known = (known_flow){.flow = flow, .epoch = self->flow_epoch, .slot = slot};
+    }
+    return known->slot;
+}
+
 /* The run of a frame that may be relayed, its hop budget spent; -1: the core's. */
 static inline int32_t
-run_of(const snapshot *routes, uint8_t *header, uint64_t usable, flow_cache *before)
+run_of(engine *self, uint8_t *header, uint64_t usable)
 {
-    uint64_t flow;
+    int32_t slot;
 
     if (header[KIND_AT] <= LINK_LOCAL_LAST || header[FLAGS_AT] & (FLAG_CAREFUL | FLAG_RECORD)
         || header[HOP_BUDGET_AT] == 0)
         return -1;
-    /* The destination and the source. Frames of one flow follow each other, and go the same way. */
-    memcpy(&flow, header + DESTINATION_AT, sizeof flow);
-    if (flow != before->flow || !before->is_set) {
-        const uint32_t destination = big_endian(header + DESTINATION_AT);
-        const uint32_t source = big_endian(header + SOURCE_AT);
-        before->slot = choose(routes, destination, usable, (uint64_t)source << 32 | destination);
-        before->flow = flow;
-        before->is_set = 1;
-    }
-    if (before->slot < 0)
+    slot = slot_of_flow(self, header, usable);
+    if (slot < 0)
         return -1;
     header[HOP_BUDGET_AT]--;
-    return RUNS_PER_LINK * before->slot + (header[PRIORITY_AT] != 0);
+    return RUNS_PER_LINK * slot + (header[PRIORITY_AT] != 0);
+}
+
+/* Of the beginning of a frame all that decides its fate, but the hop budget. */
+typedef struct {
+    uint64_t first; /* length, prefix, kind */
+    uint64_t second; /* flags, priority, destination, a part of the source */
+    uint32_t third;
+} frame_head;
+
+static inline frame_head
+head_of(const uint8_t *bytes)
+{
+    /* As bytes, so that it holds for either byte order: all but the hop budget. */
+    static const uint8_t kept[8] = {255, 255, 0, 255, 255, 255, 255, 255};
+    uint64_t mask;
+    frame_head head;
+
+    memcpy(&mask, kept, sizeof mask);
+    memcpy(&head.first, bytes, sizeof head.first);
+    memcpy(&head.second, bytes + 8, sizeof head.second);
+    memcpy(&head.third, bytes + 15, sizeof head.third);
+    head.second &= mask;
+    return head;
+}
+
+/* How far frames with the same head follow, after one of `whole` bytes at `at` that is relayed; their hop
+ * budgets are spent. That they have one length is guessed and then seen, so the processor need not wait
+ * for a length to know where the next one lies. */
+static inline size_t
+skip_alike(uint8_t *bytes, size_t at, size_t end, size_t whole)
+{
+    const frame_head wanted = head_of(bytes + at);
+
+    for (at += whole; end - at >= whole; at += whole) {
+        const frame_head head = head_of(bytes + at);
+        uint8_t *hop_budget = bytes + at + LENGTH_BYTES + BODY_PREFIX_BYTES + HOP_BUDGET_AT;
+        if (((head.first ^ wanted.first) | (head.second ^ wanted.second)
+             | (head.third ^ wanted.third)) != 0
+            || *hop_budget == 0)
+            break;
+        --*hop_budget;
+    }
+    return at;
+}
+
+/* What is remembered of flows is of this link, and of the snapshot and the links as they are. */
+static inline void
+own_flows(engine *self, const bmgd_link *link)
+{
+    if (self->flows_of == link->number && self->flows_from == link->came_from)
+        return;
+    self->flows_of = link->number;
+    self->flows_from = link->came_from;
+    self->flow_epoch++;
 }
 
 /* Find the frames; decide where each one goes, its hop budget spent if it goes on. */
@@ -91,32 +146,35 @@ walk_chunk(engine *self, const bmgd_link *link, uint8_t *bytes, size_t end, walk
     const snapshot *routes = self->routes;
     const uint64_t usable = routes == NULL ? 0 : jumps_without(routes, link->came_from);
     chunk_piece piece = {.run = -1, .next = -1};
-    flow_cache before = {0};
     uint32_t frames = 0;
     size_t at = 0;
 
+    own_flows(self, link);
     while (end - at >= LENGTH_BYTES) {
         const size_t length = big_endian(bytes + at);
         uint8_t *body = bytes + at + LENGTH_BYTES;
+        size_t behind = at + LENGTH_BYTES + length;
         int32_t run;
 
         if (length < BODY_BYTES_MIN || length > FRAME_BYTES_MAX) {
             found->error = BAD_LENGTH;
             break;
         }
-        if (end - at - LENGTH_BYTES < length)
+        if (end < behind)
             break;
         found->error = malformed(body);
         if (found->error != NULL)
             break;
-        run = routes == NULL ? -1 : run_of(routes, body + BODY_PREFIX_BYTES, usable, &before);
+        run = routes == NULL ? -1 : run_of(self, body + BODY_PREFIX_BYTES, usable);
         if (run != piece.run) {
             join_run(self, found, &piece, frames);
             piece = (chunk_piece){.at = (uint32_t)at, .run = run, .next = -1};
             frames = 0;
         }
-        frames++;
-        at += LENGTH_BYTES + length;
+        if (run >= 0)
+            behind = skip_alike(bytes, at, end, LENGTH_BYTES + length);
+        frames += (uint32_t)((behind - at) / (LENGTH_BYTES + length));
+        at = behind;
         piece.length = (uint32_t)at - piece.at;
     }
     join_run(self, found, &piece, frames);
@@ -165,7 +223,8 @@ put_run(engine *self, bmgd_link *to, const uint8_t *bytes, const chunk_run *run,
     mark_waiting(self, to);
 }
 
-static inline void
+/* Relay a run, drop it, or give it back; whether it is bulk that waits behind a full socket. */
+static inline int
 relay_run(engine *self, bmgd_link *link, const uint8_t *bytes, int32_t number)
 {
     const chunk_run *run = &self->runs[number];
@@ -176,7 +235,7 @@ relay_run(engine *self, bmgd_link *link, const uint8_t *bytes, int32_t number)
     mark_heard(self, link);
     if (to == NULL || to->state != UP) {
         return_run(self, link, bytes, run);
-        return;
+        return 0;
     }
     has_room = is_urgent ? to->out.control.length + run->bytes <= URGENT_BYTES_MAX
                          : to->out.bulk.length + run->bytes <= BULK_BYTES_MAX;
@@ -187,6 +246,7 @@ relay_run(engine *self, bmgd_link *link, const uint8_t *bytes, int32_t number)
     else
         self->dropped_bulk_frames += run->frames;
     look_at_backlog(self, to, !has_room);
+    return !is_urgent && to->is_blocked && to->out.bulk.length > BACKLOG_HIGH_BYTES;
 }
 
 /* ---- the core's ---------------------------------------------------------------------------- */
@@ -209,6 +269,10 @@ hand_to_core(engine *self, bmgd_link *link, const uint8_t *body, size_t length)
     if (is_known(self, body, length)) {
         self->absorbed_frames++;
         mark_heard(self, link);
+        return 1;
+    }
+    if (absorb_heartbeat(self, link, body, length)) {
+        self->absorbed_frames++;
         return 1;
     }
     if (body[BODY_PREFIX_BYTES + KIND_AT] != GOODBYE_KIND) {
@@ -254,8 +318,9 @@ take_frames(engine *self, bmgd_link *link, uint8_t *bytes, size_t end)
     if (self->by_slot_stale)
         refresh_slots(self);
     walk_chunk(self, link, bytes, end, &found);
+    self->is_stuck = found.run_count > 0 && found.first_for_core < 0;
     for (int32_t i = 0; i < found.run_count; i++) {
-        relay_run(self, link, bytes, self->order[i]);
+        self->is_stuck &= relay_run(self, link, bytes, self->order[i]);
         self->runs[self->order[i]] = (chunk_run){.first = -1, .last = -1};
     }
     if (hand_pieces_to_core(self, link, bytes, &found) && found.error != NULL)
@@ -335,6 +400,8 @@ read_link(engine *self, bmgd_link *link)
     else {
         self->rest_at += consumed;
         self->rest_bytes = end - consumed;
+        if (self->is_stuck && link->state == UP)
+            defer(self, link);
     }
     return (size_t)count;
 }
@@ -358,10 +425,28 @@ read_broken(engine *self)
 static inline int
 serve_reading(engine *self, bmgd_link *link, size_t *received)
 {
+    const int64_t number = link->number;
     const size_t count = read_link(self, link);
 
     *received += count;
-    return count == READ_BYTES;
+    return count == READ_BYTES && (link = find_link(self, number)) != NULL && !link->is_deferred;
+}
+
+/* What epoll tells. Where a deferral is over, what it kept is told with the rest. */
+static inline int
+wait_ready(engine *self, struct epoll_event *events)
+{
+    int ready = epoll_wait(self->epoll, events, EVENTS_MAX, 0);
+
+    for (int i = 0; i < ready; i++) {
+        if (events[i].data.u64 == 0) {
+            uint64_t times;
+            if (read(self->timer, &times, sizeof times) > 0)
+                resume_all(self);
+            return epoll_wait(self->epoll, events, EVENTS_MAX, 0);
+        }
+    }
+    return ready;
 }
 
 /* Read what is ready, in rounds, so that none starves the others; write where there is room again. What
@@ -370,7 +455,7 @@ static inline void
 serve_sockets(engine *self)
 {
     struct epoll_event events[EVENTS_MAX];
-    const int ready = epoll_wait(self->epoll, events, EVENTS_MAX, 0);
+    const int ready = wait_ready(self, events);
     int64_t full[EVENTS_MAX];
     size_t received = 0;
     int count = 0;
@@ -381,7 +466,9 @@ serve_sockets(engine *self)
         if (link == NULL)
             continue;
         if (what & EPOLLOUT || link->state == LEFT) {
-            link->is_blocked = 0;
+            if (link->is_blocked)
+                end_block(link);
+            resume_all(self);
             write_link(self, link, NULL, 0);
         }
         if (!link->gone && link->state != LEFT && what & (EPOLLIN | EPOLLHUP | EPOLLERR)

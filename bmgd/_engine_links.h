@@ -27,17 +27,26 @@ enum {
     KNOWN_NOTICES_MAX = 64
 };
 
-/* The kind of a goodbye; bmgd/wire/codec.py. */
-enum { GOODBYE_KIND = 0x07 };
+/* Kinds of frames; bmgd/wire/codec.py. */
+enum { HEARTBEAT_KIND = 0x01, GOODBYE_KIND = 0x07 };
+
+enum { DIGEST_BYTES = 16 };
 
 enum {
-    READ_BYTES = 64 * 1024,
-    READS_MAX = 4, /* of one link in one poll */
-    BUFFER_BYTES = 4 * READ_BYTES,
+    READ_BYTES = 128 * 1024,
+    READS_MAX = 2, /* of one link in one poll */
+    BUFFER_BYTES = 2 * READ_BYTES,
     ROUND_BYTES_MAX = 1024 * 1024 /* of all links */
 };
 
 typedef enum { UP, CLOSING, SAID, LEFT } link_state;
+
+/* What the heartbeats said that were absorbed on a link; `_engine_heartbeats.h`. */
+typedef struct {
+    int64_t at_ns;
+    uint64_t sequence, echo; /* the highest */
+    int64_t count;           /* 0: nothing to tell, the link is not in `beaten` */
+} beat;
 
 /* One link. */
 typedef struct {
@@ -48,13 +57,19 @@ typedef struct {
     uint32_t watched;  /* the events that epoll tells */
     link_state state;
     uint8_t is_blocked; /* the socket takes nothing until epoll says so */
+    int64_t blocked_ns; /* since when */
+    int unsent_bytes;   /* TCP_NOTSENT_LOWAT as it is, 0 where it is left alone */
+    int unsent_bytes_min;
+    uint8_t is_deferred; /* not read for a moment */
     uint8_t backlogged;
     uint8_t gone;
     uint8_t is_heard;   /* is in the list of those heard */
+    uint8_t absorbs;    /* heartbeats with the engine's digest */
     uint8_t is_waiting; /* is in the list of those to be emptied, or to be written */
     uint8_t *rest;      /* the beginning of a frame that was set aside */
     size_t rest_bytes;
     size_t rest_capacity;
+    beat beat;
     outbox out;
 } bmgd_link;
 
@@ -84,6 +99,15 @@ typedef struct {
     int32_t last;
 } chunk_run;
 
+/* Where the frames of a flow go; it holds while `epoch` is the engine's. */
+typedef struct {
+    uint64_t flow;
+    uint64_t epoch;
+    int32_t slot;
+} known_flow;
+
+enum { FLOWS_KEPT = 64 };
+
 typedef struct {
     PyObject_HEAD
     int epoll;
@@ -103,14 +127,25 @@ typedef struct {
     int by_slot_stale;
     chunk_run *runs;
     int32_t *order;
+    known_flow flows[FLOWS_KEPT]; /* by destination */
+    uint64_t flow_epoch;
+    int64_t flows_of, flows_from; /* the link, and the id at its other end */
 
     int64_t *heard;
     size_t heard_count, heard_capacity;
+    int64_t *beaten; /* on which heartbeats were absorbed */
+    size_t beaten_count, beaten_capacity;
+    uint8_t digest[DIGEST_BYTES];
     int64_t *waiting; /* without a descriptor: to be emptied */
     size_t waiting_count, waiting_capacity;
     int64_t *unwritten; /* with a descriptor: to be written by flush, or broken */
     size_t unwritten_count, unwritten_capacity;
     size_t broken_count;
+
+    int timer; /* ends a deferral; its number in epoll is 0, no link's */
+    int64_t *deferred;
+    size_t deferred_count, deferred_capacity;
+    int is_stuck; /* of the chunk that was taken last: all of it waits behind full sockets */
 
     happening *happened;
     size_t happened_count, happened_capacity;
@@ -356,8 +391,11 @@ forget_link(engine *self, bmgd_link *link)
         }
     }
     self->by_slot_stale = 1;
+    self->flow_epoch++;
     if (link->is_heard)
         remove_number(self->heard, &self->heard_count, link->number);
+    if (link->beat.count > 0)
+        remove_number(self->beaten, &self->beaten_count, link->number);
     if (link->is_waiting && link->fd < 0)
         remove_number(self->waiting, &self->waiting_count, link->number);
     if (link->broken)

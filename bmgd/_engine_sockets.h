@@ -1,12 +1,16 @@
 /* An engine's sockets: one epoll instance, reading, writing. Nothing here needs the GIL.
  *
- * Level-triggered: EPOLLIN except in LEFT, EPOLLOUT only while a socket takes nothing. A write that fails
+ * Level-triggered: EPOLLIN except in LEFT and while deferred, EPOLLOUT only while a socket takes nothing. A write that fails
  * ends nothing at once: what the other end said last (its goodbye, perhaps) still waits to be read.
  */
 #ifndef BMGD_ENGINE_SOCKETS_H
 #define BMGD_ENGINE_SOCKETS_H
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
 
 #include "_engine_links.h"
 
@@ -28,7 +32,7 @@ watch(engine *self, bmgd_link *link)
 {
     struct epoll_event event = {.data.u64 = (uint64_t)link->number};
 
-    event.events = (link->state == LEFT ? 0 : (uint32_t)EPOLLIN)
+    event.events = (link->state == LEFT || link->is_deferred ? 0 : (uint32_t)EPOLLIN)
                    | (link->is_blocked && !link->broken ? (uint32_t)EPOLLOUT : 0);
     if (event.events == link->watched)
         return;
@@ -36,6 +40,102 @@ watch(engine *self, bmgd_link *link)
         break_link(self, link, errno);
     else
         link->watched = event.events;
+}
+
+/* ---- the kernel's unsent backlog ------------------------------------------------------------ */
+
+/* What is written and not sent cannot be overtaken, so it is kept short (TCP_NOTSENT_LOWAT): in time. A
+ * socket that was full can be written again when half of it went out. Where that took less than a
+ * millisecond the link is fast, and gets twice as much; so that it does not stand still while this
+ * process does something else, and that one write takes much. */
+enum {
+    UNSENT_BYTES_MAX = 4 * 1024 * 1024,
+    SHORT_BLOCK_NS = 1000 * 1000,
+    LONG_BLOCK_NS = 4 * SHORT_BLOCK_NS
+};
+
+static inline int64_t
+monotonic_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Ask how much may be unsent; nothing for what is no TCP, or has no such bound. */
+static inline void
+learn_unsent(bmgd_link *link)
+{
+    int bytes = 0;
+    socklen_t size = sizeof bytes;
+
+    if (getsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &size) == 0 && bytes > 0
+        && bytes <= UNSENT_BYTES_MAX)
+        link->unsent_bytes = link->unsent_bytes_min = bytes;
+}
+
+static inline void
+allow_unsent(bmgd_link *link, int bytes)
+{
+    if (setsockopt(link->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes) == 0)
+        link->unsent_bytes = bytes;
+}
+
+static inline void
+begin_block(bmgd_link *link)
+{
+    link->is_blocked = 1;
+    if (link->unsent_bytes > 0)
+        link->blocked_ns = monotonic_ns();
+}
+
+static inline void
+end_block(bmgd_link *link)
+{
+    link->is_blocked = 0;
+    if (link->unsent_bytes > 0) {
+        const int64_t took_ns = monotonic_ns() - link->blocked_ns;
+        if (took_ns < SHORT_BLOCK_NS && 2 * link->unsent_bytes <= UNSENT_BYTES_MAX)
+            allow_unsent(link, 2 * link->unsent_bytes);
+        else if (took_ns > LONG_BLOCK_NS && link->unsent_bytes >= 2 * link->unsent_bytes_min)
+            allow_unsent(link, link->unsent_bytes / 2);
+    }
+}
+
+/* ---- deferring ---------------------------------------------------------------------------- */
+
+/* A link that gives nothing but bulk for sockets that are full is read again when one of them takes
+ * something, at the latest after DEFER_NS. Its bytes wait where they are, uncopied. It is no
+ * backpressure: the wait ends by the clock, whatever the others do, so no cycle of waiting can close. */
+enum { DEFER_NS = 500 * 1000 };
+
+static inline void
+defer(engine *self, bmgd_link *link)
+{
+    const struct itimerspec limit = {.it_value = {.tv_nsec = DEFER_NS}};
+    const size_t before = self->deferred_count;
+
+    if (before == 0 && timerfd_settime(self->timer, 0, &limit, NULL) < 0)
+        return;
+    add_number(self, &self->deferred, &self->deferred_count, &self->deferred_capacity, link->number);
+    if (self->deferred_count == before)
+        return;
+    link->is_deferred = 1;
+    watch(self, link);
+}
+
+static inline void
+resume_all(engine *self)
+{
+    for (size_t i = 0; i < self->deferred_count; i++) {
+        bmgd_link *link = find_link(self, self->deferred[i]);
+        if (link == NULL)
+            continue;
+        link->is_deferred = 0;
+        watch(self, link);
+    }
+    self->deferred_count = 0;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -69,7 +169,8 @@ write_link(engine *self, bmgd_link *link, const uint8_t *extra, size_t extra_byt
 
     if (!link->broken && !link->is_blocked && queued + extra_bytes > 0) {
         written = write_once(self, link, extra, extra_bytes);
-        link->is_blocked = written < queued + extra_bytes;
+        if (written < queued + extra_bytes)
+            begin_block(link);
     }
     self->sent_bytes += (int64_t)written;
     of_queued = written < queued ? written : queued;

@@ -13,7 +13,7 @@
 
 /* ---- frames ------------------------------------------------------------------------------ */
 
-/* The numbers of bmgd/routing/header.py. */
+/* The numbers of bmgd/frameheader.py. */
 enum {
     LENGTH_BYTES = 4,
     BODY_PREFIX_BYTES = 3,

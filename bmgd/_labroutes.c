@@ -1002,12 +1002,8 @@ static int
 module_exec(PyObject *module)
 {
     module_state *state = PyModule_GetState(module);
-    PyObject *errors = PyImport_ImportModule("bmgd.errors");
 
-    if (errors == NULL)
-        return -1;
-    state->graph_error = PyObject_GetAttrString(errors, "GraphError");
-    Py_DECREF(errors);
+    state->graph_error = import_error("GraphError");
     if (state->graph_error == NULL)
         return -1;
     choose_arithmetic();
@@ -1028,27 +1024,6 @@ module_clear(PyObject *module)
     return 0;
 }
 
-static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, module_exec},
-#if PY_VERSION_HEX >= 0x030C0000
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
-    {0, NULL},
-};
-
-static PyModuleDef module_definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "bmgd._labroutes",
-    .m_doc = "What only the laboratory computes, in C; see bmgd.routing.papers and bmgd.topology.faults.",
-    .m_size = sizeof(module_state),
-    .m_methods = module_methods,
-    .m_slots = module_slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
-};
-
-PyMODINIT_FUNC
-PyInit__labroutes(void)
-{
-    return PyModuleDef_Init(&module_definition);
-}
+MODULE_END(_labroutes,
+           "What only the laboratory computes, in C; see bmgd.routing.papers and bmgd.topology.faults.",
+           module_methods)

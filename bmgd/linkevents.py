@@ -10,11 +10,20 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable
 
-from bmgd.core.events import Backlog, Event, Heard, LinkDown, Received
+from bmgd.core.events import (
+    AbsorbedBeat,
+    Backlog,
+    Event,
+    Heard,
+    HeartbeatsAbsorbed,
+    LinkDown,
+    Received,
+)
 from bmgd.errors import ProtocolError
 from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.frames import is_routed
+from bmgd.linklayer.heartbeats import DIGEST_BYTES
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import decode, encode
 from bmgd.wire.messages import LinkMessage, Message, Notice
@@ -156,6 +165,12 @@ class LinkEvents:
         self._heard_again.clear()
         return [Heard(tuple(heard))] if heard else []
 
+    def absorbed(self) -> list[Event]:
+        """The heartbeats that the core did not see, as one event, if there are any."""
+        told = self._engine.absorbed_heartbeats()
+        beats = tuple(AbsorbedBeat(LinkId(link), *rest) for link, *rest in told)
+        return [HeartbeatsAbsorbed(beats)] if beats else []
+
     # --- down from the core -------------------------------------------------------------------
 
     def send(self, link: LinkId, message: Message) -> list[Event]:
@@ -170,6 +185,10 @@ class LinkEvents:
         if self._engine.put(link, self._encoded[1], kind) == contract.OVER_BOUND:
             return self.lose(link, Evidence.TIMED_OUT)
         return []
+
+    def absorb_heartbeats(self, digest: int, links: tuple[LinkId, ...]) -> None:
+        """Heartbeats with this digest on these links are no matter of the core's from now on."""
+        self._engine.absorb_heartbeats(digest.to_bytes(DIGEST_BYTES, "big"), links)
 
     def lose(self, link: LinkId, evidence: Evidence) -> list[Event]:
         """End a link that is given up: first the core hears of it, then its unsent frames come."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Protocol, TypeAlias
 
 from bmgd.routing import Snapshot
@@ -56,6 +57,10 @@ KNOWN_NOTICES_MAX: Final = 64
 
 Happening: TypeAlias = "tuple[int, int, bytes | int | str | None]"
 """(link, what happened, what belongs to it)."""
+
+Beat: TypeAlias = tuple[int, int, int, int, int]
+"""Heartbeats that were absorbed on one link: (link, nanoseconds of the poll in which the last one was
+read, highest sequence, highest echo, how many)."""
 
 
 class LinkEngine(Protocol):
@@ -115,9 +120,30 @@ class LinkEngine(Protocol):
         """This body of a notice was decoded: the same bytes are absorbed when they come again, on
         any link, and count as heard. The last `KNOWN_NOTICES_MAX` are remembered."""
 
-    def poll(self) -> list[Happening]:
-        """Read what is ready, 64 KiB at a time, all links in turn and each 256 KiB at most; write where a
-        socket has room again.
+    def absorb_heartbeats(self, digest: bytes, links: Iterable[int]) -> None:
+        """Heartbeats with this digest are absorbed on these links from now on, and on no others.
+
+        On a link that was shut none is absorbed. Links that are gone do not matter.
+
+        Args:
+            digest: 16 bytes.
+
+        Raises:
+            ValueError: the digest is of another length.
+        """
+
+    def absorbed_heartbeats(self) -> tuple[Beat, ...]:
+        """What was absorbed since this was asked last, in order of the first one: before the last poll,
+        and on links that are not gone."""
+
+    def poll(self, now_ns: int = 0) -> list[Happening]:
+        """Read what is ready, all links in turn and each 256 KiB at most; write where a socket has room
+        again. A link that gives nothing but bulk for sockets that are full may be left unread for
+        half a millisecond, never longer.
+
+        Args:
+            now_ns: the time that heartbeats are marked with which are absorbed in it, or which were
+                since the last poll in bytes that were fed; 0..2**63-1.
 
         Returns:
             What happened since the last poll, in order. Of one link: frames in the order in which they
@@ -151,7 +177,7 @@ class LinkEngine(Protocol):
         """Counters since the start, and what waits now.
 
         received_bytes, sent_bytes; relayed_runs, relayed_frames, relayed_bytes: put on another link;
-        absorbed_frames: notices that were known; dropped_urgent_frames, dropped_bulk_frames: at a
-        bound, relayed and own ones, each once; returned_frames: given back by `poll` or `close`;
-        backlog_bytes; links.
+        absorbed_frames: notices that were known, and heartbeats; dropped_urgent_frames,
+        dropped_bulk_frames: at a bound, relayed and own ones, each once; returned_frames: given back by
+        `poll` or `close`; backlog_bytes; links.
         """

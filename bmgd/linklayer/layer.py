@@ -6,6 +6,7 @@ snapshot that the core published last, and each frame has one of these fates:
     the snapshot has a next hop     relayed: put on that link, as URGENT or BULK
     its next hop is gone or shut    RETURNED, to the core
     a notice that is known          absorbed; the link counts as heard
+    a heartbeat as was said         absorbed; what it says is kept until it is asked for
     the other end's goodbye         GOODBYE; what stands behind it is not read
     anything else                   FRAME, for the core
     no frame at all                 MALFORMED
@@ -30,12 +31,14 @@ Between `shut` and the core's next snapshot the old one may still name the link;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from bmgd.linklayer import contract
-from bmgd.linklayer.contract import Happening
+from bmgd.linklayer.contract import Beat, Happening
 from bmgd.linklayer.frames import bodies_in, frame_count, is_urgent, kind_of
+from bmgd.linklayer.heartbeats import DIGEST_BYTES, read_heartbeat
 from bmgd.linklayer.outbox import BULK_BYTES_MAX, Outbox, Run
 from bmgd.routing import Snapshot
 from bmgd.wire.codec import kind_of_message
@@ -43,6 +46,8 @@ from bmgd.wire.messages import Goodbye
 
 _GOODBYE_KIND = kind_of_message(Goodbye)
 _LINK_ID_MAX = 2**63 - 1
+_NOT_POLLED = -1
+_NO_BEAT = (0, 0, 0, 0, 0)
 
 
 class LinkState(Enum):
@@ -62,6 +67,7 @@ class _Link:
         came_from: the id at the other end, -1 for unknown.
         rest: the beginning of a frame of which the end has not come.
         backlogged: BACKLOGGED was told, and WRITABLE was not since.
+        absorbs: whether heartbeats with the digest that was said are absorbed.
     """
 
     number: int
@@ -70,6 +76,7 @@ class _Link:
     state: LinkState = LinkState.UP
     rest: bytes = b""
     backlogged: bool = False
+    absorbs: bool = False
 
 
 class LinkLayer:
@@ -87,6 +94,8 @@ class LinkLayer:
         self._heard: dict[int, None] = {}
         self._waiting: dict[int, None] = {}
         self._known: dict[bytes, None] = {}
+        self._digest = b""
+        self._beats: dict[int, Beat] = {}
         self._received_bytes = 0
         self._sent_bytes = 0
         self._relayed_runs = 0
@@ -131,6 +140,7 @@ class LinkLayer:
         found = self._links.get(link)
         if found is not None and found.state is LinkState.UP:
             found.state = LinkState.CLOSING
+            found.absorbs = False
             found.outbox.put_goodbye(goodbye)
             self._waiting[link] = None
 
@@ -147,6 +157,7 @@ class LinkLayer:
     def _forget(self, link: _Link) -> None:
         del self._links[link.number]
         self._heard.pop(link.number, None)
+        self._beats.pop(link.number, None)
         self._waiting.pop(link.number, None)
 
     def _end(self, link: _Link, what: int, detail: bytes | int | str | None) -> None:
@@ -191,6 +202,8 @@ class LinkLayer:
             if body in self._known:
                 self._absorbed_frames += 1
                 self._heard[link.number] = None
+            elif link.absorbs and self._absorb(link.number, body):
+                self._absorbed_frames += 1
             elif kind_of(body) == _GOODBYE_KIND:
                 self._on_goodbye(link, body)
                 return
@@ -218,6 +231,34 @@ class LinkLayer:
         if frame not in self._known and len(self._known) >= contract.KNOWN_NOTICES_MAX:
             del self._known[next(iter(self._known))]
         self._known[frame] = None
+
+    def absorb_heartbeats(self, digest: bytes, links: Iterable[int]) -> None:
+        """See `LinkEngine.absorb_heartbeats`."""
+        if len(digest) != DIGEST_BYTES:
+            raise ValueError(f"a digest has {DIGEST_BYTES} bytes")
+        self._digest = digest
+        for link in self._links.values():
+            link.absorbs = False
+        for number in links:
+            found = self._links.get(number)
+            if found is not None:
+                found.absorbs = found.state is LinkState.UP
+
+    def _absorb(self, number: int, body: bytes) -> bool:
+        found = read_heartbeat(body, self._digest)
+        if found is None:
+            return False
+        _, _, sequence, echo, count = self._beats.get(number, _NO_BEAT)
+        highest = max(sequence, found[0]), max(echo, found[1])
+        self._beats[number] = (number, _NOT_POLLED, *highest, count + 1)
+        return True
+
+    def absorbed_heartbeats(self) -> tuple[Beat, ...]:
+        """See `LinkEngine.absorbed_heartbeats`."""
+        told = tuple(beat for beat in self._beats.values() if beat[1] != _NOT_POLLED)
+        for beat in told:
+            del self._beats[beat[0]]
+        return told
 
     def heard(self) -> tuple[int, ...]:
         """See `LinkEngine.heard`."""
@@ -320,8 +361,11 @@ class LinkLayer:
 
     # --- what happened ------------------------------------------------------------------------
 
-    def poll(self) -> list[Happening]:
+    def poll(self, now_ns: int = 0) -> list[Happening]:
         """See `LinkEngine.poll`; nothing is read here."""
+        for number, at_ns, sequence, echo, count in list(self._beats.values()):
+            if at_ns == _NOT_POLLED:
+                self._beats[number] = (number, now_ns, sequence, echo, count)
         happened, self._happened = self._happened, []
         return happened
 

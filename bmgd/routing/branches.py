@@ -7,7 +7,7 @@ same ids, each once: an id goes to exactly one branch, whatever the layout says 
     a branch     (head, cover): the head is told to get the message to these ids
     covered ids  in the closest-last tree a branch is an interval of the ring of ids, so ids between
                  two ranks (left, or not known here) go where the rank before them goes
-    the rest     ids that no branch of this layout leads to: each is a branch of its own
+    the rest     ids that no branch of this layout leads to: the caller's to reach
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, ids_in
-from bmgd.routing.ranks import id_of, rank_of
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, ids_in, without
+from bmgd.routing.ranks import id_of, is_outside, rank_of
 from bmgd.topology.broadcast import BroadcastTree, Order
 from bmgd.types import NodeId
 
@@ -48,7 +48,7 @@ class Splitter:
     outside: Sequence[int]
     order: Order = "closest-last"
 
-    def split(self, head: NodeId, cover: int) -> list[Branch]:
+    def split(self, head: NodeId, cover: int) -> tuple[list[Branch], int]:
         """The branches of a head over its cover, the costliest first; its own id is left out.
 
         The head is this node; or a child that is dead, whose children then get the message from here
@@ -58,12 +58,15 @@ class Splitter:
             head: an id in the layout.
             cover: any set of ids.
 
+        Returns:
+            The branches, and the ids that none of them leads to.
+
         Raises:
             GraphError: the head is not in the layout.
 
-        O(log n * highest id / 64) in the closest-last tree, O(ids covered) in the other.
+        O(log n * highest id / 64) in the closest-last tree, O(ids covered * log n) in the other.
         """
-        left = cover & ~(1 << head)
+        left = without(cover, head)
         tree = BroadcastTree(self._size, rank_of(head, self.outside), self.order)
         if self.order == "closest-last":
             found = self._intervals(tree, left)
@@ -72,8 +75,7 @@ class Splitter:
         for branch in found:
             left &= ~branch.cover
         found.sort(key=lambda branch: -branch_cost(branch))
-        # What this layout has no branch for: whoever is there gets a frame of its own.
-        return found + [Branch(each, 1 << each) for each in ids_in(left)]
+        return found, left
 
     @property
     def _size(self) -> int:
@@ -97,10 +99,9 @@ class Splitter:
         return above | ids_between(0, id_of(end - size, outside))
 
     def _by_lowest_bit(self, tree: BroadcastTree, cover: int) -> list[Branch]:
-        left_out = frozenset(self.outside)
         found: dict[int, int] = {}
         for each in ids_in(cover):
-            if each < self.id_space and each not in left_out:
+            if each < self.id_space and not is_outside(each, self.outside):
                 offset = (rank_of(each, self.outside) - tree.source) % self._size
                 jump = offset & -offset
                 found[jump] = found.get(jump, 0) | 1 << each
@@ -112,7 +113,7 @@ class Splitter:
 
 def branch_cost(branch: Branch) -> int:
     """The steps from when the head has the message until the whole branch has it."""
-    others = branch.cover & ~(1 << branch.head)
+    others = without(branch.cover, branch.head)
     return others.bit_count().bit_length()
 
 

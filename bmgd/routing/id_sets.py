@@ -29,6 +29,11 @@ def ids_between(first: int, end: int) -> int:
     return (1 << end) - (1 << first) if end > first else 0
 
 
+def without(members: int, node_id: int) -> int:
+    """The set without one id, which may be any number. O(highest / 64), however high the id is."""
+    return members & ~(1 << node_id) if members >> node_id & 1 else members
+
+
 def ids_in(members: int) -> list[NodeId]:
     """The ids of a set, ascending. O(highest / 8 + count)."""
     data = members.to_bytes((members.bit_length() + 7) // 8, "little")

@@ -33,6 +33,12 @@ def rank_of(node_id: int, outside: Sequence[int]) -> Rank:
     return Rank(of - before)
 
 
+def is_outside(node_id: int, outside: Sequence[int]) -> bool:
+    """Whether an id is among those outside the layout, sorted. O(log(len(outside)))."""
+    at = bisect_left(outside, node_id)
+    return at < len(outside) and outside[at] == node_id
+
+
 def id_of(rank: int, outside: Sequence[int]) -> NodeId:
     """The id that has a rank in the layout.
 

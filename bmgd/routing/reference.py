@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from operator import index
 from typing import final
 
+from bmgd import frameheader as header
 from bmgd.errors import GraphError
-from bmgd.routing import header
 from bmgd.routing.ranks import (
     checked_id,
     checked_id_space,
@@ -124,7 +124,7 @@ class Snapshot:
         Args:
             destination: a node id, 0..2**32-1.
             came_from: the id at the other end of the link the message came on, -1 for none.
-            flow: any number from 0 to 2**64-1, see `bmgd.routing.header.flow_of`.
+            flow: any number from 0 to 2**64-1, see `bmgd.frameheader.flow_of`.
 
         Returns:
             A link id; or -1 without such a neighbor, and where the destination is this node or

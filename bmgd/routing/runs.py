@@ -28,6 +28,10 @@ class Runs(Sequence[int]):
         for first, last in pairs:
             self.add(first, last)
 
+    def copy(self) -> Runs:
+        """Another set of the same ids. O(runs)."""
+        return Runs(self.pairs)
+
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """(first, last) of each run, ascending."""

@@ -13,9 +13,10 @@ import pytest
 
 from bmgd import _engine, _fastroute
 from bmgd.linklayer import LinkEngine, LinkLayer, contract, outbox
+from bmgd.linklayer.heartbeats import HEARTBEAT_KIND
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import kind_of_message
-from bmgd.wire.messages import Goodbye
+from bmgd.wire.messages import Goodbye, Heartbeat
 from tests.property.fuzz_engine import fuzz
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, hopped, notice, ping
 from tests.unit.linklayer.engines import snapshot as engine_snapshot
@@ -33,6 +34,8 @@ def test_engines_have_the_same_numbers() -> None:
     for name in names:
         if name == "GOODBYE_KIND":
             assert kind_of_message(Goodbye) == _engine.GOODBYE_KIND
+        elif name == "HEARTBEAT_KIND":
+            assert kind_of_message(Heartbeat) == HEARTBEAT_KIND == _engine.HEARTBEAT_KIND
         else:
             where = outbox if hasattr(outbox, name) else contract
             assert getattr(_engine, name) == getattr(where, name), name

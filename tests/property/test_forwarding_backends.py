@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from bmgd import _fastroute
-from bmgd.routing import header, reference
+from bmgd import frameheader as header
+from bmgd.routing import reference
 
 Links = list[tuple[int, int]]
 Chunk = tuple[int, list[tuple[int, bytes]], list[bytes], str | None]

@@ -16,6 +16,8 @@ from bmgd.linklayer import LinkEngine
 from bmgd.linklayer.contract import BULK, CONTROL, RAW, URGENT
 from bmgd.sim.linkmodel import WatchedEngine
 from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.codec import encode
+from bmgd.wire.messages import Heartbeat
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, notice, ping, snapshot
 
 SEEDS = 40
@@ -53,6 +55,8 @@ class Deeds:
             (self._finish, 1),
             (self._close, 1),
             (self._hear, 1),
+            (self._absorb, 3),
+            (self._ask_absorbed, 5),
         )
         chosen = self.random.choices([deed for deed, _ in deeds], [weight for _, weight in deeds])
         chosen[0]()
@@ -84,6 +88,9 @@ class Deeds:
             return data(
                 random.randrange(8), text, random.choice((0, 1, 1)), random.randrange(8, 20)
             )
+        if random.random() < 0.3:
+            digest = random.choice((5, 5, 6))
+            return encode(Heartbeat(random.randrange(1, 999), random.randrange(1 << 40), digest))
         if made < 8:
             record = Record(Incarnation(1 << 32), 0, Status.DEAD, f"h:{random.randrange(1, 9)}")
             return notice((NodeId(3), record))
@@ -142,6 +149,13 @@ class Deeds:
 
     def _hear(self) -> None:
         self.engine.heard()
+
+    def _absorb(self) -> None:
+        links = [self._some_link() for _ in range(self.random.randrange(4))]
+        self.engine.absorb_heartbeats(self.random.choice((5, 6)).to_bytes(16, "big"), links)
+
+    def _ask_absorbed(self) -> None:
+        self.engine.absorbed_heartbeats()
 
     def end(self) -> None:
         """Take everything that waits; the counters must say so."""

@@ -6,13 +6,21 @@ import errno
 
 import pytest
 
-from bmgd.core.events import Backlog, Event, Heard, LinkDown, Received
+from bmgd.core.events import (
+    AbsorbedBeat,
+    Backlog,
+    Event,
+    Heard,
+    HeartbeatsAbsorbed,
+    LinkDown,
+    Received,
+)
 from bmgd.linkevents import LinkEvents, evidence_of
 from bmgd.linklayer import LinkLayer
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Goodbye, Notice, Ping, Probe, Route
+from bmgd.wire.messages import Goodbye, Heartbeat, Notice, Ping, Probe, Route
 from tests.unit.linklayer.engines import data, goodbye, snapshot
 
 LEFT, RIGHT = LinkId(1), LinkId(2)
@@ -90,6 +98,15 @@ def test_notice_that_comes_twice_at_once_is_told_once_and_both_links_are_heard(
     between.layer.feed(RIGHT, told)
     assert between.told() == []
     assert between.events.heard() == [Heard((RIGHT,))]
+
+
+def test_absorbed_heartbeats_are_one_event(between: Between) -> None:
+    between.events.absorb_heartbeats(77, (LEFT, RIGHT))
+    between.layer.feed(LEFT, encode(Heartbeat(3, 1, 77)) + encode(Heartbeat(4, 2, 77)))
+    between.layer.feed(RIGHT, encode(Heartbeat(1, 0, 78)))
+    assert between.told() == [Received(RIGHT, Heartbeat(1, 0, 78))]
+    assert between.events.absorbed() == [HeartbeatsAbsorbed((AbsorbedBeat(LEFT, 0, 4, 2, 2),))]
+    assert between.events.absorbed() == []
 
 
 def test_notice_behind_a_malformed_frame_is_not_known_to_be_read(between: Between) -> None:

@@ -8,9 +8,9 @@ from math import sqrt
 from random import Random
 from typing import Final
 
+from bmgd.frameheader import flow_of
 from bmgd.lab.experiment import Check, Column, Experiment, Plot, Row, Rows, Run
 from bmgd.routing import Snapshot, first_hop, first_hops
-from bmgd.routing.header import flow_of
 from bmgd.topology import BinomialGraph
 
 SIZES: Final = (64, 100, 128, 256, 365, 512, 777)

@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
+from bmgd.frameheader import ROUTED_FIRST
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.routing import BACKEND, Snapshot
-from bmgd.routing.header import ROUTED_FIRST
 from bmgd.wire.codec import encode, encode_header
 from bmgd.wire.messages import Goodbye, Notice, Ping
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from bmgd.frameheader import ROUTED_FIRST
 from bmgd.linklayer import LinkEngine
 from bmgd.linklayer.contract import (
     BACKLOG_HIGH_BYTES,
@@ -32,6 +33,8 @@ from bmgd.linklayer.contract import (
 )
 from bmgd.linklayer.outbox import BULK_BYTES_MAX, CONTROL_BYTES_MAX, URGENT_BYTES_MAX
 from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.codec import encode
+from bmgd.wire.messages import Heartbeat
 from tests.unit.linklayer.engines import (
     ENGINES,
     body,
@@ -76,6 +79,35 @@ def test_layer_relays_a_frame_by_the_snapshot_and_takes_one_hop_off(engine: Link
     totals = engine.totals()
     assert (totals["relayed_runs"], totals["relayed_frames"]) == (1, 1)
     assert totals["relayed_bytes"] == totals["sent_bytes"] == len(data(2, "x"))
+
+
+def test_layer_looks_at_each_frame_of_many_that_are_nearly_alike(engine: LinkEngine) -> None:
+    alike = data(2, "a")
+    spent, local = bytearray(alike), bytearray(alike)
+    spent[4 + 3 + 3] = 0
+    local[4 + 3] = ROUTED_FIRST - 1
+    for_core = [bytes(spent), bytes(local)]
+    back, urgent = data(1, "a"), data(2, "a", priority=0)
+    passed = [data(2, "ab"), data(2, "a", source=6)]
+    strange = [*for_core, back, urgent, *passed]
+    engine.feed(LEFT, b"".join(alike * 3 + frame for frame in strange) + alike[:-1])
+    assert engine.poll() == [(LEFT, FRAME, body(frame)) for frame in for_core]
+    assert taken(engine, LEFT) == hopped(back)
+    bulk = hopped(alike) * 3 * len(strange)
+    for number, frame in enumerate(passed):
+        at = len(alike) * 3 * (len(strange) - 1 + number) + sum(map(len, passed[:number]))
+        bulk = bulk[:at] + hopped(frame) + bulk[at:]
+    assert taken(engine, RIGHT) == hopped(urgent) + bulk
+    engine.feed(LEFT, alike[-1:])
+    assert taken(engine, RIGHT) == hopped(alike)
+
+
+def test_layer_sends_a_flow_another_way_with_the_next_snapshot(engine: LinkEngine) -> None:
+    engine.feed(LEFT, data(2))
+    assert taken(engine, RIGHT) == hopped(data(2))
+    engine.publish(snapshot({1: RIGHT, 2: LEFT}, 2))
+    engine.feed(LEFT, data(2))
+    assert taken(engine, LEFT) == hopped(data(2))
 
 
 def test_layer_hands_what_is_for_this_node_to_the_core_in_order(engine: LinkEngine) -> None:
@@ -162,6 +194,103 @@ def test_layer_forgets_the_notice_that_it_has_known_longest(engine: LinkEngine) 
     engine.feed(LEFT, told(0))
     engine.feed(LEFT, told(1))
     assert engine.poll() == [(LEFT, FRAME, body(told(0)))]
+
+
+DIGEST = 12345 << 90
+
+
+def beat(sequence: int, echo: int, digest: int = DIGEST, *, answer: bool = True) -> bytes:
+    return encode(Heartbeat(sequence, echo, digest, answer))
+
+
+def absorb(engine: LinkEngine, *links: int, digest: int = DIGEST) -> None:
+    engine.absorb_heartbeats(digest.to_bytes(16, "big"), links)
+
+
+def test_layer_absorbs_equal_heartbeats_and_keeps_the_highest_of_each_link(
+    engine: LinkEngine,
+) -> None:
+    absorb(engine, LEFT, RIGHT, 999)
+    engine.feed(LEFT, beat(70_000, 5) + beat(300, 2**64 - 1, answer=False) + beat(9, 0))
+    engine.feed(RIGHT, beat(1, 0))
+    assert engine.poll(7_000) == []
+    engine.feed(RIGHT, beat(2, 1))
+    assert engine.absorbed_heartbeats() == ((LEFT, 7_000, 70_000, 2**64 - 1, 3),)
+    assert engine.poll(8_000) == []
+    assert engine.absorbed_heartbeats() == ((RIGHT, 8_000, 2, 1, 2),)
+    assert engine.absorbed_heartbeats() == ()
+    assert engine.totals()["absorbed_frames"] == 5
+    assert engine.heard() == ()
+
+
+def test_layer_leaves_heartbeats_to_the_core_that_it_was_not_told_to_absorb(
+    engine: LinkEngine,
+) -> None:
+    engine.feed(LEFT, beat(1, 0))
+    absorb(engine, RIGHT)
+    engine.feed(LEFT, beat(2, 0))
+    engine.feed(RIGHT, beat(1, 0, DIGEST + 1))
+    absorb(engine, LEFT)
+    engine.feed(RIGHT, beat(2, 0))
+    left, right = (LEFT, FRAME), (RIGHT, FRAME)
+    assert [(link, what) for link, what, _ in engine.poll()] == [left, left, right, right]
+    assert engine.absorbed_heartbeats() == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda frame: frame[:4] + b"\x96" + frame[5:] + b"\xc0",
+        lambda frame: frame[:-1] + b"\x01",
+        lambda frame: frame + b"\xc0",
+        lambda frame: frame[:-1],
+        lambda frame: frame[:39] + b"\x00" + frame[40:],
+        lambda frame: frame[:39] + b"\xd0\x05" + frame[40:],
+        lambda frame: frame[:39] + b"\xff" + frame[40:],
+        lambda frame: frame[:40] + b"\xcf",
+        lambda frame: frame[:39],
+        lambda frame: frame[:41] + b"\xc4\x0f" + frame[44:],
+        lambda frame: frame[:7] + b"\x05" + frame[8:],
+    ],
+)
+def test_layer_absorbs_nothing_that_is_not_surely_an_equal_heartbeat(
+    engine: LinkEngine, changed: Callable[[bytes], bytes]
+) -> None:
+    absorb(engine, LEFT)
+    made = changed(beat(1, 2))
+    frame = (len(made) - 4).to_bytes(4, "big") + made[4:]
+    engine.feed(LEFT, frame)
+    told = engine.poll()
+    assert [(link, what) for link, what, _ in told] in ([(LEFT, FRAME)], [(LEFT, MALFORMED)])
+    assert engine.absorbed_heartbeats() == ()
+
+
+def test_layer_takes_a_number_of_a_heartbeat_in_each_width(engine: LinkEngine) -> None:
+    absorb(engine, LEFT)
+    frame = beat(1, 2)
+    for prefix in (b"\xcc", b"\xcd\0", b"\xce\0\0\0", b"\xcf" + bytes(7)):
+        made = frame[4:39] + prefix + frame[39:]
+        engine.feed(LEFT, len(made).to_bytes(4, "big") + made)
+    assert engine.poll(3) == []
+    assert engine.absorbed_heartbeats() == ((LEFT, 3, 1, 2, 4),)
+
+
+def test_layer_absorbs_nothing_on_a_link_that_was_shut_and_forgets_what_ended(
+    engine: LinkEngine,
+) -> None:
+    absorb(engine, LEFT, RIGHT)
+    engine.feed(RIGHT, beat(1, 0))
+    engine.shut(LEFT, goodbye())
+    absorb(engine, LEFT, RIGHT)
+    engine.feed(LEFT, beat(1, 0))
+    assert [what for _, what, _ in engine.poll()] == [FRAME]
+    engine.close(RIGHT)
+    assert engine.absorbed_heartbeats() == ()
+
+
+def test_layer_refuses_a_digest_of_another_length(engine: LinkEngine) -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        engine.absorb_heartbeats(bytes(15), ())
 
 
 def test_layer_hears_a_link_whose_frames_were_relayed(engine: LinkEngine) -> None:

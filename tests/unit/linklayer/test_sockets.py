@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
 import select
 import socket
 import struct
+import sys
+import termios
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -36,6 +42,10 @@ LEFT, RIGHT = 11, 12
 ROUNDS = 2000
 SMALL_BYTES = 8 * 1024
 
+FRESH_BYTES = 16 * 1024
+LONGER_THAN_A_LONG_BLOCK_S = 0.01
+ENGINE_IN_C = pytest.mark.skipif("c" not in ENGINES, reason="the engine in C was not built")
+
 WITH_SOCKETS = {name: make for name, make in ENGINES.items() if make is not LinkLayer}
 
 
@@ -45,6 +55,7 @@ class Pair:
     def __init__(self, make: Callable[[], LinkEngine]) -> None:
         self.engine = make()
         self.kept: list[Happening] = []
+        self.descriptors: dict[int, int] = {}
         self.left, self.right = self._connect(LEFT, 1), self._connect(RIGHT, 2)
         self.engine.publish(snapshot({1: LEFT, 2: RIGHT}))
 
@@ -58,7 +69,8 @@ class Pair:
             theirs, _ = listener.accept()
         ours.setblocking(False)
         theirs.setblocking(False)
-        self.engine.adopt(ours.detach(), link, peer)
+        self.descriptors[link] = ours.detach()
+        self.engine.adopt(self.descriptors[link], link, peer)
         return theirs
 
     def is_ready(self) -> bool:
@@ -267,3 +279,78 @@ def test_engine_takes_fed_links_beside_sockets(pair: Pair) -> None:
     pair.engine.feed(77, data(1, "back"))
     assert pair.read(pair.left, len(data(1, "back"))) == hopped(data(1, "back"))
     pair.engine.close(77)
+
+
+# --- the engine in C only ---------------------------------------------------------------------------
+
+
+def unsent_bytes(descriptor: int) -> int:
+    """How much may be written and not sent."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+
+
+def unread_bytes(descriptor: int) -> int:
+    """How much waits in the kernel to be read."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@ENGINE_IN_C
+def test_engine_lets_a_fast_link_have_more_unsent_and_a_slow_one_less_again() -> None:
+    engine = ENGINES["c"]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with theirs:
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, FRESH_BYTES)
+        ours.setblocking(False)
+        descriptor = ours.detach()
+        engine.adopt(descriptor, LEFT, 1)
+        # A fast reader: what was blocked can be written again at once.
+        for _ in range(ROUNDS):
+            engine.put(LEFT, data(1, "x" * 50_000) * 20, BULK)
+            engine.flush()
+            while engine.backlog(LEFT) and select.select([theirs], [], [], 0)[0]:
+                theirs.recv(1 << 20)
+                engine.poll()
+            if unsent_bytes(descriptor) > FRESH_BYTES:
+                break
+        assert unsent_bytes(descriptor) > FRESH_BYTES
+        # A slow one, until as little is allowed as in the beginning, and never less.
+        for _ in range(ROUNDS):
+            engine.put(LEFT, data(1, "x" * 50_000), BULK)
+            engine.flush()
+            engine.poll()
+            if engine.backlog(LEFT) > 20 * 50_000:
+                time.sleep(LONGER_THAN_A_LONG_BLOCK_S)
+                while engine.backlog(LEFT) and select.select([theirs], [], [], 0.1)[0]:
+                    theirs.recv(1 << 20)
+                    engine.poll()
+            if unsent_bytes(descriptor) == FRESH_BYTES:
+                break
+        assert unsent_bytes(descriptor) == FRESH_BYTES
+        engine.close(LEFT)
+
+
+@ENGINE_IN_C
+def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -> None:
+    pair = Pair(ENGINES["c"])
+    frame = data(2, "x" * 30_000)
+    pair.left.setblocking(True)
+    pair.left.settimeout(10)
+    sending = threading.Thread(target=pair.left.sendall, args=(frame * 400,))
+    sending.start()
+    deferred = False
+    totals = pair.engine.totals()
+    # Nobody reads at the right: all is taken still, and what has no room is dropped.
+    while totals["received_bytes"] < 400 * len(frame):
+        assert select.select([pair.engine.fileno()], [], [], 10)[0]
+        pair.turn()
+        totals = pair.engine.totals()
+        deferred |= unread_bytes(pair.descriptors[LEFT]) > 0 and not pair.is_ready()
+    sending.join(10)
+    assert deferred
+    assert totals["dropped_bulk_frames"] > 0
+    assert totals["relayed_frames"] + totals["dropped_bulk_frames"] == 400
+    pair.left.close()
+    pair.right.close()

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from bmgd import _fastroute, routing
-from bmgd.routing import header, reference
+from bmgd import frameheader as header
+from bmgd.routing import reference
 
 ROOT = Path(routing.__file__).parents[2]
 BLOCKED = "import sys; sys.modules['bmgd._fastroute'] = None; "

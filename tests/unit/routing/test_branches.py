@@ -10,7 +10,8 @@ import pytest
 from bmgd.errors import GraphError
 from bmgd.routing import id_of, neighbor_ids, rank_of
 from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hops
-from bmgd.routing.id_sets import id_set, ids_between, ids_in, runs_in
+from bmgd.routing.id_sets import id_set, ids_between, ids_in, runs_in, without
+from bmgd.routing.runs import Runs
 from bmgd.topology.broadcast import BroadcastTree, Order
 from bmgd.types import NodeId
 
@@ -28,7 +29,7 @@ def played(splitter: Splitter, source: NodeId, cover: int) -> dict[NodeId, NodeI
     parent: dict[NodeId, NodeId] = {}
     queue = [Branch(source, cover)]
     for branch in queue:
-        for below in splitter.split(branch.head, branch.cover):
+        for below in splitter.split(branch.head, branch.cover)[0]:
             assert below.head not in parent
             parent[below.head] = branch.head
             queue.append(below)
@@ -71,8 +72,7 @@ def test_splitting_gives_ids_of_other_layouts_to_exactly_one_branch() -> None:
             space = random.randrange(2, 60)
             source, outside, _ = layout(random, space, random.randrange(space // 2 + 1))
             cover = id_set(random.sample(range(space + 20), random.randrange(1, space)))
-            branches = Splitter(space, outside, order).split(source, cover)
-            together = 0
+            branches, together = Splitter(space, outside, order).split(source, cover)
             for branch in branches:
                 assert branch.cover
                 assert not together & branch.cover
@@ -82,7 +82,7 @@ def test_splitting_gives_ids_of_other_layouts_to_exactly_one_branch() -> None:
 
 def test_branches_of_a_whole_layout_are_served_costliest_first() -> None:
     for order in ORDERS:
-        branches = Splitter(100, (3, 50), order).split(NodeId(7), ids_between(0, 100))
+        branches, _ = Splitter(100, (3, 50), order).split(NodeId(7), ids_between(0, 100))
         costs = [branch_cost(branch) for branch in branches]
         assert costs == sorted(costs, reverse=True)
         assert costs[0] == 6
@@ -90,9 +90,9 @@ def test_branches_of_a_whole_layout_are_served_costliest_first() -> None:
 
 def test_splitting_around_a_dead_head_goes_to_its_children() -> None:
     splitter = Splitter(16, ())
-    (eight, *_) = splitter.split(NodeId(0), ids_between(0, 16))
+    (eight, *_), _ = splitter.split(NodeId(0), ids_between(0, 16))
     assert eight == Branch(NodeId(8), ids_between(8, 16))
-    assert splitter.split(eight.head, eight.cover) == [
+    assert splitter.split(eight.head, eight.cover)[0] == [
         Branch(NodeId(12), ids_between(12, 16)),
         Branch(NodeId(10), ids_between(10, 12)),
         Branch(NodeId(9), ids_between(9, 10)),
@@ -122,3 +122,21 @@ def test_id_sets_tell_their_members_and_runs() -> None:
     assert ids_in(0) == []
     assert runs_in(0) == []
     assert ids_in(ids_between(5, 5)) == ids_in(ids_between(6, 5)) == []
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_splitting_is_the_same_over_runs_of_ids_outside(order: Order) -> None:
+    random = Random(6)
+    for _ in range(100):
+        space = random.randrange(2, 90)
+        source, outside, inside = layout(random, space, random.randrange(space // 2 + 1))
+        runs = Runs((each, each) for each in outside)
+        cover = id_set(random.sample(inside, random.randrange(len(inside) + 1)))
+        listed = Splitter(space, outside, order).split(source, cover)
+        assert Splitter(space, runs.copy(), order).split(source, cover) == listed
+
+
+def test_set_without_an_id_however_high() -> None:
+    assert without(0b1011, 1) == 0b1001
+    assert without(0b1011, 2) == 0b1011
+    assert without(0b1011, 2**31 - 1) == 0b1011

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from bmgd import _fastroute
+from bmgd import frameheader as header
 from bmgd.errors import GraphError
-from bmgd.routing import header, reference
+from bmgd.routing import reference
 from bmgd.topology import BinomialGraph
 
 Snapshot = _fastroute.Snapshot | reference.Snapshot
