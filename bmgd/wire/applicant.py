@@ -15,8 +15,8 @@ No I/O, no clock; at most `JOIN_BYTES_MAX` are read once the contact may be beli
 from __future__ import annotations
 
 from bmgd.errors import ConfigError, ProtocolError
+from bmgd.frameheader import BODY_BYTES_MIN, FRAME_BYTES_MAX
 from bmgd.peers import PeerList
-from bmgd.routing.header import BODY_BYTES_MIN, FRAME_BYTES_MAX
 from bmgd.types import NO_ID, NODE_ID_MAX, UNKNOWN_INCARNATION, Incarnation, NodeId, Record
 from bmgd.wire.codec import LENGTH, LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Dialer, HelloState

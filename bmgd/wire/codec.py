@@ -16,9 +16,7 @@ from typing import Any
 import msgpack
 
 from bmgd.errors import ProtocolError
-from bmgd.peers import ADDRESS_BYTES_MAX
-from bmgd.routing.branches import Branch
-from bmgd.routing.header import (
+from bmgd.frameheader import (
     BODY_BYTES_MIN,
     FLAG_CAREFUL,
     FLAG_RECORD,
@@ -26,18 +24,25 @@ from bmgd.routing.header import (
     HEADER,
     HEADER_BYTES,
 )
+from bmgd.peers import ADDRESS_BYTES_MAX
+from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
 from bmgd.wire.id_sets import decode_id_set, encode_id_set
 from bmgd.wire.messages import (
     BRANCHES_MAX,
     BUCKETS,
+    ENTRIES_MAX,
     EXCEPTIONS_BYTES_MAX,
     GAPS_MAX,
+    INBOX_MAX,
     LONG_BYTES_MAX,
     MESSAGES_PER_SEGMENT_MAX,
+    OLDER_MEMBERS_MAX,
     PAYLOAD_BYTES_MAX,
     PROBLEM_BYTES_MAX,
+    PROGRAMS_BYTES_MAX,
+    QUESTION_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
@@ -52,21 +57,30 @@ from bmgd.wire.messages import (
     Answer,
     Ask,
     Broadcast,
+    BroadcastPiece,
     Buckets,
+    Entry,
     Goodbye,
     Heartbeat,
     Held,
     JoinGrant,
     JoinRequest,
+    MemberFeatures,
     Message,
     Multicast,
     Notice,
+    OlderMembers,
     PageAsk,
+    Piece,
     Ping,
     Pong,
     Probe,
     ProbeReply,
+    ProgramAsk,
+    ProgramList,
     Pull,
+    ReadersAnswer,
+    ReadersAsk,
     RecordPage,
     ReliableBroadcast,
     Report,
@@ -76,6 +90,7 @@ from bmgd.wire.messages import (
     Segment,
     SegmentAck,
     SegmentFlag,
+    SharedSegment,
     Skip,
     Skipped,
     Stable,
@@ -94,6 +109,8 @@ LENGTH_BYTES = LENGTH.size
 
 _HEARTBEAT = 0x01
 _HEARTBEAT_ITEMS = 5
+_ENTRY = struct.Struct(">IIQII")
+_SHARED_SEGMENT = 0x56
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 _REASON_BYTES_MAX = 255
@@ -256,6 +273,19 @@ def _held(value: object) -> tuple[Held, ...]:
     return tuple(found)
 
 
+def _member_features(value: object) -> tuple[MemberFeatures, ...]:
+    found: list[MemberFeatures] = []
+    for item in _array(value, OLDER_MEMBERS_MAX):
+        fields = _array(item, 3)
+        if len(fields) != 3:
+            raise ProtocolError("not the features of a member")
+        node_id, life = _id(fields[0]), Incarnation(_int(fields[1], 1, _U64_MAX))
+        if found and node_id <= found[-1].id:
+            raise ProtocolError("members out of order")
+        found.append(MemberFeatures(node_id, life, _int(fields[2], 0, _U32_MAX)))
+    return tuple(found)
+
+
 def _segment(fields: Fields) -> tuple[Any, ...]:
     flags = _int(fields[0], 0, 255)
     topic = _text(fields[1], TOPIC_BYTES_MAX)
@@ -263,11 +293,91 @@ def _segment(fields: Fields) -> tuple[Any, ...]:
         raise ProtocolError("a topic where none belongs, or none where one does")
     body = _bytes(fields[6], SEGMENT_BYTES_MAX)
     count = _int(fields[4], 0, MESSAGES_PER_SEGMENT_MAX)
-    size = _int(fields[5], 0, LONG_BYTES_MAX)
+    size, inbox, question = fields[5], 0, 0
+    if type(size) is tuple:
+        size, inbox, question = _asks(size)
+    size = _int(size, 0, LONG_BYTES_MAX)
     if (count > len(body)) or (bool(body) != bool(count or size)) or (count and size):
         raise ProtocolError("a segment that cannot be")
+    if inbox and not body:
+        raise ProtocolError("questions without a body")
     replaces, floor = _int(fields[2], 0, STREAM_ID_MAX), _int(fields[3], 0, STREAM_ID_MAX)
-    return flags, topic, replaces, floor, count, size, body
+    return flags, topic, replaces, floor, count, size, body, inbox, question
+
+
+def _asks(value: tuple[object, ...]) -> tuple[int, int, int]:
+    """Of questions: size, inbox, and the number of the first."""
+    if len(value) != 3:
+        raise ProtocolError("not the size and the inbox of questions")
+    return (
+        _int(value[0], 0, LONG_BYTES_MAX),
+        _int(value[1], 1, INBOX_MAX),
+        _int(value[2], 1, QUESTION_MAX),
+    )
+
+
+def _size_field(segment: Segment) -> object:
+    """The size; of questions with where their answers go."""
+    if segment.inbox:
+        return segment.size, segment.inbox, segment.question
+    return segment.size
+
+
+def _entry_bytes(entries: tuple[Entry, ...]) -> bytes:
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)
+
+
+def _entries(value: object) -> tuple[Entry, ...]:
+    packed = _bytes(value, ENTRIES_MAX * _ENTRY.size)
+    if not packed or len(packed) % _ENTRY.size:
+        raise ProtocolError("not the entries of a shared segment")
+    entries = tuple(Entry(NodeId(each[0]), *each[1:]) for each in _ENTRY.iter_unpack(packed))
+    if any(a.id >= b.id for a, b in pairwise(entries)) or entries[-1].id > NODE_ID_MAX:
+        raise ProtocolError("entries of a shared segment out of order, or out of range")
+    return entries
+
+
+def _shared_body(value: object) -> bytes:
+    body = _bytes(value, SEGMENT_BYTES_MAX)
+    if not body:
+        raise ProtocolError("a shared segment without a message")
+    return body
+
+
+def _reliable_fields(m: ReliableBroadcast) -> tuple[object, ...]:
+    return (
+        m.topic,
+        m.payload,
+        m.tree,
+        _branch_fields(m.branches),
+        m.id_space,
+        encode_id_set(m.exceptions),
+        m.skips,
+        m.stable,
+    )
+
+
+def _reliable(fields: Fields) -> tuple[Any, ...]:
+    return (
+        # Without a topic it is about programs.
+        _text(fields[0], TOPIC_BYTES_MAX),
+        _bytes(fields[1], PAYLOAD_BYTES_MAX),
+        _int(fields[2], 0, 1),
+        _branches(fields[3]),
+        _int(fields[4], 1, ID_SET_SPACE),
+        decode_id_set(_bytes(fields[5], EXCEPTIONS_BYTES_MAX)),
+        _skips(fields[6]),
+        _int(fields[7], 0, _U64_MAX),
+    )
+
+
+def _piece(value: object, payload: bytes) -> Piece:
+    fields = _array(value, 3)
+    if len(fields) != 3 or not payload:
+        raise ProtocolError("not a piece of a message")
+    at = _int(fields[1], 0, LONG_BYTES_MAX)
+    size = _int(fields[2], at + len(payload), LONG_BYTES_MAX)
+    return Piece(_int(fields[0], 1, _U64_MAX), at, size)
 
 
 def _gaps(value: object) -> tuple[tuple[int, int], ...]:
@@ -319,6 +429,12 @@ _FORMATS: dict[int, _Format] = {
         lambda m: (m.source, m.incarnation, m.first),
         lambda f: (_id(f[0]), Incarnation(_int(f[1], 1, _U64_MAX)), _int(f[2], 1, _U64_MAX)),
     ),
+    0x0E: _Format(
+        OlderMembers,
+        1,
+        lambda m: (m.members,),
+        lambda f: (_member_features(f[0]),),
+    ),
     0x0C: _Format(
         PageAsk,
         2,
@@ -369,7 +485,7 @@ _FORMATS: dict[int, _Format] = {
     0x49: _Format(
         Segment,
         7,
-        lambda m: (m.flags, m.topic, m.replaces, m.floor, m.count, m.size, m.body),
+        lambda m: (m.flags, m.topic, m.replaces, m.floor, m.count, _size_field(m), m.body),
         _segment,
     ),
     0x4A: _Format(
@@ -406,29 +522,12 @@ _FORMATS: dict[int, _Format] = {
         lambda m: (m.topic, m.payload, _branch_fields(m.branches)),
         lambda f: (_topic(f[0]), _bytes(f[1], PAYLOAD_BYTES_MAX), _branches(f[2])),
     ),
-    0x52: _Format(
-        ReliableBroadcast,
-        8,
-        lambda m: (
-            m.topic,
-            m.payload,
-            m.tree,
-            _branch_fields(m.branches),
-            m.id_space,
-            encode_id_set(m.exceptions),
-            m.skips,
-            m.stable,
-        ),
-        lambda f: (
-            _topic(f[0]),
-            _bytes(f[1], PAYLOAD_BYTES_MAX),
-            _int(f[2], 0, 1),
-            _branches(f[3]),
-            _int(f[4], 1, ID_SET_SPACE),
-            decode_id_set(_bytes(f[5], EXCEPTIONS_BYTES_MAX)),
-            _skips(f[6]),
-            _int(f[7], 0, _U64_MAX),
-        ),
+    0x52: _Format(ReliableBroadcast, 8, _reliable_fields, _reliable),
+    0x59: _Format(
+        BroadcastPiece,
+        9,
+        lambda m: (*_reliable_fields(m), m.piece),
+        lambda f: (_topic(f[0]), *_reliable(f)[1:], _piece(f[8], f[1])),
     ),
     0x53: _Format(
         Watermark,
@@ -448,6 +547,24 @@ _FORMATS: dict[int, _Format] = {
         lambda m: (m.skips, m.stable),
         lambda f: (_skips(f[0]), _int(f[1], 0, _U64_MAX)),
     ),
+    _SHARED_SEGMENT: _Format(
+        SharedSegment,
+        3,
+        lambda m: (m.topic, _entry_bytes(m.entries), m.body),
+        lambda f: (_topic(f[0]), _entries(f[1]), _shared_body(f[2])),
+    ),
+    0x57: _Format(ProgramAsk, 1, lambda m: (m.after,), lambda f: (_int(f[0], 0, _U64_MAX),)),
+    0x58: _Format(
+        ProgramList,
+        4,
+        lambda m: (m.revision, m.after, m.is_last, m.starts),
+        lambda f: (
+            _int(f[0], 0, _U64_MAX),
+            _int(f[1], 0, _U64_MAX),
+            _bool(f[2]),
+            _bytes(f[3], PROGRAMS_BYTES_MAX),
+        ),
+    ),
     0x68: _Format(ReportAsk, 0, lambda m: (), lambda f: ()),
     0x69: _Format(Report, 1, lambda m: (m.body,), lambda f: (_bytes(f[0], REPORT_BYTES_MAX),)),
     0x6A: _Format(
@@ -462,6 +579,8 @@ _FORMATS: dict[int, _Format] = {
         lambda m: (m.rtt_us, m.passed, m.problem),
         lambda f: (_int(f[0], 0, _U64_MAX), _ids(f[1]), _text(f[2], PROBLEM_BYTES_MAX)),
     ),
+    0x6C: _Format(ReadersAsk, 1, lambda m: (m.topic,), lambda f: (_topic(f[0]),)),
+    0x6D: _Format(ReadersAnswer, 1, lambda m: (m.has_reader,), lambda f: (_bool(f[0]),)),
 }
 _KIND_OF: dict[type[Message], int] = {form.message: kind for kind, form in _FORMATS.items()}
 _ROUTED_KIND_MIN = 0x40
@@ -511,6 +630,8 @@ def decode(body: bytes) -> Message:
     if form is None:
         raise ProtocolError(f"unknown kind {header[0]:#x}")
     careful = bool(header[1] & FLAG_CAREFUL) and header[0] >= _ROUTED_KIND_MIN
+    if careful and header[0] == _SHARED_SEGMENT:
+        raise ProtocolError("a shared segment in careful mode")
     if len(items) != 1 + form.fields + careful:
         raise ProtocolError(f"a {form.message.__name__} of a wrong number of fields")
     fields = form.read(items[1:])
@@ -527,6 +648,11 @@ def _read_heartbeat(items: tuple[Any, ...]) -> Heartbeat | None:
     if are_numbers and type(digest) is bytes and len(digest) == 16 and type(answer) is bool:
         return Heartbeat(sequence, echo, int.from_bytes(digest, "big"), answer)
     return None
+
+
+def kinds() -> dict[int, tuple[type[Message], int]]:
+    """Every kind: its class, and how many fields it has behind the header."""
+    return {kind: (form.message, form.fields) for kind, form in _FORMATS.items()}
 
 
 def kind_of_message(message_class: type[Message]) -> int:

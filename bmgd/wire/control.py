@@ -13,6 +13,7 @@ write a client in another language, is docs/control-protocol.md.
     WITHDRAW n number      ->                            one of them is no longer wanted
     CLOSE n                ->                            no further one comes
     CONSUMED_PIECES n …    ->                            pieces of a long message (read)
+    SETTLED n …            ->                            answers taken, questions done (inbox)
     CANCEL n               ->      <- END n name message the stream is over; "" is no error
 
 This module is bytes and values only; the server is `bmgd.shell.control`, the client `bmgd.client`.
@@ -21,7 +22,7 @@ This module is bytes and values only; the server is `bmgd.shell.control`, the cl
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -29,7 +30,13 @@ import msgpack
 
 from bmgd import errors
 from bmgd.errors import BmgdError, DeliveryError, ProtocolError, RefusedError
-from bmgd.routing.header import BODY_BYTES_MIN, FRAME_BYTES_MAX, HEADER, HEADER_BYTES
+from bmgd.frameheader import BODY_BYTES_MIN, FRAME_BYTES_MAX, HEADER, HEADER_BYTES
+
+VERSIONS: Final = frozenset({1})
+"""The versions of this protocol."""
+
+FEATURES: Final = frozenset({"drain", "programs", "requests"})
+"""What may be used beyond the verbs of version 1, where `hello` has told that the daemon has it."""
 
 REQUEST_BYTES_MAX: Final = FRAME_BYTES_MAX
 """The longest body that a daemon reads from a program."""
@@ -146,6 +153,15 @@ class ConsumedPieces:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """The program has taken `count` more answers of its inbox, and these questions have an outcome."""
+
+    sequence: int
+    count: int
+    questions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class PutSegment:
     """The next segment of a stream out; numbered from 1 by both sides.
 
@@ -196,6 +212,7 @@ Frame = (
     | Consumed
     | ConsumedBroadcasts
     | ConsumedPieces
+    | Settled
     | PutSegment
     | Withdraw
     | Close
@@ -216,6 +233,7 @@ _KINDS: Final[dict[type[Frame], int]] = {
     Withdraw: 0x88,
     Close: 0x89,
     ConsumedPieces: 0x8A,
+    Settled: 0x8B,
     ConsumedBroadcasts: 0x8E,
 }
 
@@ -259,6 +277,8 @@ def _fields(frame: Frame) -> tuple[object, ...]:
             return (frame.count,)
         case ConsumedPieces():
             return frame.count, frame.long
+        case Settled():
+            return frame.count, frame.questions
         case PutSegment():
             return frame.count, frame.flags, frame.size, frame.timeout, frame.body
         case Withdraw():
@@ -282,12 +302,20 @@ class FrameReader:
         self._buffer = bytearray()
         self._at = 0
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that came and were not returned in a frame."""
+        return len(self._buffer) - self._at
+
     def feed(self, data: bytes) -> None:
         """Add bytes as they came from the socket."""
+        self._buffer += data
+
+    def _drop_read(self) -> None:
+        """What was returned takes no room while the rest is awaited."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
-        self._buffer += data
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None until more bytes come.
@@ -297,11 +325,13 @@ class FrameReader:
         """
         start = self._at + _LENGTH.size
         if len(self._buffer) < start:
+            self._drop_read()
             return None
         (length,) = _LENGTH.unpack_from(self._buffer, self._at)
         if not BODY_BYTES_MIN <= length <= self._body_bytes_max:
             raise ProtocolError(f"a control frame of {length} bytes")
         if len(self._buffer) < start + length:
+            self._drop_read()
             return None
         self._at = start + length
         with memoryview(self._buffer) as view, view[start : self._at] as body:
@@ -351,6 +381,8 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
             return Close(sequence)
         case 0x8A, [count, long] if _is_count(count) and count and _is_count(long) and long:
             return ConsumedPieces(sequence, count, long)
+        case 0x8B, [count, list(questions)] if _is_count(count) and _are_numbers(questions):
+            return Settled(sequence, count, questions)
         case 0x85, [count] if _is_count(count) and count:
             return Consumed(sequence, count)
         case 0x8E, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
@@ -362,6 +394,10 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= COUNT_MAX
+
+
+def _are_numbers(values: list[object]) -> bool:
+    return all(type(value) is int and value >= 1 for value in values)
 
 
 def _is_timeout(value: object) -> bool:
@@ -384,6 +420,11 @@ def fields_of(error: BmgdError) -> dict[str, object]:
     if isinstance(error, RefusedError):
         return {"reason": error.reason}
     return {}
+
+
+def failed_end(sequence: int, error: BmgdError) -> End:
+    """The frame that tells a program why its stream is over."""
+    return End(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields_of(error))
 
 
 def error_of(name: str, message: str, fields: Mapping[str, Any] | None = None) -> BmgdError:

@@ -21,6 +21,8 @@ MESSAGES_PER_SEGMENT_MAX = 65_535
 LONG_BYTES_MAX = 2**40
 """The longest message."""
 STREAM_ID_MAX = 2**32 - 1
+INBOX_MAX = 2**32 - 1
+QUESTION_MAX = 2**64 - 1
 GAPS_MAX = 32
 TOPIC_BYTES_MAX = 255
 SEARCH_BYTES_MAX = 16_384
@@ -28,6 +30,8 @@ RECORDS_PER_NOTICE_MAX = 256
 BUCKETS = 64
 ROUTE_IDS_MAX = 4096
 REPORT_BYTES_MAX = 16_384
+PROGRAMS_BYTES_MAX = 65_536
+"""Of a page of a list of programs."""
 PROBLEM_BYTES_MAX = 255
 TRACE_MS_MAX = 60_000
 BRANCHES_MAX = 1024
@@ -36,6 +40,9 @@ BRANCH_BYTES_MAX = 16_384 + 64
 EXCEPTIONS_BYTES_MAX = 1100
 SKIPS_MAX = 16
 WATERMARKS_MAX = 256
+OLDER_MEMBERS_MAX = 256
+ENTRIES_MAX = 512
+"""Destinations of a reliable multicast."""
 
 
 # --- link messages ------------------------------------------------------------------------------
@@ -230,6 +237,8 @@ class Segment:
         count: how many messages are in it; 0 of a piece, and of a `CLOSE`.
         size: of a piece, the length of the whole message in bytes; else 0.
         body: see `bmgd.wire.segments`; at most `SEGMENT_BYTES_MAX` bytes.
+        inbox: of questions, where at the source their answers go; 0 of other messages.
+        question: the number of the first question in it, or of the long one that it is a piece of.
     """
 
     route: Route
@@ -240,6 +249,8 @@ class Segment:
     count: int
     size: int
     body: bytes = field(repr=False)
+    inbox: int = 0
+    question: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +378,36 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramAsk:
+    """Asks a node for the list of its programs.
+
+    Args:
+        after: a page of those that started after this revision; 0 for the first page.
+    """
+
+    route: Route
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramList:
+    """A page of the list of the programs that are registered at a node.
+
+    Args:
+        revision: of the list; pages of others do not belong to it.
+        after: as it was asked for.
+        is_last: whether no page follows.
+        starts: packed, see `bmgd.wire.program_news`; at most `PROGRAMS_BYTES_MAX` bytes.
+    """
+
+    route: Route
+    revision: int
+    after: int
+    is_last: bool
+    starts: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class TraceAsk:
     """Asks a node to trace the way from itself to another one.
 
@@ -394,6 +435,22 @@ class TraceAnswer:
     rtt_us: int
     passed: tuple[NodeId, ...]
     problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersAsk:
+    """Asks a node whether a program there reads a topic; the route's sequence is the answer's too."""
+
+    route: Route
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersAnswer:
+    """Answers a `ReadersAsk`."""
+
+    route: Route
+    has_reader: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +487,42 @@ class Multicast:
     topic: str
     payload: bytes = field(repr=False)
     branches: tuple[Branch, ...]
+
+
+class Entry(NamedTuple):
+    """One destination of a `SharedSegment`: what the segment has of its own there.
+
+    Args:
+        id: the destination.
+        tag, sequence: as the route of a `Segment` to it has them.
+        replaces, floor: as of a `Segment`.
+    """
+
+    id: NodeId
+    tag: int
+    sequence: int
+    replaces: int
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSegment:
+    """A message to one reader of a topic at each of some nodes: a segment of a stream to each of them.
+
+    It goes from neighbor to neighbor, and shares its body as long as the destinations share their way.
+    What it is to each of them is a `Segment` with one whole message: acknowledged, refused, and sent
+    again as one.
+
+    Args:
+        route: `destination` is the neighbor that gets this copy; never in careful mode.
+        entries: at most `ENTRIES_MAX`, ascending by id; not empty.
+        body: one message, as in a `Segment`.
+    """
+
+    route: Route
+    topic: str
+    entries: tuple[Entry, ...]
+    body: bytes = field(repr=False)
 
 
 class Skip(NamedTuple):
@@ -470,6 +563,27 @@ class ReliableBroadcast:
     exceptions: int
     skips: tuple[Skip, ...]
     stable: int
+
+
+class Piece(NamedTuple):
+    """Where in a long broadcast a piece of it stands.
+
+    Args:
+        number: names the message among those of its source's life.
+        at: how many bytes of it come before.
+        size: how many it has in all.
+    """
+
+    number: int
+    at: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastPiece(ReliableBroadcast):
+    """A reliable broadcast whose payload is one piece of a longer message."""
+
+    piece: Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,6 +657,21 @@ class Pull:
     first: int
 
 
+class MemberFeatures(NamedTuple):
+    """What one life of a member can do, see `bmgd.wire.features`."""
+
+    id: NodeId
+    incarnation: Incarnation
+    features: int
+
+
+@dataclass(frozen=True, slots=True)
+class OlderMembers:
+    """To a neighbor: members that lack features, at most `OLDER_MEMBERS_MAX`, sorted by id."""
+
+    members: tuple[MemberFeatures, ...]
+
+
 LinkMessage = (
     Heartbeat
     | Ping
@@ -555,6 +684,7 @@ LinkMessage = (
     | Goodbye
     | Watermarks
     | Pull
+    | OlderMembers
 )
 RoutedMessage = (
     Segment
@@ -571,9 +701,15 @@ RoutedMessage = (
     | Report
     | TraceAsk
     | TraceAnswer
+    | ReadersAsk
+    | ReadersAnswer
+    | ProgramAsk
+    | ProgramList
     | Broadcast
     | Multicast
+    | SharedSegment
     | ReliableBroadcast
+    | BroadcastPiece
     | Watermark
     | Stable
     | Skipped

@@ -10,8 +10,11 @@ from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
 from bmgd.wire.messages import (
     BUCKETS,
+    ENTRIES_MAX,
     LONG_BYTES_MAX,
+    OLDER_MEMBERS_MAX,
     PAYLOAD_BYTES_MAX,
+    PROGRAMS_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
@@ -24,21 +27,30 @@ from bmgd.wire.messages import (
     Answer,
     Ask,
     Broadcast,
+    BroadcastPiece,
     Buckets,
+    Entry,
     Goodbye,
     Heartbeat,
     Held,
     JoinGrant,
     JoinRequest,
+    MemberFeatures,
     Message,
     Multicast,
     Notice,
+    OlderMembers,
     PageAsk,
+    Piece,
     Ping,
     Pong,
     Probe,
     ProbeReply,
+    ProgramAsk,
+    ProgramList,
     Pull,
+    ReadersAnswer,
+    ReadersAsk,
     RecordPage,
     ReliableBroadcast,
     Report,
@@ -48,6 +60,7 @@ from bmgd.wire.messages import (
     Segment,
     SegmentAck,
     SegmentFlag,
+    SharedSegment,
     Skip,
     Skipped,
     Stable,
@@ -59,6 +72,7 @@ from bmgd.wire.messages import (
     Watermark,
     Watermarks,
 )
+from bmgd.wire.program_news import Started, pack_news
 
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
@@ -102,6 +116,15 @@ MESSAGES: Final[dict[str, Message]] = {
     "heartbeat": Heartbeat(sequence=5, echo=4, digest=0x0F0E0D0C0B0A09080706050403020100),
     "heartbeat lowest": Heartbeat(1, 0, 0),
     "heartbeat highest": Heartbeat(U64_MAX, U64_MAX, DIGEST_MAX, answer=True),
+    "older members": OlderMembers(
+        (
+            MemberFeatures(NodeId(3), LIFE, 0),
+            MemberFeatures(NodeId(NODE_ID_MAX), Incarnation(U64_MAX), U32_MAX),
+        )
+    ),
+    "older members longest": OlderMembers(
+        tuple(MemberFeatures(NodeId(i), Incarnation(1), i) for i in range(OLDER_MEMBERS_MAX))
+    ),
     "ping": Ping(0),
     "ping highest": Ping(U64_MAX),
     "pong": Pong(300),
@@ -134,6 +157,25 @@ MESSAGES: Final[dict[str, Message]] = {
     "goodbye longest": Goodbye("é" * 127 + "e"),
     "segment": Segment(ROUTE, 0, "", 0, 70, 2, 0, b"\xc4\x02hi\xc4\x00"),
     "segment that opens": Segment(ROUTE, 1, "jobs", 69, 70, 1, 0, b"\xc4\x05hello"),
+    "segment of questions": Segment(
+        ROUTE, 0, "", 0, 70, 2, 0, b"\xc4\x02hi\xc4\x00", inbox=3, question=5 << 32 | 9
+    ),
+    "segment of a long question": Segment(
+        HIGHEST_ROUTE,
+        5,
+        "rpc",
+        0,
+        70,
+        0,
+        LONG_BYTES_MAX,
+        b"hello",
+        inbox=U32_MAX,
+        question=U64_MAX,
+    ),
+    "readers ask": ReadersAsk(ROUTE, "rpc"),
+    "readers ask longest": ReadersAsk(HIGHEST_ROUTE, "t" * 255),
+    "readers answer": ReadersAnswer(ROUTE, True),
+    "readers answer none": ReadersAnswer(LOWEST_ROUTE, False),
     "segment that closes": Segment(ROUTE, 2, "", 0, 70, 0, 0, b""),
     "segment that opens and closes": Segment(LOWEST_ROUTE, 3, "t", 0, 0, 0, 0, b""),
     "segment of best effort": Segment(ROUTE, 16, "jobs", 0, 0, 1, 0, b"\xc4\x05hello"),
@@ -151,6 +193,18 @@ MESSAGES: Final[dict[str, Message]] = {
     "segment in careful mode": Segment(IN_SEARCH, 1, "jobs", 0, 1, 1, 0, b"\xc4\x05hello"),
     "segment longest": Segment(
         LONGEST_SEARCH, 1, "t" * 255, U32_MAX, U32_MAX, 65_535, 0, bytes(SEGMENT_BYTES_MAX)
+    ),
+    "segment of questions longest": Segment(
+        LONGEST_SEARCH,
+        1,
+        "t" * 255,
+        U32_MAX,
+        U32_MAX,
+        65_535,
+        0,
+        bytes(SEGMENT_BYTES_MAX),
+        inbox=U32_MAX,
+        question=U64_MAX,
     ),
     "segment ack": SegmentAck(ROUTE, 0xA1B2C3D4, 131_072, False, ((73, 75), (80, 80))),
     "segment ack full": SegmentAck(LOWEST_ROUTE, 0, 0, True),
@@ -233,6 +287,30 @@ MESSAGES: Final[dict[str, Message]] = {
         (Skip(NodeId(NODE_ID_MAX), U64_MAX, U64_MAX, missed=True),) * SKIPS_MAX,
         U64_MAX,
     ),
+    "broadcast piece": BroadcastPiece(
+        ROUTE,
+        "news",
+        b"hello",
+        0,
+        (Branch(NodeId(9), 0b11 << 9),),
+        16,
+        1 << 3,
+        (),
+        70,
+        Piece(12345, 65_536, 65_541),
+    ),
+    "broadcast piece highest": BroadcastPiece(
+        HIGHEST_ROUTE,
+        "t",
+        b"x",
+        1,
+        (),
+        ID_SET_SPACE,
+        0,
+        (),
+        U64_MAX,
+        Piece(U64_MAX, LONG_BYTES_MAX - 1, LONG_BYTES_MAX),
+    ),
     "watermark": Watermark(ROUTE, 77, 70, asks=False),
     "watermark highest": Watermark(HIGHEST_ROUTE, U64_MAX, U64_MAX, asks=True),
     "stable": Stable(ROUTE, 0, (Branch(NodeId(9), 0b11 << 9),), 77),
@@ -250,7 +328,31 @@ MESSAGES: Final[dict[str, Message]] = {
     "pull highest": Pull(NodeId(NODE_ID_MAX), Incarnation(U64_MAX), U64_MAX),
     "multicast": Multicast(ROUTE, "jobs", b"hello", (Branch(NodeId(9), 1 << 9 | 1 << 40),)),
     "multicast of nobody": Multicast(LOWEST_ROUTE, "t", b"", ()),
+    "shared segment": SharedSegment(
+        ROUTE,
+        "jobs",
+        (Entry(NodeId(9), 0xABCD, 3 << 32 | 1, 2, 3), Entry(NodeId(40), 0, 1 << 32 | 7, 0, 1)),
+        b"\xc4\x05hello",
+    ),
+    "shared segment widest": SharedSegment(
+        HIGHEST_ROUTE,
+        "t" * 255,
+        tuple(
+            Entry(NodeId(NODE_ID_MAX - ENTRIES_MAX + at), 2**32 - 1, U64_MAX, 2**32 - 1, 2**32 - 1)
+            for at in range(1, ENTRIES_MAX + 1)
+        ),
+        bytes(SEGMENT_BYTES_MAX),
+    ),
     "join grant": JoinGrant(ROUTE, LIFE, NodeId(17)),
+    "reliable broadcast of programs": ReliableBroadcast(
+        ROUTE, "", pack_news(Started(1, "a")), 0, (), 16, 0, (), 0
+    ),
+    "program ask": ProgramAsk(ROUTE, 0),
+    "program ask highest": ProgramAsk(HIGHEST_ROUTE, U64_MAX),
+    "program list": ProgramList(ROUTE, 3, 0, True, pack_news(Started(1, "a"))),
+    "program list longest": ProgramList(
+        HIGHEST_ROUTE, U64_MAX, U64_MAX, False, bytes(PROGRAMS_BYTES_MAX)
+    ),
     "report ask": ReportAsk(ROUTE),
     "report": Report(ROUTE, b'{"state":"ready"}'),
     "report longest": Report(HIGHEST_ROUTE, bytes(REPORT_BYTES_MAX)),

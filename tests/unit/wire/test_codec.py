@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from bmgd.errors import ProtocolError
-from bmgd.routing.header import (
+from bmgd.frameheader import (
     ARRAY_FIRST,
     ARRAY_LAST,
     BIN_8,
@@ -29,8 +29,11 @@ from bmgd.wire.id_sets import ID_SET_BYTES_MAX
 from bmgd.wire.messages import (
     BRANCHES_MAX,
     BUCKETS,
+    ENTRIES_MAX,
     EXCEPTIONS_BYTES_MAX,
+    OLDER_MEMBERS_MAX,
     PAYLOAD_BYTES_MAX,
+    PROGRAMS_BYTES_MAX,
     RECORDS_PER_NOTICE_MAX,
     REPORT_BYTES_MAX,
     ROUTE_IDS_MAX,
@@ -52,6 +55,9 @@ from tests.unit.wire.examples import DIGEST_MAX, MESSAGES, RECORD, U32_MAX, U64_
 DIGEST = bytes(16)
 ROW = [3, 1, 0, 1, "host3:7400"]
 
+ENTRY = bytes.fromhex("00000009 0000abcd 0000000300000001 00000002 00000003")
+OTHER_ENTRY = bytes.fromhex("0000000a 00000000 0000000100000007 00000000 00000001")
+
 VALID: dict[int, list[Any]] = {
     0x01: [1, 0, DIGEST, False],
     0x02: [1],
@@ -63,6 +69,7 @@ VALID: dict[int, list[Any]] = {
     0x08: [[[4, 1, 77, 70, 79]], False],
     0x09: [4, 1, 71],
     0x0C: [0, 1],
+    0x0E: [[[3, 1, 0]]],
     0x0D: [[ROW], [[5, 9], [11, 11]], 12],
     0x42: [9],
     0x43: [[1, 2]],
@@ -80,10 +87,16 @@ VALID: dict[int, list[Any]] = {
     0x53: [77, 70, False],
     0x54: [0, [], 77],
     0x55: [[[9, 71, 76, True]], 76],
+    0x59: ["news", b"x", 0, [], 16, b"", [], 70, [5, 65_536, 65_537]],
+    0x56: ["jobs", ENTRY + OTHER_ENTRY, b"\xc4\x01x"],
+    0x57: [0],
+    0x58: [3, 0, True, b"\x01"],
     0x68: [],
     0x69: [b"{}"],
     0x6A: [9, 1000],
     0x6B: [1500, [1, 9], ""],
+    0x6C: ["rpc"],
+    0x6D: [True],
 }
 """The fields of one good message of every kind."""
 
@@ -93,6 +106,17 @@ def u32(*numbers: int) -> bytes:
 
 
 NOT_PAYLOADS: list[Any] = [bytes(PAYLOAD_BYTES_MAX + 1), "payload", 1, None, [1]]
+NOT_ENTRIES: list[Any] = [
+    b"",
+    ENTRY[:-1],
+    ENTRY + ENTRY,
+    OTHER_ENTRY + ENTRY,
+    b"\xff" * 24,
+    b"".join(number.to_bytes(4, "big") + ENTRY[4:] for number in range(ENTRIES_MAX + 1)),
+    "entries",
+    [[9, 0, 1, 0, 1]],
+    None,
+]
 NOT_U64: list[Any] = [-1, U64_MAX + 1, True, 1.0, "1", b"1", None, [1]]
 NOT_U32: list[Any] = [-1, U32_MAX + 1, False, 0.0, "0", None]
 NOT_ID: list[Any] = [-1, NODE_ID_MAX + 1, U64_MAX, True, 3.0, "3", None, []]
@@ -119,6 +143,19 @@ NOT_ID_SETS: list[Any] = [
     "\x01",
     9,
     None,
+]
+NOT_ASKED: list[Any] = [
+    [],
+    [0, 3],
+    [0, 3, 9, 1],
+    [0, 0, 9],
+    [0, U32_MAX + 1, 9],
+    [0, 3, 0],
+    [0, 3, U64_MAX + 1],
+    [1, 3, 9],
+    [True, 3, 9],
+    [0, True, 9],
+    [0, 3, None],
 ]
 NOT_BRANCHES: list[Any] = [
     [[9]],
@@ -192,6 +229,22 @@ NOT_RECORDS: list[Any] = [
     None,
     "records",
 ]
+NOT_MEMBER_FEATURES: list[Any] = [
+    [[3, 1]],
+    [[3, 1, 0, 0]],
+    [3],
+    [[NODE_ID_MAX + 1, 1, 0]],
+    [[3, 0, 0]],
+    [[3, U64_MAX + 1, 0]],
+    [[3, 1, U32_MAX + 1]],
+    [[3, 1, -1]],
+    [[3, 1, None]],
+    [[3, 1, 0], [3, 2, 0]],
+    [[4, 1, 0], [3, 1, 0]],
+    [[number, 1, 0] for number in range(OLDER_MEMBERS_MAX + 1)],
+    None,
+    b"",
+]
 
 WRONG: list[tuple[int, int, Any]] = [
     *[(0x01, 0, value) for value in [0, *NOT_U64]],
@@ -208,6 +261,7 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x0D, 0, value) for value in NOT_RECORDS],
     *[(0x0D, 1, value) for value in NOT_RUNS],
     *[(0x0D, 2, value) for value in NOT_ID if value is not None],
+    *[(0x0E, 0, value) for value in NOT_MEMBER_FEATURES],
     *[(0x06, 0, value) for value in NOT_DIGEST],
     *[(0x07, 0, value) for value in ["x" * 256, "é" * 128, b"leaving", 1, None]],
     *[(0x49, 0, value) for value in [0, 16 << 4, -1, True, None]],
@@ -215,6 +269,7 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(kind, at, value) for kind, at in ((0x49, 2), (0x49, 3)) for value in NOT_U32],
     *[(0x49, 4, value) for value in [0, 4, -1, 65_536, True, 1.0, None]],
     *[(0x49, 5, value) for value in [1, -1, 2**40 + 1, True, None]],
+    *[(0x49, 5, value) for value in NOT_ASKED],
     *[(0x49, 6, value) for value in [bytes(SEGMENT_BYTES_MAX + 1), b"", "body", 1, None]],
     *[(kind, 0, value) for kind in (0x4A, 0x4B) for value in NOT_U32],
     *[(0x4A, 1, value) for value in NOT_U64],
@@ -248,15 +303,37 @@ WRONG: list[tuple[int, int, Any]] = [
     *[(0x53, 2, value) for value in NOT_BOOL],
     *[
         (kind, 0, value)
-        for kind in (0x50, 0x51, 0x52)
-        for value in ["", "x" * 256, b"jobs", 1, None]
+        for kind in (0x50, 0x51, 0x52, 0x56)
+        for value in ["x" * 256, b"jobs", 1, None]
     ],
+    *[(kind, 0, "") for kind in (0x50, 0x51, 0x56)],
+    *[(kind, at, value) for kind, at in ((0x57, 0), (0x58, 0), (0x58, 1)) for value in NOT_U64],
+    *[(0x58, 2, value) for value in NOT_BOOL],
+    *[(0x58, 3, value) for value in [bytes(PROGRAMS_BYTES_MAX + 1), "", 1, None]],
     *[(kind, 1, value) for kind in (0x50, 0x51) for value in NOT_PAYLOADS],
     *[(0x50, 2, value) for value in [-1, 2, True, "0", None]],
     *[(kind, at, value) for kind, at in ((0x50, 3), (0x51, 2)) for value in NOT_BRANCHES],
+    *[(0x56, 1, value) for value in NOT_ENTRIES],
+    *[(0x59, 1, value) for value in [b"", b"xx", *NOT_PAYLOADS]],
+    *[
+        (0x59, 8, value)
+        for value in [
+            [0, 0, 1],
+            [5, 1, 1],
+            [5, -1, 9],
+            [5, 0, 2**40 + 1],
+            [5, 0],
+            [5, 0, 1, 0],
+            5,
+            None,
+        ]
+    ],
+    *[(0x56, 2, value) for value in [bytes(SEGMENT_BYTES_MAX + 1), b"", "body", 1, None]],
     *[(0x69, 0, value) for value in [bytes(REPORT_BYTES_MAX + 1), "{}", 1, None, {}]],
     *[(0x6A, 0, value) for value in NOT_ID],
     *[(0x6A, 1, value) for value in [0, TRACE_MS_MAX + 1, True, 1.0, "1", None]],
+    *[(0x6C, 0, value) for value in ["", "x" * 256, b"rpc", 1, None]],
+    *[(0x6D, 0, value) for value in NOT_BOOL],
     *[(0x6B, 0, value) for value in NOT_U64],
     *[(0x6B, 1, value) for value in NOT_IDS],
     *[(0x6B, 2, value) for value in ["x" * 256, b"", 1, None]],
@@ -430,6 +507,12 @@ def test_codec_refuses_a_search_out_of_its_bounds(search: object) -> None:
         decode(search_body(search))
 
 
+def test_codec_refuses_a_shared_segment_in_careful_mode() -> None:
+    search = [b"\x01", struct.pack(">I", 3), 2]
+    with pytest.raises(ProtocolError):
+        decode(body_of(0x56, [*VALID[0x56], search], flags=FLAG_CAREFUL))
+
+
 def test_codec_asks_for_a_search_exactly_where_the_flag_says() -> None:
     search = [b"\x01", struct.pack(">I", 3), 2]
     found = decode(search_body(search))
@@ -537,3 +620,8 @@ def test_codec_does_not_show_a_payload_in_a_repr() -> None:
     message = MESSAGES["segment that opens"]
     assert isinstance(message, Segment)
     assert "hello" not in repr(message)
+
+
+def test_codec_refuses_questions_without_a_body() -> None:
+    with pytest.raises(ProtocolError, match="without a body"):
+        decode(body_of(0x49, [2, "", 0, 1, 0, [0, 3, 9], b""]))

@@ -26,6 +26,7 @@ from bmgd.wire.control import (
     Item,
     Request,
     Result,
+    Settled,
     encode,
     error_of,
     failure_of,
@@ -41,6 +42,8 @@ FRAMES: list[Frame] = [
     End(7, "SubscriptionError", "too slow"),
     Consumed(8, 1024),
     Cancel(9),
+    Settled(10, 0, [1, 2**64 - 1]),
+    Settled(11, 2**48, []),
 ]
 
 
@@ -115,11 +118,16 @@ def test_the_bytes_of_the_documentation() -> None:
         framed(header(0x89), 1),
         framed(header(0x8A), 0, 1),
         framed(header(0x8A), 1, 0),
+        framed(header(0x8B), 1),
+        framed(header(0x8B), -1, []),
+        framed(header(0x8B), 1, [0]),
+        framed(header(0x8B), 1, [True]),
+        framed(header(0x8B), 1, 1),
         framed("no header, but as long as one, or longer", {}),
         framed(header(0x80), "status", {}) + bytes(4),
         struct.pack(">I", 50) + b"\xdd\xff\xff\xff\xff" + bytes(45),
     ],
-    ids=range(32),
+    ids=range(37),
 )
 def test_malformed_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
