@@ -10,6 +10,7 @@ BmgdError
 │   ├── NoDaemonError         nobody answers at that address
 │   ├── SilentDaemonError     the daemon is there and does not answer in time
 │   ├── RequestError          the daemon cannot do what was asked
+│   ├── VersionError          the daemon and the program have no version in common
 │   └── SubscriptionError     the daemon ended a subscription (a reader too slow)
 ├── DeliveryError             a message that is not confirmed; `.destination`, `.sent`
 │   ├── DeadError             the destination is dead, excluded or has left
@@ -17,7 +18,9 @@ BmgdError
 │   ├── QueueFullError        the destination's queue for that topic is full
 │   ├── NewLifeError          the destination restarted before it confirmed
 │   ├── NoReaderError         nobody there reads that topic
-│   ├── ReaderLostError       the program that read a long message went away
+│   ├── ReaderLostError       the program that read a long message, or was asked, went away
+│   ├── FailedAnswerError     the program that was asked says that it cannot answer
+│   ├── LeavingError          the destination, or the daemon that was to send it, drains and leaves
 │   └── NoQuorumError         the node that sends is in a minority, and stands aside
 ├── PartialError              not every node has a broadcast or multicast; `.report` says who has
 ├── LaunchError               a local cluster that cannot be started or changed
@@ -77,6 +80,10 @@ class RequestError(ControlError):
     """The daemon understood the request and cannot do it."""
 
 
+class VersionError(ControlError):
+    """The daemon and the program have no version of the control protocol in common."""
+
+
 class SubscriptionError(ControlError):
     """The daemon ended a subscription, because its reader was too slow or another has the topic."""
 
@@ -114,11 +121,22 @@ class NewLifeError(DeliveryError):
 
 
 class NoReaderError(DeliveryError):
-    """Nobody at the destination reads that topic, and a long message does not wait; it was not taken."""
+    """Nobody at the destination reads that topic; long messages and requests do not wait for a reader.
+
+    Of an answer: the program that asked is gone. It was not taken.
+    """
 
 
 class ReaderLostError(DeliveryError):
-    """The program that read a long message went away before it had the whole."""
+    """The program that read a long message, or was asked, went away before it had finished."""
+
+
+class FailedAnswerError(DeliveryError):
+    """The program that was asked says that it cannot answer; `detail` is its text."""
+
+
+class LeavingError(DeliveryError):
+    """The destination, or the daemon that was to send it, is leaving; the message was not taken."""
 
 
 class NoQuorumError(DeliveryError):

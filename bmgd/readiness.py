@@ -12,6 +12,8 @@ def unready(facts: Mapping[str, Any]) -> str:
     Args:
         facts: its status or its report.
     """
+    if facts["state"] == "leaving":
+        return "leaving: it drains, and takes no new messages"
     if facts["state"] != "ready":
         return f"{facts['state']}: not a member"
     quorum = facts.get("quorum")

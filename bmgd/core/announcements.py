@@ -7,6 +7,9 @@ are only gone. What nobody reads is gone, and what a reader that goes away had n
 
 What this node itself missed is told to every reader of a topic that carries reliable broadcasts. Which
 topics those are shows only as they come: readers of others are told before the first one.
+
+A long broadcast comes in pieces, faster than a program may take them. While a reader that takes some has
+more than `BEHIND_BYTES` in its queue, this node's watermark waits (`broadcast_retention.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +20,15 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.messages import Piece
 
 CREDIT = 64
 CREDIT_BYTES = 1 << 20
 QUEUE_MAX = 1024
 QUEUE_BYTES_MAX = 8 << 20
+BEHIND_BYTES = 1 << 20
+BEHIND_NS = 1_000_000_000
+"""A reader that has not taken anything for so long is not waited for."""
 HELD_BYTES_MAX = 64 << 20
 """Of all readers together."""
 TOPICS_MAX = 1024
@@ -36,6 +43,7 @@ class Announcement:
 
     Args:
         sequence: the source's count of its reliable broadcasts; 0 at best effort.
+        piece: which place it has in a longer message, or None.
     """
 
     source: NodeId
@@ -43,6 +51,7 @@ class Announcement:
     sequence: int
     topic: str
     payload: bytes = field(repr=False)
+    piece: Piece | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +74,7 @@ class _Reader:
     untold: dict[tuple[NodeId, Incarnation], _Gap] = field(default_factory=dict)
     unconsumed: deque[int] = field(default_factory=deque)
     unconsumed_bytes: int = 0
+    moved_ns: int = 0
 
     def has_credit(self) -> bool:
         return len(self.unconsumed) < CREDIT and (
@@ -123,7 +133,16 @@ class Announcements:
             size = reader.unconsumed.popleft()
             reader.unconsumed_bytes -= size
             self._held_bytes -= size
+        reader.moved_ns = self._context.now_ns
         self._hand_out(reader)
+
+    def is_behind(self, topic: str) -> bool:
+        """Whether a reader has much to take, and takes it: a source of pieces does well to wait."""
+        now_ns = self._context.now_ns
+        return any(
+            reader.queue_bytes > BEHIND_BYTES and now_ns - reader.moved_ns < BEHIND_NS
+            for reader in self._by_topic.get(topic, {}).values()
+        )
 
     def announce(self, announcement: Announcement) -> int:
         """Let every reader of the topic have it; returns how many there are."""
@@ -140,6 +159,8 @@ class Announcements:
                     at = announcement.sequence
                     self._add_gap(reader, announcement.source, announcement.incarnation, at, at)
             else:
+                if not reader.queue:
+                    reader.moved_ns = self._context.now_ns
                 reader.queue.append(announcement)
                 reader.queue_bytes += size
                 self._held_bytes += size
@@ -203,6 +224,7 @@ class Announcements:
                         item.sequence,
                         item.topic,
                         item.payload,
+                        item.piece,
                     )
                 )
             reader.queue_bytes -= size

@@ -21,14 +21,15 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bmgd.core.context import Context
+from bmgd.core.context import Context, Link
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
 from bmgd.routing import first_hops, hop_count, id_of, rank_of
 from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hops
-from bmgd.routing.id_sets import ids_in
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, without
 from bmgd.topology.broadcast import Order
 from bmgd.types import NodeId
+from bmgd.wire.features import NEEDS
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import (
     BRANCH_BYTES_MAX,
@@ -83,17 +84,45 @@ class Branching:
         tree = None if isinstance(message, Multicast) else TREES[message.tree]
         linked: dict[NodeId, list[Branch]] = {}
         distant: list[Branch] = []
-        for branch in self._placed(branches, tree):
+        for branch in self._placed(_apart(branches), tree):
             if branch.head in self._links.by_peer:
                 linked.setdefault(branch.head, []).append(branch)
             else:
                 distant.append(branch)
         alone = self._share_ways(linked, distant)
-        groups = [(peer, group, True) for peer, group in linked.items()]
+        groups: list[tuple[NodeId, list[Branch], bool]] = []
+        for peer, group in linked.items():
+            if len(group) == 1 and group[0].head != peer:
+                alone += group
+            else:
+                groups.append((peer, group, True))
         groups += [(branch.head, [branch], False) for branch in alone]
         groups.sort(key=self._cost_of if tree else self._hops_of)
         for peer, group, is_linked in groups:
             self._send_group(message, peer, group, is_linked=is_linked)
+
+    def ways(self, ids: Iterable[NodeId]) -> tuple[list[tuple[NodeId, list[NodeId]]], list[NodeId]]:
+        """The neighbors that begin shortest ways to some nodes, as few as can be.
+
+        Returns:
+            Each neighbor with the nodes that it is or leads to, sorted, the one with most hops before
+            it first; and the nodes that no linked neighbor begins a shortest way to.
+
+        O(nodes * hops) for each neighbor that is chosen. Source: ISPA07 §5.2.
+        """
+        linked: dict[NodeId, list[Branch]] = {}
+        distant: list[Branch] = []
+        for each in ids:
+            # Nothing is covered: only where the head is matters, and it may be any number.
+            branch = Branch(each, 0)
+            if each in self._links.by_peer:
+                linked[each] = [branch]
+            else:
+                distant.append(branch)
+        without = self._share_ways(linked, distant)
+        groups = sorted(((peer, group, True) for peer, group in linked.items()), key=self._hops_of)
+        found = [(peer, sorted(each.head for each in group)) for peer, group, _ in groups]
+        return found, [branch.head for branch in without]
 
     # --- who gets it next ---------------------------------------------------------------------
 
@@ -105,12 +134,12 @@ class Branching:
         while queue:
             head, cover = queue.popleft()
             if head == me:
-                queue.extend(self._split(me, cover & ~(1 << me), tree))
+                queue.extend(self._split(me, without(cover, me), tree))
             elif head in self._links.by_peer or not membership.is_gone(head):
                 found.append(Branch(head, cover))
-            elif cover & ~(1 << head):
+            elif without(cover, head):
                 from_head = head if membership.in_layout(head) else me
-                queue.extend(self._split(from_head, cover & ~(1 << head), tree))
+                queue.extend(self._split(from_head, without(cover, head), tree))
             else:
                 self.lost += 1
         return found
@@ -118,12 +147,23 @@ class Branching:
     def _split(self, head: NodeId, cover: int, tree: Order | None) -> list[Branch]:
         membership = self._context.membership
         if tree is None or not membership.in_layout(head):
-            return [Branch(each, 1 << each) for each in ids_in(cover)]
+            alone = cover & self._reachable()
+            self.lost += (cover & ~alone).bit_count()
+            return [Branch(each, 1 << each) for each in ids_in(alone)]
         known = self._splitters.get(tree)
         if known is None or known[0] != membership.layout_revision or not self._is_current(known):
-            splitter = Splitter(membership.id_space, tuple(membership.outside), tree)
+            splitter = Splitter(membership.id_space, membership.outside_copy(), tree)
             known = self._splitters[tree] = membership.layout_revision, splitter
-        return known[1].split(head, cover)
+        found, left = known[1].split(head, cover)
+        # What this layout has no branch for: whoever is there gets a frame of its own.
+        alone = left & self._reachable()
+        self.lost += (left & ~alone).bit_count()
+        return found + [Branch(each, 1 << each) for each in ids_in(alone)]
+
+    def _reachable(self) -> int:
+        """The ids that a frame of their own could reach: held alive, or linked."""
+        linked = id_set(peer for peer in self._links.by_peer if peer < ID_SET_SPACE)
+        return self._context.membership.living_set() | linked
 
     def _is_current(self, known: tuple[int, Splitter]) -> bool:
         return known[1].id_space == self._context.membership.id_space
@@ -131,24 +171,21 @@ class Branching:
     def _share_ways(
         self, linked: dict[NodeId, list[Branch]], distant: list[Branch]
     ) -> list[Branch]:
-        """Let distant branches go along with others; returns those that go alone."""
-        alone: list[Branch] = []
-        options = []
+        """Let distant branches go along with others, or together; returns those without a way."""
+        along, apart, without = [], [], []
         for branch in distant:
             hops = self._next_hops(branch.head)
-            along = next((hop for hop in hops if hop in linked), None)
-            if along is not None:
-                linked[along].append(branch)
+            found = [hop for hop in hops if hop in linked]
+            if found:
+                along.append((branch, found))
             elif hops:
-                options.append((branch, hops))
+                apart.append((branch, hops))
             else:
-                alone.append(branch)
-        for hop, group in shared_next_hops(options):
-            if len(group) == 1:
-                alone += group
-            else:
-                linked[NodeId(hop)] = group
-        return alone
+                without.append(branch)
+        for options in (along, apart):
+            for hop, group in shared_next_hops(options):
+                linked.setdefault(NodeId(hop), []).extend(group)
+        return without
 
     def _next_hops(self, head: NodeId) -> list[NodeId]:
         """The linked neighbors that begin a shortest way."""
@@ -209,18 +246,35 @@ class Branching:
         )
         frame = replace(message, route=route, branches=tuple(branches))
         link = self._links.to(peer) if is_linked else None
-        if link is not None:
+        if link is not None and may_take(link, frame):
             self._context.send(link.id, frame)
-        elif not self._forwarding.originate(frame):
+        elif link is not None or not self._forwarding.originate(frame):
             self.lost += sum(branch.cover.bit_count() for branch in branches)
 
     def _send_carefully(self, message: Branched, branches: Iterable[Branch]) -> None:
         left = 0
         for branch in branches:
             left |= branch.cover
-        ids = ids_in(left & ~(1 << self._context.id))
+        ids = ids_in(without(left, self._context.id))
         self.lost += len(ids[CAREFUL_MAX:])
         for each in ids[:CAREFUL_MAX]:
             route = replace(message.route, destination=each, hop_budget=0, search=None)
             frame = replace(message, route=route, branches=(Branch(each, 1 << each),))
             self.lost += not self._forwarding.originate(frame)
+
+
+def _apart(branches: Iterable[Branch]) -> list[Branch]:
+    """The branches, each id in the first that covers it: only a broken member covers one twice."""
+    covered, found = 0, []
+    for branch in branches:
+        cover = branch.cover & ~covered
+        covered |= cover
+        if cover:
+            found.append(Branch(branch.head, cover))
+    return found
+
+
+def may_take(link: Link, message: Branched) -> bool:
+    """Whether the other end of a link knows a kind of message; what it does not know it is not sent."""
+    need = NEEDS.get(type(message))
+    return need is None or bool(link.features & need.feature)

@@ -16,6 +16,7 @@ that it lacks such ones was held dead, or began later: it skips them.
 
 from __future__ import annotations
 
+from bmgd.core.branching import may_take
 from bmgd.core.broadcast_retention import BroadcastRetention, Heard, LifeKey
 from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
@@ -265,4 +266,6 @@ class BroadcastOrphans:
             return
         counts = sorted(count for count in heard.copies if count >= message.first)
         for count in counts[:PULLED_MAX]:
-            self._context.send(link.id, self._retention.copy_for(heard, count, link.peer))
+            copy = self._retention.copy_for(heard, count, link.peer)
+            if may_take(link, copy):
+                self._context.send(link.id, copy)

@@ -21,13 +21,20 @@ from typing import Any
 
 from bmgd.core.announcements import Announcement, Announcements
 from bmgd.core.branching import Branching
-from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_ALL_BYTES, WINDOW_MIN_BYTES
+from bmgd.core.broadcast_source import (
+    OVERHEAD_BYTES,
+    PIECES_WINDOW_BYTES,
+    WINDOW_ALL_BYTES,
+    WINDOW_MIN_BYTES,
+)
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.programs import Programs
 from bmgd.core.timers import TimerKey
 from bmgd.routing.branches import Branch
+from bmgd.routing.id_sets import without
 from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.messages import ReliableBroadcast, Skipped, Stable, Watermark
+from bmgd.wire.messages import BroadcastPiece, ReliableBroadcast, Skipped, Stable, Watermark
 
 WATERMARK_NS = 20_000_000
 REMIND_NS = 1_000_000_000
@@ -56,6 +63,7 @@ class Heard:
         copies: what is kept, by its count: up to the watermark in order, and what waits beyond.
         skips: ranges that are not for this node, above the watermark, and whether they are missed.
         given: whether anything was given to readers.
+        pieces_of: the topic of the long broadcast that a piece came of last, or "".
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
@@ -71,6 +79,7 @@ class Heard:
     skips: list[tuple[int, int, bool]] = field(default_factory=list)
     given: bool = False
     unacknowledged_bytes: int = 0
+    pieces_of: str = ""
     reminded_ns: int = 0
     asking: bool = False
     orphan_ns: int = 0
@@ -104,11 +113,13 @@ class BroadcastRetention:
         forwarding: Forwarding,
         branching: Branching,
         announcements: Announcements,
+        programs: Programs,
     ) -> None:
         self._context = context
         self._forwarding = forwarding
         self._branching = branching
         self._announcements = announcements
+        self._programs = programs
         self.lives: dict[LifeKey, Heard] = {}
         self.by_source: dict[NodeId, dict[Incarnation, Heard]] = {}
         self.changed: dict[LifeKey, None] = {}
@@ -185,7 +196,6 @@ class BroadcastRetention:
     def on_broadcast(self, message: ReliableBroadcast) -> None:
         """A copy came: send it on, and take it where it is new."""
         route = message.route
-        own = 1 << self._context.id
         heard = self.hear(route.source, route.source_incarnation)
         if heard is None:
             self.refused += 1
@@ -193,7 +203,8 @@ class BroadcastRetention:
                 return
         else:
             self._take(heard, message)
-        left = (Branch(branch.head, branch.cover & ~own) for branch in message.branches)
+        me = self._context.id
+        left = (Branch(branch.head, without(branch.cover, me)) for branch in message.branches)
         self._branching.send(message, [branch for branch in left if branch.cover])
 
     def _take(self, heard: Heard, message: ReliableBroadcast) -> None:
@@ -208,6 +219,7 @@ class BroadcastRetention:
             self._keep(heard, message)
         self._advance(heard)
         self._learn_stable(heard, message.stable)
+        heard.pieces_of = message.topic if isinstance(message, BroadcastPiece) else ""
         self._acknowledge_soon(heard, len(message.payload))
 
     def _keep(self, heard: Heard, message: ReliableBroadcast) -> None:
@@ -269,15 +281,19 @@ class BroadcastRetention:
     def _give(self, heard: Heard, message: ReliableBroadcast) -> None:
         self.taken += 1
         heard.given = True
-        self._announcements.announce(
-            Announcement(
-                heard.source,
-                heard.incarnation,
-                message.route.sequence,
-                message.topic,
-                message.payload,
+        if message.topic:
+            self._announcements.announce(
+                Announcement(
+                    heard.source,
+                    heard.incarnation,
+                    message.route.sequence,
+                    message.topic,
+                    message.payload,
+                    message.piece if isinstance(message, BroadcastPiece) else None,
+                )
             )
-        )
+        else:
+            self._programs.on_told(heard.source, heard.incarnation, message.payload)
         if message.route.sequence <= heard.stable:
             self._drop(heard, message.route.sequence)
 
@@ -287,6 +303,7 @@ class BroadcastRetention:
         last = skipped[1]
         here = min((count for count in heard.copies if first <= count <= last), default=last + 1)
         heard.watermark = min(last, here - 1)
+        self._programs.on_skipped(heard.source, heard.incarnation)
         # Who had something of this life misses what it skips, whatever the source thought.
         if skipped[2] or heard.given:
             self.missed += heard.watermark - first + 1
@@ -306,8 +323,8 @@ class BroadcastRetention:
         heard = self.lives.get((route.source, route.source_incarnation))
         if heard is not None:
             self._learn_stable(heard, message.stable)
-        own = 1 << self._context.id
-        left = (Branch(branch.head, branch.cover & ~own) for branch in message.branches)
+        me = self._context.id
+        left = (Branch(branch.head, without(branch.cover, me)) for branch in message.branches)
         self._branching.send(message, [branch for branch in left if branch.cover])
 
     def on_skipped(self, message: Skipped) -> None:
@@ -349,7 +366,9 @@ class BroadcastRetention:
         timers, key = self._context.timers, (WATERMARK_TIMER, *heard.key)
         living = max(1, self._context.membership.layout_size - len(self._context.membership.dead))
         window = max(WINDOW_MIN_BYTES, WINDOW_ALL_BYTES // living)
-        if heard.unacknowledged_bytes * 4 >= window:
+        if heard.pieces_of:
+            window = min(window, PIECES_WINDOW_BYTES)
+        if heard.unacknowledged_bytes * 4 >= window and not self._must_wait(heard):
             self._acknowledge(heard, asks=False)
         elif key not in timers:
             timers.set(key, self._context.now_ns + WATERMARK_NS)
@@ -357,9 +376,8 @@ class BroadcastRetention:
             self._remind_later(heard)
 
     def _remind_no_more(self, heard: Heard) -> None:
-        if self.is_orphan(heard) or not (
-            heard.copies or heard.asking or heard.stable > heard.watermark
-        ):
+        # A life that was followed may not be adopted yet: with copies, this deadline sees to it.
+        if not (heard.copies or heard.asking or heard.stable > heard.watermark):
             self._context.timers.cancel((REMIND_TIMER, *heard.key))
 
     def adopted(self, heard: Heard) -> None:
@@ -375,8 +393,16 @@ class BroadcastRetention:
     def on_watermark_timer(self, key: TimerKey) -> None:
         """What came lately is acknowledged."""
         heard = self.lives.get((NodeId(key[1]), Incarnation(key[2])))
-        if heard is not None:
-            self._acknowledge(heard, asks=heard.stable > heard.watermark)
+        if heard is None:
+            return
+        if self._must_wait(heard):
+            self._context.timers.set(key, self._context.now_ns + WATERMARK_NS)
+            return
+        self._acknowledge(heard, asks=heard.stable > heard.watermark)
+
+    def _must_wait(self, heard: Heard) -> bool:
+        """Whether readers of a long broadcast are behind: its source sends as they take."""
+        return bool(heard.pieces_of) and self._announcements.is_behind(heard.pieces_of)
 
     def _acknowledge(self, heard: Heard, *, asks: bool) -> None:
         heard.unacknowledged_bytes = 0

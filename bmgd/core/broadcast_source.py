@@ -31,15 +31,18 @@ from bmgd.core.commands import BroadcastTo
 from bmgd.core.context import Context, RecordMoved
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.gathering import failure_of
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, NewLifeError, RequestError, UnreachableError
 from bmgd.routing.branches import Branch
-from bmgd.routing.id_sets import id_set, ids_in
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_in, without
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status, counter_of, incarnation_tag
+from bmgd.wire.features import Feature
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import (
     EXCEPTIONS_BYTES_MAX,
     SKIPS_MAX,
+    BroadcastPiece,
     ReliableBroadcast,
     Route,
     Skip,
@@ -51,6 +54,8 @@ from bmgd.wire.messages import (
 WINDOW_MIN_BYTES = 64 * 1024
 WINDOW_ALL_BYTES = 32 << 20
 """Of all sources together, when each has its share."""
+PIECES_WINDOW_BYTES = 1 << 20
+"""Of pieces of long broadcasts less may be unstable, so that readers that are behind have room for it."""
 OVERHEAD_BYTES = 256
 """What a broadcast costs beside its payload."""
 UNSTABLE_MAX = 4096
@@ -60,6 +65,8 @@ RELIABLE_ID_SPACE_MAX = 32_768
 """So that audience and cover fit into a frame beside the longest payload."""
 RESEND_MIN_NS = 200_000_000
 RESEND_MAX_NS = 2_000_000_000
+RESEND_PIECE_NS = 1_500_000_000
+"""Of a piece: a node's watermark waits up to a second for readers that are behind."""
 RESEND_MORE_NS = 10_000_000
 RESENT_PER_STEP_MAX = 32
 RESENT_BYTES_PER_STEP_MAX = 1 << 20
@@ -134,7 +141,6 @@ class BroadcastSource:
         self._requests: dict[int, _Sent] = {}
         self._peers: dict[NodeId, _Peer] = {}
         self._resent = 0
-        self._living_of = (-1, 0)
 
     @property
     def underway(self) -> int:
@@ -171,17 +177,44 @@ class BroadcastSource:
         context.timers.set((REPORT_TIMER, request, 0), sent.deadline_ns)
         self._send_waiting()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for room in the window."""
+        return len(self._waiting)
+
+    def tell(self, payload: bytes) -> None:
+        """Broadcast something of this node's own: of the empty topic, and nobody waits for a report.
+
+        It goes whatever the state of this node is; the caller bounds how many wait.
+        """
+        sent = _Sent(BroadcastTo("", payload, True, 0), 0, 0, answered=True)
+        self._waiting.append(sent)
+        self._waiting_bytes += sent.cost
+        self._send_waiting()
+
     def _refusal(self, command: BroadcastTo) -> BmgdError | None:
-        if self._context.membership.id_space > RELIABLE_ID_SPACE_MAX:
-            return RequestError(
-                f"reliable broadcasts need an id space of at most {RELIABLE_ID_SPACE_MAX}"
-            )
-        space = self._context.membership.id_space
-        if id_set_bytes(((1 << space) - 1) & ~self._living()) > EXCEPTIONS_BYTES_MAX:
-            return RequestError("too many ids between the living ones are gone")
+        refusal = self.reach_refusal(command.topic)
+        if refusal is not None:
+            return refusal
+        error = self._pieces_refusal(command)
+        if error is not None:
+            return error
         size = self._waiting_bytes + len(command.payload)
         if len(self._waiting) >= WAITING_MAX or size > WAITING_BYTES_MAX:
             return RequestError("too many broadcasts wait for room")
+        return None
+
+    def reach_refusal(self, topic: str = "") -> BmgdError | None:
+        """Why no frame could name all nodes; or not all would take one without a topic."""
+        if not topic and not self._context.compatibility.common & Feature.PROGRAMS:
+            return RequestError("a member of an older release knows nothing of programs")
+        space = self._context.membership.id_space
+        if space > RELIABLE_ID_SPACE_MAX:
+            return RequestError(
+                f"reliable broadcasts need an id space of at most {RELIABLE_ID_SPACE_MAX}"
+            )
+        if id_set_bytes(((1 << space) - 1) & ~self._living()) > EXCEPTIONS_BYTES_MAX:
+            return RequestError("too many ids between the living ones are gone")
         return None
 
     def window_bytes(self) -> int:
@@ -193,11 +226,18 @@ class BroadcastSource:
         window = self.window_bytes() if self._waiting else 0
         while self._waiting and len(self._unstable) < UNSTABLE_MAX:
             sent = self._waiting[0]
-            if self._unstable and self._unstable_bytes + sent.cost > window:
+            most = window if sent.command.piece is None else min(window, PIECES_WINDOW_BYTES)
+            if self._unstable and self._unstable_bytes + sent.cost > most:
                 return
             self._waiting.popleft()
             self._waiting_bytes -= sent.cost
-            self._send_first(sent)
+            # Ids may have become known, or gone, while it waited.
+            error = self.reach_refusal(topic=sent.command.topic)
+            error = error or self._pieces_refusal(sent.command)
+            if error is None:
+                self._send_first(sent)
+            else:
+                self._refuse(sent, error)
 
     def _send_first(self, sent: _Sent) -> None:
         context, living = self._context, self._living()
@@ -205,19 +245,21 @@ class BroadcastSource:
         self._next += 1
         sent.id_space = context.membership.id_space
         sent.exceptions = ((1 << sent.id_space) - 1) & ~living
-        sent.missing = living & ~(1 << context.id)
+        sent.missing = without(living, context.id)
         sent.skips = tuple(islice(self._skips_of(living), SKIPS_MAX))
         self._unstable.append(sent)
         self._unstable_bytes += sent.cost
-        self._announcements.announce(
-            Announcement(
-                context.id,
-                context.incarnation,
-                sent.sequence,
-                sent.command.topic,
-                sent.command.payload,
+        if sent.command.topic:
+            self._announcements.announce(
+                Announcement(
+                    context.id,
+                    context.incarnation,
+                    sent.sequence,
+                    sent.command.topic,
+                    sent.command.payload,
+                    sent.command.piece,
+                )
             )
-        )
         self._transmit(sent, [Branch(context.id, sent.missing)])
         self._settle()
         self._plan_resending()
@@ -231,18 +273,16 @@ class BroadcastSource:
         sent.sent_ns = self._context.now_ns
         sent.times += 1
         self._told_stable = self._stable
-        message = ReliableBroadcast(
-            self._route(sent.sequence),
-            sent.command.topic,
-            sent.command.payload,
-            0,
-            (),
-            sent.id_space,
-            sent.exceptions,
-            sent.skips,
-            self._stable,
+        command, piece = sent.command, sent.command.piece
+        audience = sent.id_space, sent.exceptions
+        route = self._route(sent.sequence)
+        rest = (command.topic, command.payload, 0, (), *audience, sent.skips, self._stable)
+        self._branching.send(
+            ReliableBroadcast(route, *rest)
+            if piece is None
+            else BroadcastPiece(route, *rest, piece),
+            branches,
         )
-        self._branching.send(message, branches)
 
     def _route(self, sequence: int, to: NodeId | None = None, tag: int = 0) -> Route:
         route = self._forwarding.route_to(
@@ -257,12 +297,9 @@ class BroadcastSource:
 
     def _living(self) -> int:
         """The ids of the layout that are not held dead, this node among them."""
-        membership = self._context.membership
-        if self._living_of[0] != membership.revision:
-            everybody = (1 << membership.id_space) - 1
-            gone = id_set(membership.outside) | id_set(membership.dead)
-            self._living_of = membership.revision, everybody & ~gone | 1 << self._context.id
-        return self._living_of[1]
+        own = self._context.id
+        living = self._context.membership.living_set()
+        return living | 1 << own if own < ID_SET_SPACE else living
 
     # --- sending again ------------------------------------------------------------------------
 
@@ -277,11 +314,13 @@ class BroadcastSource:
 
     def on_resend_timer(self, key: TimerKey) -> None:
         """Send again what somebody misses for long, a bounded part of it in each step."""
+        self._give_up_pieces()
         now_ns, living = self._context.now_ns, self._living()
         count = size = 0
         for sent in self._unstable:
             missing = sent.missing & living
-            pause_ns = min(RESEND_MIN_NS << min(sent.times - 1, 8), RESEND_MAX_NS)
+            first_ns = RESEND_MIN_NS if sent.command.piece is None else RESEND_PIECE_NS
+            pause_ns = min(first_ns << min(sent.times - 1, 8), RESEND_MAX_NS)
             if not missing or now_ns - sent.sent_ns < pause_ns:
                 continue
             if count >= RESENT_PER_STEP_MAX or size > RESENT_BYTES_PER_STEP_MAX:
@@ -293,6 +332,35 @@ class BroadcastSource:
         self._resent += count
         self._tell_skips()
         self._plan_resending()
+
+    def _give_up_pieces(self) -> None:
+        """A member of an older release became known: who lacks a piece misses it, and is told."""
+        if self._may_send_pieces():
+            return
+        living = self._living()
+        for sent in list(self._unstable):
+            if sent.command.piece is None:
+                continue
+            # Its program is told before: who is not waited for any more has not confirmed.
+            self._answer(sent)
+            for each in ids_in(sent.missing & living):
+                peer = self._peers.setdefault(NodeId(each), _Peer())
+                count = sent.sequence
+                if peer.skips and peer.skips[-1].last == count - 1 and peer.skips[-1].missed:
+                    peer.skips[-1] = peer.skips[-1]._replace(last=count)
+                else:
+                    peer.skips.append(Skip(NodeId(each), count, count, True))
+                self._clear(NodeId(each), count, count)
+        self._settle()
+
+    def _may_send_pieces(self) -> bool:
+        return bool(self._context.compatibility.common & Feature.BROADCAST_PIECES)
+
+    def _pieces_refusal(self, command: BroadcastTo) -> BmgdError | None:
+        if command.piece is None or self._may_send_pieces():
+            return None
+        older = self._context.compatibility.older()[:8]
+        return RequestError(f"members of an older release take no long broadcasts: {older}")
 
     def _ways_to(self, sent: _Sent, missing: int) -> list[Branch]:
         """The second time by shortest ways, then by the tree and by shortest ways in turn."""
@@ -345,11 +413,10 @@ class BroadcastSource:
         if not self._unstable:
             return
         lowest = self._unstable[0].sequence
-        bit = 1 << node_id
         living = self._living()
         start, end = max(first - lowest, 0), last - lowest + 1
         for sent in islice(self._unstable, start, max(start, end)):
-            sent.missing &= ~bit
+            sent.missing = without(sent.missing, node_id)
             if not sent.missing & living:
                 self._answer(sent)
 
@@ -386,7 +453,7 @@ class BroadcastSource:
             return
         self._told_stable = self._stable
         message = Stable(self._route(self._next - 1), 0, (), self._stable)
-        others = self._living() & ~(1 << self._context.id)
+        others = without(self._living(), self._context.id)
         self._branching.send(message, [Branch(self._context.id, others)])
 
     # --- reports ------------------------------------------------------------------------------
@@ -411,12 +478,21 @@ class BroadcastSource:
         audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
         confirmed = audience & ~sent.missing & ~sent.restarted
         failed = [
-            _failure(self._why(sent, each), sent=bool(sent.sequence))
+            failure_of(NodeId(each), self._why(sent, each), sent=bool(sent.sequence))
             for each in ids_in(sent.missing | sent.restarted)
         ]
         self._context.emit(
             Reply(sent.request, {"confirmed": list(ids_in(confirmed)), "failed": failed})
         )
+
+    def _refuse(self, sent: _Sent, error: BmgdError) -> None:
+        """It was not sent, and never will be; of news of this node the next one will show a gap."""
+        if sent.answered:
+            return
+        sent.answered = True
+        del self._requests[sent.request]
+        self._context.timers.cancel((REPORT_TIMER, sent.request, 0))
+        self._context.emit(Reply(sent.request, error=error))
 
     def _why(self, sent: _Sent, node_id: NodeId) -> Any:
         status = self._context.membership.status_of(node_id)
@@ -467,14 +543,13 @@ class BroadcastSource:
 
     def _begin_anew(self, node_id: NodeId, peer: _Peer, life: Incarnation) -> None:
         """A new life has nothing, and misses nothing of what was before it."""
-        bit = 1 << node_id
         for sent in self._unstable:
-            if sent.missing & bit:
-                sent.missing &= ~bit
-                sent.restarted |= bit
+            if sent.missing >> node_id & 1:
+                sent.missing = without(sent.missing, node_id)
+                sent.restarted |= 1 << node_id
         peer.life, peer.watermark = life, 0
         peer.gone_at = self._next if self._context.membership.is_gone(node_id) else 0
-        peer.skips = [Skip(node_id, 1, self._next - 1, False)]
+        peer.skips = [Skip(node_id, 1, self._next - 1, False)] if self._next > 1 else []
         self._tell_skips_to(node_id, peer)
         self._plan_resending()
 
@@ -525,12 +600,3 @@ def _beyond(peer: _Peer) -> int:
         if skip.first <= beyond + 1:
             beyond = max(beyond, skip.last)
     return beyond
-
-
-def _failure(error: Any, *, sent: bool) -> dict[str, object]:
-    return {
-        "id": error.destination,
-        "error": type(error).__name__,
-        "detail": error.detail,
-        "sent": sent,
-    }

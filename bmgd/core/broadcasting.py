@@ -20,9 +20,9 @@ from bmgd.core.context import Context
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.topics import Topics
-from bmgd.errors import BmgdError, NoQuorumError, RequestError
+from bmgd.errors import BmgdError, LeavingError, NoQuorumError, RequestError
 from bmgd.routing.branches import Branch
-from bmgd.routing.id_sets import ID_SET_SPACE, id_set
+from bmgd.routing.id_sets import ID_SET_SPACE, without
 from bmgd.types import Incarnation, NodeId, NodeState
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX, Broadcast, Multicast, Route
 
@@ -88,24 +88,23 @@ class Broadcasting:
         if error is not None:
             self.context.emit(Reply(request, error=error))
             return
-        everybody = (1 << membership.id_space) - 1 & ~id_set(membership.outside)
+        everybody = membership.layout_set()
         message = Broadcast(self._route(), command.topic, command.payload, 0, ())
         self._announce(message)
-        self.branching.send(message, [Branch(me, everybody & ~(1 << me))])
+        self.branching.send(message, [Branch(me, without(everybody, me))])
         self.context.emit(Reply(request, {"confirmed": [], "failed": []}))
 
     def multicast(self, request: int, command: MulticastTo) -> None:
         """Send to the ids that a program names; answered at once."""
         me = self.context.id
         error = refusal_of(self.context, command.topic, command.payload)
-        if error is not None or command.reliable:
-            error = error or RequestError("daemons multicast at best effort; send to each for more")
+        if error is not None:
             self.context.emit(Reply(request, error=error))
             return
         message = Multicast(self._route(), command.topic, command.payload, ())
         if command.destinations >> me & 1:
             self._take(message)
-        self.branching.send(message, [Branch(me, command.destinations & ~(1 << me))])
+        self.branching.send(message, [Branch(me, without(command.destinations, me))])
         self.context.emit(Reply(request, {"confirmed": [], "failed": []}))
 
     def _route(self) -> Route:
@@ -199,7 +198,7 @@ def refusal_of(context: Context, topic: str, payload: bytes) -> BmgdError | None
     if context.membership.id_space > ID_SET_SPACE:
         return RequestError(f"messages to many need an id space of at most {ID_SET_SPACE}")
     if context.state is NodeState.LEAVING:
-        return RequestError("this node is leaving")
+        return LeavingError(context.id, "this daemon is leaving, and takes no new messages")
     if context.stands_aside:
         return NoQuorumError(context.id, "this node is in a minority, and stands aside")
     return None
@@ -207,5 +206,5 @@ def refusal_of(context: Context, topic: str, payload: bytes) -> BmgdError | None
 
 def _without(branches: tuple[Branch, ...], own: NodeId) -> list[Branch]:
     """The branches without this node in their covers, and without those that covered nobody else."""
-    left = (Branch(branch.head, branch.cover & ~(1 << own)) for branch in branches)
+    left = (Branch(branch.head, without(branch.cover, own)) for branch in branches)
     return [branch for branch in left if branch.cover]

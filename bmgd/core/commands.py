@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bmgd.types import NodeId
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.messages import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,16 @@ class BroadcastTo:
 
     Answered by ``{"confirmed": [id…], "failed": [{"id", "error", "detail", "sent"}…]}``: at best
     effort at once and empty, else when every node has it, is held dead, or the time is over.
+
+    Args:
+        piece: of a longer message, which place this piece has in it; reliable only.
     """
 
     topic: str
     payload: bytes = field(repr=False)
     reliable: bool
     timeout_ns: int
+    piece: Piece | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ class PutSegment:
         size: of a piece, the length of the whole message; else 0.
         first, last: of a piece, whether it is the first and the last.
         timeout_ns: for how long it may be sent; 0 for ever.
+        answers: of a stream of answers, the numbers of the questions that begin to be answered in it.
     """
 
     count: int
@@ -103,6 +109,77 @@ class PutSegment:
     first: bool = False
     last: bool = False
     timeout_ns: int = 0
+    answers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenInbox:
+    """Take answers: after the `Reply` ``{"inbox": …}``, `Deliver` effects as of `Subscribe`.
+
+    Args:
+        credit_bytes: see `Subscribe`.
+    """
+
+    credit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The program has taken answers, and some of its questions have their outcome; not answered.
+
+    Args:
+        count: messages of the inbox `request` that it has taken.
+        questions: the numbers of those whose reserved room is given back.
+    """
+
+    count: int
+    questions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestions:
+    """Open a stream whose messages are questions; answered as `OpenStream`, with ``"first"`` too.
+
+    The questions are numbered from that on, as they are put. The stream ends when its destination
+    dies or begins a new life, whatever is underway.
+
+    Args:
+        priority: see `OpenStream`.
+        inbox: where the answers go.
+    """
+
+    destination: NodeId
+    topic: str
+    priority: int
+    inbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAnswers:
+    """Open a stream of answers to one inbox; answered as `OpenStream`.
+
+    Args:
+        destination, incarnation: the life that asked.
+        inbox: where its answers go.
+        reader: the subscription that was handed the questions.
+    """
+
+    destination: NodeId
+    incarnation: Incarnation
+    inbox: int
+    reader: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindReaders:
+    """Ask who has a reader of a topic; answered by ``{"readers": [id…], "silent": [id…]}``.
+
+    Args:
+        timeout_ns: after so long those that have not answered are silent.
+    """
+
+    topic: str
+    timeout_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +220,7 @@ class Subscribe:
     Args:
         credit: messages.
         credit_bytes: costs of segments; one message or piece is handed out whatever it costs.
-        takes_long: whether long messages may be handed out, in pieces.
+        takes_long: whether long messages may be handed out, in pieces, and questions.
     """
 
     topic: str
@@ -183,7 +260,42 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leave the cluster gracefully: drain, tell everybody, end. Answered once everybody was told."""
+    """Leave the cluster gracefully: drain, tell everybody, end. Answered once everybody was told.
+
+    The answer is what is left over, see `bmgd.core.draining`.
+
+    Args:
+        timeout_ns: for how long to drain at most; None for the node's own `leave_ns`.
+    """
+
+    timeout_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """The program of this request starts under a name; answered at once, over by `Unregister`.
+
+    Args:
+        name: 1 to 255 bytes, not that of another registered program of this node.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """The program that the request has registered ended; not answered.
+
+    Args:
+        exit: its exit code; None where it is not known.
+    """
+
+    exit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPrograms:
+    """Answered by the registered programs of all nodes that are held alive, see `core.programs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +346,11 @@ Command = (
     | MulticastTo
     | ConsumedAnnouncements
     | OpenStream
+    | OpenInbox
+    | Settled
+    | OpenQuestions
+    | OpenAnswers
+    | FindReaders
     | PutSegment
     | Withdraw
     | CloseStream
@@ -243,6 +360,9 @@ Command = (
     | Unsubscribe
     | Evict
     | Leave
+    | Register
+    | Unregister
+    | ShowPrograms
     | ShowReport
     | AskReports
     | SendReport

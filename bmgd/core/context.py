@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
+from bmgd.core.compatibility import Compatibility
 from bmgd.core.counts import Counts
 from bmgd.core.effects import Effect, Exit, Observed, Send
 from bmgd.core.membership import Membership
@@ -57,6 +58,7 @@ class Link:
         probe: the nonce of the ping that decides between two links of one pair, or 0.
         key: what it was made under, see `KeysChanged`.
         renews: it takes the place of the other links of its pair, and has not yet.
+        features: what the other end can do, see `bmgd.wire.features`.
     """
 
     id: LinkId
@@ -80,6 +82,7 @@ class Link:
     probe: int = 0
     key: str = ""
     renews: bool = False
+    features: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,23 @@ class Vetoed:
     """An observer heard from a suspect: only the link to it is broken."""
 
     peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsLost:
+    """Questions of one asker get no answer from this node.
+
+    Args:
+        source, incarnation, inbox: who asked.
+        questions: their numbers.
+        handed: whether a program had them; else there was none to take them.
+    """
+
+    source: NodeId
+    incarnation: Incarnation
+    inbox: int
+    questions: tuple[int, ...]
+    handed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +174,17 @@ class RoomFreed:
     topic: str
 
 
-Fact = LongSettled | RoomFreed | RecordMoved | LinkOpened | LinkLost | Vetoed | AccusedSelf | IdLost
+Fact = (
+    LongSettled
+    | RoomFreed
+    | RecordMoved
+    | LinkOpened
+    | LinkLost
+    | Vetoed
+    | AccusedSelf
+    | QuestionsLost
+    | IdLost
+)
 
 
 class Context:
@@ -180,6 +210,7 @@ class Context:
         self.random = random
         self.timers = Timers()
         self.membership = Membership(settings.founding_size, settings.peers)
+        self.compatibility = Compatibility(settings.features, self.membership)
         self.state = NodeState.STARTING
         self.incarnation = incarnation
         self.version = 0

@@ -28,6 +28,7 @@ from bmgd.wire.messages import LinkMessage, Message, RoutedMessage
 EVENTS: Final = (
     "assigned",
     "backlog",
+    "bad programs",
     "displaced",
     "evicted",
     "expired",
@@ -45,6 +46,7 @@ EVENTS: Final = (
     "links exact",
     "new life",
     "not renewed",
+    "older member",
     "quorum lost",
     "quorum regained",
     "ready",
@@ -56,6 +58,7 @@ EVENTS: Final = (
     "stale source",
     "suspected",
     "unreachable",
+    "untold",
     "verdict",
     "vetoed",
 )
@@ -83,6 +86,7 @@ CLOSED: Final = (
 
 PLAIN: Final = (
     "careful_messages",
+    "withheld_messages",
     "segments_resent",
     "segments_confirmed",
     "stream_silences",
@@ -90,7 +94,8 @@ PLAIN: Final = (
     "reports_sent",
     "reports_refused",
 )
-"""What parts count themselves: messages passed on in careful mode; segments of streams that were sent
+"""What parts count themselves: messages passed on in careful mode; those that were not sent since
+somebody lacks the feature that they need; segments of streams that were sent
 again, or confirmed, how often a stream's acknowledgements failed to come in time, and streams that
 ended with an error; reports that were sent to those who asked, or refused at the bound."""
 

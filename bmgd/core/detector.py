@@ -1,6 +1,6 @@
 """The failure detector: heartbeats, suspicion, indirect confirmation.
 
-Theory of operation. Every watched link (`watching.py`: all of them in a small cluster) carries a
+Theory of operation. Every watched link (`watched_links.py`: all of them in a small cluster) carries a
 heartbeat each interval; of the others one, in turn, carries one that asks for an answer. Two things
 count as silence: no byte came within the timeout on a watched link, or the peer has not echoed a
 heartbeat that it should have for the timeout and one interval (a one-way cut, or a link that only
@@ -20,6 +20,11 @@ A node that was itself late must not accuse: it resets its stamps, shows its dig
 seems to say may only be that nobody was here to listen. And it stretches its timeout by its own lag,
 and what it waits for an answer by that lag for each process that the answer passes: where this one is
 late, those may be too.
+
+Heartbeats are nearly all that an idle node gets, and from most of them nothing follows: the digests are
+equal, nobody is suspected, and no answer is wanted. With each round of heartbeats the node lets the
+engine of links absorb such ones on its watched links. In the step in which its digest changes it names
+the new one; in that in which it suspects somebody, or no longer watches a link, it takes all back.
 """
 
 from __future__ import annotations
@@ -28,12 +33,14 @@ from dataclasses import dataclass, field
 
 from bmgd.core.comparison import Comparison
 from bmgd.core.context import Context, Link, Vetoed
+from bmgd.core.effects import AbsorbHeartbeats
+from bmgd.core.events import AbsorbedBeat
 from bmgd.core.forwarding import Forwarding
-from bmgd.core.healing import Healing
+from bmgd.core.healing_policy import Healing
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
-from bmgd.core.watching import watched_peers
+from bmgd.core.watched_links import watched_peers
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record
 from bmgd.wire.messages import Answer, Ask, Heartbeat
 
@@ -94,6 +101,7 @@ class Detector:
     _suspicions: dict[NodeId, _Suspicion] = field(default_factory=dict)
     _asks: dict[int, _OpenAsk] = field(default_factory=dict)
     _ask_count: int = 0
+    _absorbing: AbsorbHeartbeats | None = None
 
     @property
     def timeout_ns(self) -> int:
@@ -148,6 +156,7 @@ class Detector:
         if others:
             self._tried = min((i for i in others if i > self._tried), default=min(others))
             self.beat(others[self._tried], answer=True)
+        self._let_absorb()
         self.stretch_ns = self.stretch_ns * 3 // 4
         context.timers.set((BEAT_TIMER, 0, 0), context.now_ns + context.settings.heartbeat_ns)
 
@@ -160,6 +169,7 @@ class Detector:
         for link in self.links.table.values():
             is_watched = self._watched is None or link.peer in self._watched
             if is_watched != (link.watched_ns > 0):
+                self._absorb_no_more()
                 link.watched_ns = context.now_ns if is_watched else 0
                 link.unechoed.clear()
 
@@ -193,6 +203,49 @@ class Detector:
         link.mismatches = 0
         link.agreed = True
         return True
+
+    # --- heartbeats that the engine of links absorbs --------------------------------------------
+
+    def _let_absorb(self) -> None:
+        """Let the engine absorb what `absorb` would take in on the watched links."""
+        if self._suspicions:
+            return
+        watched = tuple(link.id for link in self.links.table.values() if link.watched_ns)
+        wanted = AbsorbHeartbeats(self.context.membership.digest, watched)
+        if wanted != self._absorbing:
+            self._absorbing = wanted
+            self.context.emit(wanted)
+
+    def _absorb_no_more(self) -> None:
+        if self._absorbing is not None:
+            self._absorbing = None
+            self.context.emit(AbsorbHeartbeats(0, ()))
+
+    def settle(self) -> None:
+        """At the end of a step: take back, or say anew, what no longer holds."""
+        if self._absorbing is None:
+            return
+        if self._suspicions:
+            self._absorb_no_more()
+        elif self._absorbing.digest != self.context.membership.digest:
+            # Those of neighbors that have heard of it too are absorbed at once.
+            self._let_absorb()
+
+    def on_absorbed(self, beats: tuple[AbsorbedBeat, ...]) -> None:
+        """Heartbeats came from which nothing follows but what they say of their links."""
+        received = self.context.counts.received
+        for beat in beats:
+            received[Heartbeat] += beat.heartbeats
+            link = self.links.get(beat.link)
+            if link is None:
+                continue
+            link.heard_ns = max(link.heard_ns, beat.at_ns)
+            link.echo = max(link.echo, beat.sequence)
+            while link.unechoed and link.unechoed[0][0] <= beat.echo:
+                link.unechoed.popleft()
+            link.mismatches = 0
+            link.agreed = True
+            self._clear_if_heard(link)
 
     def on_digest_timer(self, key: TimerKey) -> None:
         """The digests differed a moment ago: show the own one again before comparing buckets."""

@@ -10,7 +10,7 @@ from bmgd.errors import BmgdError
 from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, LinkId, NodeId, Record
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Message
+from bmgd.wire.messages import Message, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ class Deliver:
         size: of the whole long message.
         last: whether it is its last piece.
         aborted: no further piece comes, for this reason; "" for none.
+        inbox: of questions, where at the source the answers go; 0 of other messages.
+        question: the number of the first question in it, or of the long one that it is a piece of.
     """
 
     request: int
@@ -103,6 +105,8 @@ class Deliver:
     size: int = 0
     last: bool = False
     aborted: str = ""
+    inbox: int = 0
+    question: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,7 @@ class Announce:
 
     Args:
         sequence: the source's count of its reliable broadcasts; 0 at best effort.
+        piece: which place it has in a longer message, or None.
     """
 
     request: int
@@ -155,6 +160,7 @@ class Announce:
     sequence: int
     topic: str
     payload: bytes = field(repr=False)
+    piece: Piece | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,15 @@ class ForwardingChanged:
     """Use this snapshot for relayed messages from now on."""
 
     snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AbsorbHeartbeats:
+    """Heartbeats with this digest on these links, and no others, are absorbed below the core from now on;
+    `HeartbeatsAbsorbed` tells of them, before the next event of another kind."""
+
+    digest: int
+    links: tuple[LinkId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +287,34 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramChange:
+    """A registered program of some node started or ended, as far as this node knows.
+
+    Args:
+        incarnation: the life of its node.
+        exit: how it ended; None where that is not known.
+    """
+
+    id: NodeId
+    incarnation: Incarnation
+    name: str
+    started: bool
+    exit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramsChanged:
+    """Programs started and ended.
+
+    Args:
+        revision: counts these effects, without a gap.
+    """
+
+    changes: tuple[ProgramChange, ...]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """End the process with this exit code; the reason is for the log."""
 
@@ -294,6 +337,7 @@ Effect = (
     | Reply
     | RecordChanged
     | ForwardingChanged
+    | AbsorbHeartbeats
     | Observed
     | Renewed
     | AskContact
@@ -301,5 +345,6 @@ Effect = (
     | Displaced
     | ReportWanted
     | Reported
+    | ProgramsChanged
     | Exit
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bmgd.core.commands import Command
 from bmgd.peers import PeerList
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Message
 
@@ -26,6 +28,29 @@ class Heard:
     links: tuple[LinkId, ...]
 
 
+class AbsorbedBeat(NamedTuple):
+    """Heartbeats that an engine of links absorbed on one link.
+
+    Attributes:
+        at_ns: when the last one came.
+        sequence, echo: the highest of them.
+        heartbeats: how many.
+    """
+
+    link: LinkId
+    at_ns: int
+    sequence: int
+    echo: int
+    heartbeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatsAbsorbed:
+    """Heartbeats came as `AbsorbHeartbeats` said: told before any other event that follows them."""
+
+    beats: tuple[AbsorbedBeat, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Greeted:
     """An authenticated hello waits for `Welcome` or `Refuse`.
@@ -35,6 +60,7 @@ class Greeted:
         known_of_me: the highest incarnation of this node that the newcomer knows; 0 for none.
         key: what the link is made under, see `KeysChanged`.
         renews: whether it is to take the place of the links that there are.
+        features: what the other end can do, see `bmgd.wire.features`.
     """
 
     link: LinkId
@@ -45,6 +71,7 @@ class Greeted:
     dial_number: int
     key: str = ""
     renews: bool = False
+    features: int = SPOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,7 @@ class LinkUp:
     dial_number: int
     key: str = ""
     renews: bool = False
+    features: int = SPOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +187,7 @@ class DeadlineReached:
 Event = (
     Received
     | Heard
+    | HeartbeatsAbsorbed
     | Greeted
     | JoinAsked
     | LinkUp

@@ -22,9 +22,11 @@ from bmgd.wire.messages import (
     JoinRequest,
     Message,
     Notice,
+    OlderMembers,
     Ping,
     Pong,
     Probe,
+    ProgramAsk,
     Unreachable,
     Unwanted,
 )
@@ -34,8 +36,8 @@ BURST = 4096
 SENDERS_MAX = 4096
 NAMED_NS = 10_000_000_000
 _COST_NS = 1_000_000_000 // RATE_PER_S
-_ROUTED = (Ask, Answer, Probe, JoinRequest, JoinGrant, Unreachable)
-_OF_LINK = (Heartbeat, Ping, Pong, Notice, Buckets, Unwanted)
+_ROUTED = (Ask, Answer, Probe, JoinRequest, JoinGrant, Unreachable, ProgramAsk)
+_OF_LINK = (Heartbeat, Ping, Pong, Notice, Buckets, Unwanted, OlderMembers)
 
 
 @dataclass(slots=True)

@@ -19,10 +19,11 @@ from bmgd.core.context import Context
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.links import Links
 from bmgd.core.visited import is_visited, nothing_visited, visited_bytes, with_visited
+from bmgd.frameheader import flow_of
 from bmgd.routing import Snapshot, hop_count, rank_of
-from bmgd.routing.header import flow_of
 from bmgd.topology import diameter_bound
 from bmgd.types import LinkId, NodeId
+from bmgd.wire.features import NEEDS, Need, Scope
 from bmgd.wire.messages import (
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
@@ -100,6 +101,10 @@ class Forwarding:
             record=record,
         )
 
+    def has_link(self, link: LinkId) -> bool:
+        """Whether a link is up."""
+        return self._links.get(link) is not None
+
     def way_to(self, destination: NodeId) -> LinkId | None:
         """The link that a message of this node's own leaves by now; None for a search, or no way."""
         direct = self._links.to(destination)
@@ -109,13 +114,36 @@ class Forwarding:
         link_id = LinkId(self._snapshot.next_hop(destination, -1, flow))
         return link_id if link_id > 0 else None
 
+    def first_link_to(self, destination: NodeId) -> LinkId | None:
+        """As `way_to`, and of a search the link by which it begins; None for no way."""
+        way = self.way_to(destination)
+        if way is not None or not self._context.membership.in_layout(destination):
+            return way
+        begun = with_visited(self._nothing(), self._context.id)
+        onward = self._nearest_unvisited(destination, begun)
+        link = None if onward is None else self._links.to(onward)
+        return None if link is None else link.id
+
     def originate(self, message: RoutedMessage, *, avoiding: int = -1) -> bool:
         """Send a message of this node's own to another node; False when there is no way now.
+
+        Nor when its kind needs a feature that somebody lacks who must have it.
 
         Args:
             avoiding: an id that it does not leave by, where another shortest way is.
         """
+        need = NEEDS.get(type(message))
+        if need is not None and not self._is_met(need, message.route.destination):
+            self._context.counts.add("withheld_messages")
+            return False
         return self._forward(message, came_from=avoiding)
+
+    def _is_met(self, need: Need, destination: NodeId) -> bool:
+        """Whether those who must have a feature for a message have it."""
+        if need.scope is Scope.CLUSTER:
+            return bool(self._context.compatibility.common & need.feature)
+        direct = self._links.to(destination)
+        return direct is not None and bool(direct.features & need.feature)
 
     def relay(self, message: RoutedMessage, came_from: NodeId | None) -> bool:
         """Pass on a message that the data plane left to the core; False when there is no way now."""

@@ -205,5 +205,6 @@ class Greeting:
                 known_of_me=greeted.known_of_me,
                 key=greeted.key,
                 renews=greeted.renews,
+                features=greeted.features,
             )
         )

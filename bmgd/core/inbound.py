@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.inboxes import is_inbox
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Offer, Taken, Topics
 from bmgd.core.work import Work
@@ -225,7 +226,7 @@ class Inbound:
         if not segment.flags & SegmentFlag.OPEN or stream_id <= source.shrunk_to:
             self._reset(segment, ResetReason.UNKNOWN)
             return None
-        if context.state is NodeState.LEAVING:
+        if context.state is NodeState.LEAVING and not is_inbox(segment.topic):
             # Its programs may not live to read it, and the source can still be told.
             self._reset(segment, ResetReason.LEAVING)
             return None
@@ -267,7 +268,7 @@ class Inbound:
 
     def _take(self, stream: StreamIn, segment: Segment) -> None:
         """The next segment is here: offer it, and what was kept behind it."""
-        if self._context.state is NodeState.LEAVING:
+        if self._context.state is NodeState.LEAVING and not is_inbox(stream.topic):
             self._end(stream, ResetReason.LEAVING)
             return
         if self._offer(stream, segment) and stream.next in stream.kept:
@@ -333,6 +334,8 @@ class Inbound:
             segment.size,
             bool(segment.flags & SegmentFlag.FIRST),
             bool(segment.flags & SegmentFlag.LAST),
+            inbox=segment.inbox,
+            question=segment.question,
         )
 
     def _pass(self, stream: StreamIn, segment: Segment) -> None:
@@ -552,6 +555,7 @@ class Inbound:
 
     def on_own_new_life(self) -> None:
         """This node began a new life: streams to the former one are over."""
+        self._topics.questions.forget_all()
         for source in self._sources.values():
             for stream in source.streams.values():
                 self._forget(stream, "this node began a new life")

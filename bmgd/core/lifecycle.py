@@ -20,6 +20,7 @@ from random import Random
 from bmgd.core.context import AccusedSelf, Context
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
+from bmgd.core.draining import Draining
 from bmgd.core.effects import Displaced, Exit, Renewed, Reply
 from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
@@ -29,7 +30,6 @@ from bmgd.core.redialling import Redialling
 from bmgd.core.relayout import Relayout
 from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
 from bmgd.types import (
     COUNTER_MAX,
     UNKNOWN_INCARNATION,
@@ -66,9 +66,9 @@ class Lifecycle:
     relayout: Relayout
     outbound: Outbound
     inbound: Inbound
-    topics: Topics
     to_many: ToMany
-    _leave_by_ns: int = 0
+    draining: Draining
+    leave_by_ns: int = 0
     _leave_requests: list[int] = field(default_factory=list)
     _begun_ns: deque[int] = field(default_factory=deque)
 
@@ -187,16 +187,16 @@ class Lifecycle:
             return
         for link in list(self.links.table.values()):
             self.links.close(link, "a new life begins")
-        context.incarnation = above
+        former, context.incarnation = context.incarnation, above
         context.version = 0
         context.followed = True
         self.dialling.on_new_life()
         context.emit(Renewed(context.incarnation))
         context.observe("new life", context.id, context.incarnation)
         self.notices.publish(context.id, context.own_record())
-        self.outbound.on_own_new_life()
+        self.outbound.answers.on_own_new_life()
         self.inbound.on_own_new_life()
-        self.to_many.on_own_new_life()
+        self.to_many.on_own_new_life(former)
         self.dialling.reconcile()
 
     def displace(self, why: str) -> None:
@@ -207,7 +207,7 @@ class Lifecycle:
         contacts = self._contacts()
         for link in list(self.links.table.values()):
             self.links.close(link, "another life has this id")
-        self.outbound.on_own_new_life()
+        self.outbound.answers.on_own_new_life()
         self.inbound.on_own_new_life()
         context.emit(Displaced(contacts))
 
@@ -222,42 +222,37 @@ class Lifecycle:
 
     # --- leaving ------------------------------------------------------------------------------
 
-    def leave(self, request: int) -> None:
+    def leave(self, request: int, timeout_ns: int | None = None) -> None:
         """Take nothing more, drain, tell everybody, end; the request is answered when all are told.
 
-        Drained is a node when all that its programs sent is confirmed or failed, and its readers have
-        consumed what it took for them. It goes on relaying meanwhile; of what it relays last, the
-        sources hear nothing, and send it again as soon as they know that it has left.
+        It goes on relaying meanwhile; of what it relays last, the sources hear nothing, and send it again
+        as soon as they know that it has left. Asked again, the shorter time counts.
         """
         context = self.context
         self._leave_requests.append(request)
+        by_ns = context.now_ns + (context.settings.leave_ns if timeout_ns is None else timeout_ns)
         if context.state is NodeState.LEAVING:
+            self.leave_by_ns = min(self.leave_by_ns, by_ns)
             return
         context.state = NodeState.LEAVING
         context.observe("leaving")
-        self._leave_by_ns = context.now_ns + context.settings.leave_ns
+        self.leave_by_ns = by_ns
         context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns)
 
     def on_leave_timer(self, key: TimerKey) -> None:
         """Look whether all is drained, or the time for it is over."""
         context = self.context
-        is_drained = not self.outbound.underway and not (
-            self.topics.being_read() or self.to_many.undrained
-        )
-        if not is_drained and context.now_ns < self._leave_by_ns:
+        if not self.draining.is_drained and context.now_ns < self.leave_by_ns:
             context.timers.set((LEAVE_TIMER, 0, 0), context.now_ns + LEAVE_POLL_NS)
             return
-        self.outbound.abandon("this node left before the confirmation came")
-        self.to_many.abandon("this node left before everybody confirmed it")
-        lost = self.topics.unconsumed
-        if lost:
-            context.observe("left unread", detail=f"{lost} messages that no program consumed")
+        left_over = self.draining.describe()
+        self.draining.abandon()
         self.notices.publish(context.id, context.own_record(Status.LEFT))
         self.notices.flush()
         for link in list(self.links.table.values()):
             self.links.close(link, "leaving")
         for request in self._leave_requests:
-            context.emit(Reply(request))
+            context.emit(Reply(request, left_over))
         context.emit(Exit(0, "left the cluster"))
 
 

@@ -20,12 +20,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bmgd.core.retired import DIGEST_MODULUS, retired_hash, retired_sums
 from bmgd.peers import PeerList
 from bmgd.routing import id_of, neighbor_ids, rank_of
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.routing.runs import Runs
 from bmgd.types import (
     NODE_ID_MAX,
@@ -40,6 +41,14 @@ from bmgd.wire.messages import BUCKETS, RECORDS_PER_NOTICE_MAX
 
 ID_GAP_MAX = 4096
 """A record is not believed that would make this many ids between the founders and it unknown."""
+SKIPPED_PER_S = 1000
+"""Of ids that others' words skip, `ID_GAP_MAX` at once, and so many a second: who fills the gap that it
+has made does not run through the ids."""
+RETIRED_AT_ONCE = 2**22
+RETIRED_PER_S = 4000
+"""Of ids above all known ones that others hold for retired."""
+RETIRED_PIECE = 2**16
+"""A run of more is taken over as far as it is allowed, if it is allowed so far."""
 
 JOINED_MAX = 2**17
 """So many joiners have a record at a time. No id is given to more; twice as many are believed."""
@@ -113,6 +122,9 @@ class Membership:
         self._ids: list[int] = []
         self._lives: dict[NodeId, Incarnation] = {}
         self._unknown_ids = 0
+        self._skips_left = self._retired_left = NODE_ID_MAX + 1
+        self._allowed_ns: int | None = None
+        self._living_set: tuple[tuple[int, int], int] = (-1, -1), 0
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -176,6 +188,30 @@ class Membership:
         """The ids outside the layout as a snapshot takes them."""
         return self.outside if isinstance(self.outside, list) else self.outside.pairs
 
+    def outside_copy(self) -> Sequence[int]:
+        """The ids outside the layout, sorted, as they are now."""
+        return self.outside.copy()
+
+    def layout_set(self) -> int:
+        """The ids of the layout as a set; those from `ID_SET_SPACE` on, which no set has, are left out.
+
+        O(id space / 64 + ids outside, or runs of them).
+        """
+        everybody = ids_between(0, min(self.id_space, ID_SET_SPACE))
+        if isinstance(self.outside, list):
+            return everybody & ~id_set(self.outside)
+        for first, last in self.outside.within(0, ID_SET_SPACE - 1):
+            everybody &= ~ids_between(first, last + 1)
+        return everybody
+
+    def living_set(self) -> int:
+        """The ids of `layout_set` that are not held dead. O(1) until something changes."""
+        of = self.revision, self.layout_revision
+        if self._living_set[0] != of:
+            dead = id_set(each for each in self.dead if each < ID_SET_SPACE)
+            self._living_set = of, self.layout_set() & ~dead
+        return self._living_set[1]
+
     def living(self) -> Iterator[NodeId]:
         """The ids that are held to live, ascending. O(log) for each id of the layout passed."""
         for rank in range(self.layout_size):
@@ -230,6 +266,27 @@ class Membership:
         if has_room and incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
             self._lives[node_id] = incarnation
 
+    # --- how fast ids may become known --------------------------------------------------------
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether time allows for more ids than may become known now."""
+        return self._skips_left < ID_GAP_MAX or self._retired_left < RETIRED_AT_ONCE
+
+    def limit(self, now_ns: int) -> None:
+        """From now on others' words make ids known at a rate; called again as time goes on."""
+        if self._allowed_ns is None:
+            self._allowed_ns = now_ns
+            self._skips_left, self._retired_left = ID_GAP_MAX, RETIRED_AT_ONCE
+            return
+        # Whole thousandths of a second: what is left over is not lost.
+        passed_ms = (now_ns - self._allowed_ns) // 1_000_000
+        self._allowed_ns += passed_ms * 1_000_000
+        more = passed_ms * SKIPPED_PER_S // 1000
+        self._skips_left = min(self._skips_left + more, ID_GAP_MAX)
+        more = passed_ms * RETIRED_PER_S // 1000
+        self._retired_left = min(self._retired_left + more, RETIRED_AT_ONCE)
+
     # --- changing -----------------------------------------------------------------------------
 
     def can_be(self, node_id: NodeId) -> bool:
@@ -242,7 +299,9 @@ class Membership:
         return self._may_skip(node_id - self.id_space)
 
     def _may_skip(self, skipped: int) -> bool:
-        return skipped < 0 or self._unknown_ids + skipped < ID_GAP_MAX
+        return skipped <= 0 or (
+            self._unknown_ids + skipped < ID_GAP_MAX and skipped <= self._skips_left
+        )
 
     def join(self, node_id: NodeId, record: Record) -> bool:
         """Take the greater of what is believed and `record`; tell whether anything changed."""
@@ -287,13 +346,18 @@ class Membership:
 
         Returns:
             The records that said something else than that the id has left, and the last id that was
-            retired; None if nothing was, because too many ids below it are unknown.
+            retired; None if nothing was, because too many ids below it are unknown, or too many
+            became known just now.
 
         O(records in the run + runs).
         """
         first, last = NodeId(max(first, self.founding_size)), NodeId(min(last, NODE_ID_MAX))
         if first > last or not self._may_skip(first - self.id_space):
             return [], None
+        fresh_from = max(first, self.id_space)
+        if self._retired_left < min(last - fresh_from + 1, RETIRED_PIECE):
+            return [], None
+        last = NodeId(min(last, fresh_from + self._retired_left - 1))
         low, high = bisect_left(self._ids, first), bisect_right(self._ids, last)
         if high - low > records_max:
             high = low + records_max
@@ -305,7 +369,8 @@ class Membership:
         self.layout_revision += any(self.in_layout(node_id) for node_id in known)
         below = [(a, min(b, self.id_space - 1)) for a, b in fresh if a < self.id_space]
         self._unknown_ids -= sum(b - a + 1 for a, b in below) - len(known)
-        self._unknown_ids += max(0, first - self.id_space)
+        self._skip(first - self.id_space)
+        self._retired_left -= max(0, last + 1 - fresh_from)
         for node_id in known:
             self._forget(node_id)
         self._leave_out(min(first, NodeId(self.id_space)), last)
@@ -347,10 +412,15 @@ class Membership:
 
     def _grow(self, node_id: NodeId) -> None:
         if node_id >= self.id_space:
-            self._unknown_ids += node_id - self.id_space
+            self._skip(node_id - self.id_space)
             self._leave_out(NodeId(self.id_space), node_id)
         elif node_id >= self.founding_size and node_id not in self._records:
             self._unknown_ids -= 1
+
+    def _skip(self, count: int) -> None:
+        if count > 0:
+            self._unknown_ids += count
+            self._skips_left -= count
 
     def _leave_out(self, first: NodeId, last: NodeId) -> None:
         """Count these ids to the id space, and none of them to the layout."""

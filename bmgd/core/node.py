@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from bmgd.core.asking import Asking
 from bmgd.core.claims import Claims
 from bmgd.core.comparison import Comparison, in_order
 from bmgd.core.context import (
@@ -27,6 +28,7 @@ from bmgd.core.context import (
     LinkLost,
     LinkOpened,
     LongSettled,
+    QuestionsLost,
     RecordMoved,
     RoomFreed,
     Vetoed,
@@ -42,6 +44,7 @@ from bmgd.core.detector import (
     Detector,
 )
 from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, Dialling
+from bmgd.core.draining import Draining
 from bmgd.core.effects import Effect
 from bmgd.core.events import (
     AskFailed,
@@ -53,6 +56,7 @@ from bmgd.core.events import (
     Granted,
     Greeted,
     Heard,
+    HeartbeatsAbsorbed,
     JoinAsked,
     KeysChanged,
     LinkDown,
@@ -60,18 +64,20 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.core.eviction import EVICT_TIMER, Eviction
+from bmgd.core.finding import FIND_TIMER, Finding
 from bmgd.core.flood import Flood
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
 from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER, Growth
-from bmgd.core.healing import HEAL_TIMER, Healing
+from bmgd.core.healing_policy import HEAL_TIMER, Healing
 from bmgd.core.inbound import ACK_TIMER, GONE_TIMER, Inbound
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.meeting import Meeting
 from bmgd.core.membership import EVERY_BUCKET
 from bmgd.core.notices import NOTICES_TIMER, Notices
-from bmgd.core.outbound import STREAM_TIMER, Outbound
+from bmgd.core.older import Older
+from bmgd.core.outbound import Outbound
 from bmgd.core.probing import PROBE_TIMER, Probing
 from bmgd.core.quorum import QUORUM_TIMER, Quorum
 from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER, Redialling
@@ -81,6 +87,7 @@ from bmgd.core.requests import Requests
 from bmgd.core.retirement import RETIRE_TIMER, Retirement
 from bmgd.core.settings import Settings
 from bmgd.core.show import show_members, show_status
+from bmgd.core.stream_table import STREAM_TIMER
 from bmgd.core.survey import TRACE_TIMER, Survey
 from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
@@ -108,12 +115,17 @@ from bmgd.wire.messages import (
     Message,
     Multicast,
     Notice,
+    OlderMembers,
     PageAsk,
     Ping,
     Pong,
     Probe,
     ProbeReply,
+    ProgramAsk,
+    ProgramList,
     Pull,
+    ReadersAnswer,
+    ReadersAsk,
     RecordPage,
     ReliableBroadcast,
     Report,
@@ -121,6 +133,7 @@ from bmgd.wire.messages import (
     RoutedMessage,
     Segment,
     SegmentAck,
+    SharedSegment,
     Skipped,
     Stable,
     StreamReset,
@@ -165,6 +178,7 @@ class Node:
                 context.membership.retire_run(first, last)
         if context.membership.get(context.id) is None:
             context.membership.join(context.id, context.own_record())
+        context.membership.limit(now_ns)
         work = self._work = Work(context)
         links = self._links = Links(context)
         notices = self._notices = Notices(context, links)
@@ -179,13 +193,14 @@ class Node:
         dialling = self._dialling = Dialling(context, links, detector)
         redialling = self._redialling = Redialling(context, links, dialling)
         self._flood = Flood(context)
+        self._older = Older(context, links)
         self._claims = Claims(context, detector, dialling)
         self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context, work)
         outbound = self._outbound = Outbound(context, forwarding, topics, work)
         inbound = self._inbound = Inbound(context, forwarding, topics, work)
-        to_many = self._to_many = ToMany(context, links, forwarding, topics)
+        to_many = self._to_many = ToMany(context, links, forwarding, topics, outbound, inbound)
         probing = self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
@@ -198,8 +213,8 @@ class Node:
             relayout,
             outbound,
             inbound,
-            topics,
             to_many,
+            Draining(context, outbound, topics, to_many),
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
         eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
@@ -216,6 +231,8 @@ class Node:
             relayout,
             quorum,
         )
+        asking = self._asking = Asking(context, topics, outbound)
+        finding = self._finding = Finding(context, forwarding, topics, work)
         self._requests = Requests(
             context,
             links,
@@ -229,6 +246,8 @@ class Node:
             quorum,
             survey,
             to_many,
+            asking,
+            finding,
         )
         self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()
@@ -270,6 +289,11 @@ class Node:
         status = show_status(self._context, self._links)
         return {"status": status, "members": show_members(self._context)["members"]}
 
+    @property
+    def leave_by_ns(self) -> int:
+        """Until when this node drains, once it is leaving."""
+        return self._lifecycle.leave_by_ns
+
     def page(self, after: NodeId) -> RecordPage:
         """A page of all that this node believes, as a joiner is told it."""
         return self._comparison.page(PageAsk(after, EVERY_BUCKET))
@@ -292,6 +316,8 @@ class Node:
         if now_ns < context.now_ns:
             raise InvariantError("time went backwards")
         context.now_ns = now_ns
+        if context.membership.is_limited:
+            context.membership.limit(now_ns)
         self._notice_lag()
         # Who was late has more to do than to take it in.
         was_late = bool(context.effects)
@@ -301,6 +327,9 @@ class Node:
             if link is not None and self._detector.absorb(link, event.message):
                 context.counts.received[Heartbeat] += 1
                 return []
+        if not was_late and type(event) is HeartbeatsAbsorbed and not self._detector.suspects:
+            self._detector.on_absorbed(event.beats)
+            return []
         try:
             self._on_event(event)
             self._settle()
@@ -320,6 +349,8 @@ class Node:
                     link = self._links.get(link_id)
                     if link is not None:
                         self._detector.heard(link)
+            case HeartbeatsAbsorbed(beats):
+                self._detector.on_absorbed(beats)
             case DeadlineReached():
                 self._on_deadline()
             case LinkUp():
@@ -348,6 +379,8 @@ class Node:
             case KeysChanged(keys):
                 self._renewal.on_keys_changed(keys)
             case Backlog(link_id, backlog_bytes):
+                if self._links.get(link_id) is not None:
+                    self._outbound.sending.on_backlog(link_id, backlog_bytes)
                 self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
 
     def _on_link_up(self, up: LinkUp) -> None:
@@ -363,6 +396,7 @@ class Node:
             known_of_me=up.known_of_me,
             key=up.key,
             renews=up.renews,
+            features=up.features,
         )
         self._links.open(link)
         if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
@@ -387,6 +421,9 @@ class Node:
                 self._growth.on_page_ask(link_id, message)
         elif message.route.destination == self._context.id:
             self._on_routed_message(message)
+        elif isinstance(message, SharedSegment):
+            # The link that it was to leave by has closed. It never searches.
+            self._to_many.multicasting.pass_on(message)
         elif not self._forwarding.relay(message, None if link is None else link.peer):
             self._on_no_way(message)
 
@@ -410,6 +447,8 @@ class Node:
             case Unwanted(digest):
                 link.unwanted = digest
                 self._relayout.unsettled = True
+            case OlderMembers():
+                self._older.on_message(link, message)
             case Watermarks() | Pull():
                 self._to_many.on_link_message(link, message)
             case Goodbye():
@@ -420,18 +459,18 @@ class Node:
         """A search of this node's own came back without having found its destination."""
         route = message.route
         if isinstance(message, Segment) and route.source == self._context.id:
-            self._outbound.on_unreachable(Unreachable(route, route.destination))
+            self._outbound.answers.on_unreachable(Unreachable(route, route.destination))
 
     def _on_routed_message(self, message: RoutedMessage) -> None:
         match message:
             case Segment():
                 self._inbound.on_segment(message)
             case SegmentAck():
-                self._outbound.on_ack(message)
+                self._outbound.answers.on_ack(message)
             case StreamReset():
-                self._outbound.on_reset(message)
+                self._outbound.answers.on_reset(message)
             case Unreachable():
-                self._outbound.on_unreachable(message)
+                self._outbound.answers.on_unreachable(message)
             case Probe():
                 self._probing.on_probe(message)
             case ProbeReply():
@@ -448,9 +487,21 @@ class Node:
             case JoinGrant(_, incarnation, node_id):
                 self._growth.on_grant(incarnation, node_id)
             case (
-                Broadcast() | Multicast() | ReliableBroadcast() | Watermark() | Stable() | Skipped()
+                Broadcast()
+                | Multicast()
+                | SharedSegment()
+                | ReliableBroadcast()
+                | Watermark()
+                | Stable()
+                | Skipped()
+                | ProgramAsk()
+                | ProgramList()
             ):
                 self._to_many.on_message(message)
+            case ReadersAsk():
+                self._finding.on_ask(message)
+            case ReadersAnswer():
+                self._finding.on_answer(message)
             case ReportAsk():
                 self._survey.on_ask(message)
             case Report():
@@ -504,6 +555,7 @@ class Node:
             EXPIRY_TIMER: self._topics.on_expiry_timer,
             EVICT_TIMER: self._eviction.on_timer,
             GONE_TIMER: self._inbound.on_gone_timer,
+            FIND_TIMER: self._finding.on_timer,
             HEAL_TIMER: self._healing.on_timer,
             HELD_TIMER: self._greeting.on_held_timer,
             JOIN_ASK_TIMER: self._growth.on_ask_timer,
@@ -522,7 +574,7 @@ class Node:
             SILENCE_TIMER: self._detector.on_silence_timer,
             START_DEADLINE_TIMER: self._lifecycle.on_start_deadline_timer,
             START_TIMER: self._lifecycle.on_start_timer,
-            STREAM_TIMER: self._outbound.on_timer,
+            STREAM_TIMER: self._outbound.expiry.on_timer,
             WORK_TIMER: self._work.on_timer,
             TRACE_TIMER: self._survey.on_trace_timer,
             **self._to_many.timer_handlers(),
@@ -539,6 +591,7 @@ class Node:
         match fact:
             case LinkOpened(link):
                 self._meeting.on_link_opened(link)
+                self._older.on_link_opened(link)
                 self._renewal.on_link_opened(link)
                 self._to_many.on_link_opened(link)
             case LinkLost(link, evidence):
@@ -550,11 +603,13 @@ class Node:
                 self._dialling.on_link_lost(link, evidence)
             case LongSettled(source, stream, taken):
                 if source == self._context.id:
-                    self._outbound.on_long_settled(-stream, taken)
+                    self._outbound.answers.on_long_settled(-stream, taken)
                 else:
                     self._inbound.on_long_settled(source, stream, taken)
+            case QuestionsLost():
+                self._asking.tell_lost(fact)
             case RoomFreed(topic):
-                self._outbound.on_room(topic)
+                self._outbound.sending.on_room(topic)
                 self._inbound.on_room(topic)
             case RecordMoved():
                 self._on_record_moved(fact)
@@ -571,6 +626,7 @@ class Node:
     def _on_record_moved(self, moved: RecordMoved) -> None:
         context = self._context
         peer, status = moved.id, moved.after.status
+        self._older.on_record_moved(moved)
         self._quorum.on_record_moved(moved)
         self._retirement.on_record_moved(moved)
         self._growth.on_record_moved(moved)
@@ -589,7 +645,7 @@ class Node:
         if status >= Status.DEAD:
             self._detector.clear_suspicion(peer)
             self._links.accuse(peer)
-            self._outbound.on_gone(peer)
+            self._outbound.answers.on_gone(peer)
             self._inbound.on_gone(peer)
             self._growth.on_gone()
         else:
@@ -598,6 +654,7 @@ class Node:
             )
             self._detector.look_at(peer)
             self._dialling.reconcile()
+            self._outbound.answers.on_new_life(peer)
 
     def _is_claim(self, record: Record) -> bool:
         return record.incarnation > self._context.incarnation and record.status < Status.DEAD
@@ -606,6 +663,7 @@ class Node:
         self._probing.abandon(why)
         self._eviction.abandon(why)
         self._survey.abandon(why)
+        self._finding.abandon(why)
         self._lifecycle.displace(why)
 
     # --- what follows -------------------------------------------------------------------------
@@ -616,6 +674,7 @@ class Node:
         self._react()
         self._healing.look()
         self._react()
+        self._quorum.settle()
         self._notices.settle()
         if self._links.forwarding_stale:
             self._publish()
@@ -626,8 +685,10 @@ class Node:
             self._relayout.release()
             if self._links.forwarding_stale:
                 self._publish()
+        self._detector.settle()
         self._work.settle()
 
     def _publish(self) -> None:
         self._forwarding.publish()
-        self._outbound.on_ways_changed()
+        self._outbound.answers.on_ways_changed()
+        self._outbound.sending.on_ways_changed()

@@ -18,7 +18,7 @@ go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bmgd.core.context import Context, RecordMoved
 from bmgd.core.timers import TimerKey
@@ -39,6 +39,7 @@ class Quorum:
     context: Context
     living: int = 0
     counted: int = 0
+    _held: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
         membership = self.context.membership
@@ -48,16 +49,21 @@ class Quorum:
             self._count(Status.EXPECTED if is_founder else None, record)
 
     def on_record_moved(self, moved: RecordMoved) -> None:
-        """Count anew; tell when the quorum is lost or regained."""
+        """Count anew."""
         self._count(None if moved.before is None else moved.before.status, moved.after)
+        if self.context.settings.quorum:
+            self.context.has_quorum = self._holds()
+
+    def settle(self) -> None:
+        """At the end of a step: tell when the quorum is regained, and soon that it is lost.
+
+        Not after each record: of a page of them the first may give the quorum back, and the next take it.
+        """
         context = self.context
-        if not context.settings.quorum:
+        if context.has_quorum == self._held:
             return
-        holds = self._holds()
-        if holds == context.has_quorum:
-            return
-        context.has_quorum = holds
-        if not holds:
+        self._held = context.has_quorum
+        if not self._held:
             context.timers.set((QUORUM_TIMER, 0, 0), context.now_ns + context.settings.ask_ns)
             return
         context.timers.cancel((QUORUM_TIMER, 0, 0))

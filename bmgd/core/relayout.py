@@ -157,10 +157,13 @@ class Relayout:
         return peering.broken or (never_came and membership.status_of(peer) is Status.EXPECTED)
 
     def _note_exactness(self) -> None:
-        context, linked = self.context, self.links.by_peer
-        exact = (RELAYOUT_TIMER, 0, 0) not in context.timers and linked.keys() == {
-            peer for peer in self.dialling.wanted if not context.membership.is_gone(peer)
-        }
+        context, linked, wanted = self.context, self.links.by_peer, self.dialling.wanted
+        # While a change is followed most calls find links too many: then nobody is looked up.
+        exact = (
+            (RELAYOUT_TIMER, 0, 0) not in context.timers
+            and len(linked) <= len(wanted)
+            and linked.keys() == {peer for peer in wanted if not context.membership.is_gone(peer)}
+        )
         if exact and not self._exact:
             context.observe("links exact", detail=f"{len(linked)} links")
         self._exact = exact

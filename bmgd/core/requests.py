@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bmgd.core.asking import Asking
 from bmgd.core.commands import (
     AskReports,
     BroadcastTo,
@@ -12,19 +13,27 @@ from bmgd.core.commands import (
     Consumed,
     ConsumedAnnouncements,
     Evict,
+    FindReaders,
     Leave,
     MulticastTo,
+    OpenAnswers,
+    OpenInbox,
+    OpenQuestions,
     OpenStream,
     ProbeTo,
     PutSegment,
+    Register,
     SendReport,
     SendTo,
+    Settled,
     ShowLinks,
     ShowMembers,
+    ShowPrograms,
     ShowReport,
     ShowStatus,
     Subscribe,
     TraceFrom,
+    Unregister,
     Unsubscribe,
     Withdraw,
 )
@@ -32,6 +41,7 @@ from bmgd.core.context import Context
 from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply
 from bmgd.core.eviction import Eviction
+from bmgd.core.finding import Finding
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.outbound import Outbound
@@ -61,6 +71,8 @@ class Requests:
     quorum: Quorum
     survey: Survey
     to_many: ToMany
+    asking: Asking
+    finding: Finding
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -74,6 +86,8 @@ class Requests:
                     "quorum": self.quorum.show(),
                     "underway": self.outbound.underway,
                     "waiting": self.topics.waiting(),
+                    "requests": self.topics.inboxes.underway,
+                    "owed": len(self.topics.questions),
                     "neighbors": list(self.dialling.wanted),
                     "healing": self.relayout.show(),
                     "to_many": self.to_many.show(),
@@ -90,6 +104,17 @@ class Requests:
                 self.outbound.open(request, command)
             case PutSegment():
                 self.outbound.put(request, command)
+            case OpenQuestions():
+                self.asking.open_questions(request, command)
+            case OpenAnswers():
+                self.asking.open_answers(request, command)
+            case OpenInbox(credit_bytes):
+                if not self.topics.open_inbox(request, credit_bytes):
+                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
+            case Settled(count, questions):
+                self.topics.settled(request, count, questions)
+            case FindReaders():
+                self.finding.start(request, command)
             case Withdraw():
                 self.outbound.withdraw(request, command)
             case CloseStream():
@@ -101,7 +126,14 @@ class Requests:
                     self.to_many.announcements.subscribe(request, topic)
                 else:
                     context.emit(Reply(request, error=RequestError("too many subscriptions")))
-            case BroadcastTo() | MulticastTo() | ConsumedAnnouncements():
+            case (
+                BroadcastTo()
+                | MulticastTo()
+                | ConsumedAnnouncements()
+                | Register()
+                | Unregister()
+                | ShowPrograms()
+            ):
                 self.to_many.on_command(request, command)
             case Consumed(count, long):
                 self.topics.consumed(request, count, long)
@@ -118,5 +150,5 @@ class Requests:
                 self.survey.send(command)
             case TraceFrom():
                 self.survey.trace(request, command)
-            case Leave():
-                self.lifecycle.leave(request)
+            case Leave(timeout_ns):
+                self.lifecycle.leave(request, timeout_ns)

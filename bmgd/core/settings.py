@@ -8,6 +8,7 @@ from bmgd.config import Config, advertised_address
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import NO_ID, NodeId
+from bmgd.wire.features import SPOKEN
 
 _MS = 1_000_000
 
@@ -28,6 +29,7 @@ class Settings:
         quorum: whether a side without the majority stands aside.
         takes_new_id: whether another life of this node's id makes it ask for a new id (a joiner), or
             ends it.
+        features: what this node can do, see `bmgd.wire.features`.
         queue_messages: messages that one topic holds for a reader that has not come.
         heartbeat_ns, timeout_ns, ask_ns, dial_ns, join_ns, start_ns, backoff_min_ns,
         backoff_max_ns, redial_ns, leave_ns, relayout_ns: see `bmgd.profiles.Timing`.
@@ -43,6 +45,7 @@ class Settings:
     proxied: bool = False
     quorum: bool = False
     takes_new_id: bool = False
+    features: int = SPOKEN
     queue_messages: int = 1024
     heartbeat_ns: int = 500 * _MS
     timeout_ns: int = 1500 * _MS

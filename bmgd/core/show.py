@@ -8,6 +8,7 @@ from bmgd.core.context import Context
 from bmgd.core.links import Links
 from bmgd.core.membership import Membership
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
+from bmgd.wire.features import names_of
 
 SHOWN_IDS_MAX = 2**18
 """A larger id space is not listed: one request would hold up the daemon."""
@@ -40,6 +41,8 @@ def show_status(context: Context, links: Links) -> dict[str, Any]:
         "links": show_links(context, links),
         "digest": f"{membership.digest:032x}",
         "revision": membership.revision,
+        "features": names_of(context.compatibility.common),
+        "older": context.compatibility.older(),
     }
 
 

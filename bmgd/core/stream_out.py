@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from bmgd.core.questions import Asker
 from bmgd.types import LinkId, NodeId
 from bmgd.wire.segments import OVERHEAD_BYTES
 
@@ -50,6 +51,8 @@ class Sending:
         fulls: how often the destination answered that it had no room for it.
         flying, held, lost: see above.
         doubted: its program was told that its time is over.
+        question: of questions, the number of the first.
+        answers: of answers, the questions that were owed, and begin to be answered in it.
     """
 
     number: int
@@ -70,6 +73,8 @@ class Sending:
     held: bool = False
     lost: bool = False
     doubted: bool = False
+    question: int = 0
+    answers: tuple[int, ...] = ()
 
     @property
     def cost(self) -> int:
@@ -108,6 +113,10 @@ class StreamOut:
         blocked: the destination had no room; it is asked again at `resend_ns`.
         resend_ns: when silence is over.
         way: the link that it left by last.
+        inbox: of a stream of questions, where the answers go; else 0.
+        asked: questions put into it.
+        answers: of a stream of answers, who owes them and to whom; else None.
+        is_for_asker: it tells an asker what is lost, for this node itself.
     """
 
     key: int
@@ -149,6 +158,22 @@ class StreamOut:
     earliest_ns: int = NEVER_NS
     used_ns: int = 0
     way: LinkId | None = None
+    inbox: int = 0
+    asked: int = 0
+    answers: tuple[int, Asker] | None = None
+    is_for_asker: bool = False
+
+    @property
+    def first_question(self) -> int:
+        """The number of the first question of a stream: streams have their own."""
+        return self.key << 32 | 1
+
+    @property
+    def no_reader_text(self) -> str:
+        """What it means that nobody takes what is sent."""
+        if self.answers is not None or self.is_for_asker:
+            return "the program that asked is gone"
+        return f"nobody reads {self.topic!r} there, or takes long messages"
 
     @property
     def next_done(self) -> int:

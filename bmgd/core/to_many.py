@@ -15,45 +15,82 @@ from bmgd.core.broadcast_source import (
     BroadcastSource,
 )
 from bmgd.core.broadcasting import Broadcasting
-from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, MulticastTo
+from bmgd.core.commands import (
+    BroadcastTo,
+    ConsumedAnnouncements,
+    MulticastTo,
+    Register,
+    ShowPrograms,
+    Unregister,
+)
 from bmgd.core.context import Context, Link, RecordMoved
+from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
+from bmgd.core.multicasting import Multicasting
+from bmgd.core.outbound import Outbound
+from bmgd.core.programs import PROGRAMS_TIMER, Programs
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import UnreachableError
+from bmgd.types import Incarnation
 from bmgd.wire.messages import (
     Broadcast,
     Multicast,
+    ProgramAsk,
+    ProgramList,
     Pull,
     ReliableBroadcast,
+    SharedSegment,
     Skipped,
     Stable,
     Watermark,
     Watermarks,
 )
 
-MessageToMany = Broadcast | Multicast | ReliableBroadcast | Watermark | Stable | Skipped
-CommandToMany = BroadcastTo | MulticastTo | ConsumedAnnouncements
+MessageToMany = (
+    Broadcast
+    | Multicast
+    | SharedSegment
+    | ReliableBroadcast
+    | Watermark
+    | Stable
+    | Skipped
+    | ProgramAsk
+    | ProgramList
+)
+CommandToMany = (
+    BroadcastTo | MulticastTo | ConsumedAnnouncements | Register | Unregister | ShowPrograms
+)
 
 
 class ToMany:
     """Broadcasts and multicasts of one node."""
 
     def __init__(
-        self, context: Context, links: Links, forwarding: Forwarding, topics: Topics
+        self,
+        context: Context,
+        links: Links,
+        forwarding: Forwarding,
+        topics: Topics,
+        outbound: Outbound,
+        inbound: Inbound,
     ) -> None:
         self._context = context
         readers = self.announcements = Announcements(context)
         branching = self.branching = Branching(context, links, forwarding)
         self.broadcasting = Broadcasting(context, forwarding, branching, topics, readers)
+        self.multicasting = Multicasting(context, links, forwarding, branching, outbound, inbound)
         self.source = BroadcastSource(context, forwarding, branching, readers)
-        self.retention = BroadcastRetention(context, forwarding, branching, readers)
+        self.programs = Programs(context, forwarding, self.source)
+        self.retention = BroadcastRetention(context, forwarding, branching, readers, self.programs)
         self.orphans = BroadcastOrphans(context, links, self.retention)
 
     def inherit(self, former: ToMany) -> None:
         """Take over the readers of the node that this process was before."""
         self.announcements.inherit(former.announcements)
+        self.programs.inherit(former.programs)
 
     @property
     def undrained(self) -> int:
@@ -64,6 +101,7 @@ class ToMany:
         """Every purpose of a deadline, and who reacts to it."""
         return {
             ORPHAN_TIMER: self.orphans.on_timer,
+            PROGRAMS_TIMER: self.programs.on_timer,
             REMIND_TIMER: self._on_remind_timer,
             REPORT_TIMER: self.source.on_report_timer,
             RESEND_TIMER: self.source.on_resend_timer,
@@ -82,6 +120,8 @@ class ToMany:
         match message:
             case Broadcast() | Multicast():
                 self.broadcasting.on_message(message)
+            case SharedSegment():
+                self.multicasting.on_segment(message)
             case ReliableBroadcast():
                 self.retention.on_broadcast(message)
             case Watermark():
@@ -90,6 +130,10 @@ class ToMany:
                 self.retention.on_stable(message)
             case Skipped():
                 self.retention.on_skipped(message)
+            case ProgramAsk():
+                self.programs.on_ask(message)
+            case ProgramList():
+                self.programs.on_list(message)
         self.orphans.on_changed()
 
     def on_link_message(self, link: Link, message: Watermarks | Pull) -> None:
@@ -108,10 +152,18 @@ class ToMany:
                 self.source.broadcast(request, command)
             case BroadcastTo():
                 self.broadcasting.broadcast(request, command)
+            case MulticastTo(reliable=True):
+                self.multicasting.multicast(request, command)
             case MulticastTo():
                 self.broadcasting.multicast(request, command)
             case ConsumedAnnouncements(count):
                 self.announcements.consumed(request, count)
+            case Register(name):
+                self.programs.register(request, name)
+            case Unregister(exit_code):
+                self.programs.unregister(request, exit_code)
+            case ShowPrograms():
+                self._context.emit(Reply(request, self.programs.show()))
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -119,6 +171,7 @@ class ToMany:
         """Somebody else died, returned, began a new life, or joined."""
         self.source.on_record_moved(moved)
         self.orphans.on_record_moved(moved)
+        self.programs.on_record_moved(moved)
 
     def on_link_opened(self, link: Link) -> None:
         """A new neighbor, or one again."""
@@ -130,10 +183,11 @@ class ToMany:
             self.retention.ask(heard)
         self.orphans.ask_neighbors()
 
-    def on_own_new_life(self) -> None:
-        """This node began a new life."""
+    def on_own_new_life(self, former: Incarnation) -> None:
+        """This node began a new life after the former one."""
         self.broadcasting.on_own_new_life()
         self.source.on_own_new_life()
+        self.programs.on_own_new_life(former)
 
     def abandon(self, why: str) -> None:
         """Give up what is not confirmed; programs are told."""
@@ -143,5 +197,6 @@ class ToMany:
         """The part of `bmgd status --json` about messages to many."""
         return {
             "best_effort": self.broadcasting.show(),
+            "multicast": self.multicasting.show(),
             "reliable": {**self.source.show(), **self.retention.show()},
         }

@@ -12,6 +12,10 @@ A long message is never put together here. Its first piece binds it to one reade
                 --a reader--> bound --pieces, as its credit allows--> last piece consumed --> taken
                                     --reader gone--> lost   --source's stream gone--> aborted
 
+Questions go to readers that take long messages too, and never wait for one: without such a reader, or
+when it ends, their asker is told (`questions.py`). Answers come to an inbox (`inboxes.py`), which is a
+topic that ends with its one reader.
+
 Room. A topic holds at most half of what is free of `HELD_BYTES_MAX`; one with a reader that holds
 nothing always takes one segment more. What an empty topic without a reader takes is bounded by
 `queue_messages` too: nobody is there whose pace could be kept.
@@ -20,12 +24,14 @@ nothing always takes one segment more. What an empty topic without a reader take
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from bmgd.core.context import Context, LongSettled, RoomFreed
 from bmgd.core.effects import Deliver, Reply
+from bmgd.core.inboxes import Inboxes, is_inbox, topic_of
+from bmgd.core.questions import Asker, Questions
 from bmgd.core.timers import TimerKey
 from bmgd.core.work import Work
 from bmgd.types import Incarnation, NodeId
@@ -40,6 +46,8 @@ SUBSCRIPTIONS_MAX = 1024
 HAND_OUT_MAX = 128
 """Segments that one event hands out; the rest follows."""
 CREDIT_BYTES_MAX = HELD_BYTES_MAX
+INBOX_CREDIT = 1 << 20
+"""Answers that can be on their way to a program, as far as their bytes allow."""
 LONGS_MAX = 1024
 """Long messages that are being read."""
 EXPIRY_NS = 600_000_000_000
@@ -53,6 +61,7 @@ class Offer(Enum):
     TAKEN = "taken"
     FULL = "full"
     NO_READER = "no reader"
+    """Of pieces, and of answers: who could take them is gone, or was never there."""
     AWAITED = "awaited"
     """The last piece of a long message: `LongSettled` tells when its reader has taken the whole."""
 
@@ -65,6 +74,7 @@ class Taken:
         stream: of the source; 0 for none.
         count: whole messages in the body; 0 of a piece.
         size, first, last: of a piece, see `bmgd.core.commands.PutSegment`.
+        inbox, question: of questions, see `bmgd.wire.messages.Segment`.
     """
 
     source: NodeId
@@ -77,11 +87,23 @@ class Taken:
     last: bool = False
     redelivered: bool = False
     consumed: int = 0
+    inbox: int = 0
+    question: int = 0
 
     @property
     def cost(self) -> int:
         """What it costs in memory and credit, in bytes."""
         return len(self.body) + OVERHEAD_BYTES
+
+    @property
+    def asker(self) -> Asker:
+        """Who asked, of questions."""
+        return Asker(self.source, self.incarnation, self.inbox)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the questions in it, or of the one that it is a piece of."""
+        return tuple(range(self.question, self.question + max(1, self.count)))
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +115,8 @@ class _Long:
     source: NodeId
     stream: int
     reader: _Subscription
+    asker: Asker | None = None
+    question: int = 0
     waiting: deque[Taken] = field(default_factory=deque)
     unconsumed: deque[Taken] = field(default_factory=deque)
     complete: bool = False
@@ -138,6 +162,8 @@ class Topics:
         self._longs: dict[tuple[NodeId, int], _Long] = {}
         self._held_bytes = 0
         self._long_count = 0
+        self.inboxes = Inboxes()
+        self.questions = Questions(context)
         self.dropped = 0
         """Messages of best effort that had no room, and of topics that expired."""
 
@@ -146,6 +172,7 @@ class Topics:
         for long in list(former._longs.values()):
             former._abort(long, "this node is given a new id")
         self._topics, self._subscriptions = former._topics, former._subscriptions
+        self.inboxes = former.inboxes
         self._held_bytes, self._long_count = former._held_bytes, former._long_count
         self._context.effects += former._context.effects
         former._context.effects = []
@@ -159,15 +186,25 @@ class Topics:
     def room(self, topic: str) -> int:
         """How many bytes of cost this topic may take now."""
         entry = self._topics.get(topic)
-        free = HELD_BYTES_MAX - self._held_bytes
+        free = HELD_BYTES_MAX - self._held_bytes + self.inboxes.covered_bytes
         if entry is None:
-            return free // 3 if len(self._topics) < TOPICS_MAX else 0
+            return free // 3 if self._topic_count < TOPICS_MAX else 0
+        inbox = self.inboxes.of(topic)
+        if inbox is not None:
+            beyond = inbox.held_bytes - inbox.covered_bytes
+            spare = COST_MAX if not inbox.held_bytes else 0
+            reserved = inbox.reserved_bytes - inbox.held_bytes
+            return max((free - 2 * beyond) // 3, reserved, spare)
         most = (free - 2 * entry.held_bytes) // 3
         if entry.readers:
             return max(most, 0 if entry.held_bytes else COST_MAX)
         if entry.waiting_count >= self._context.settings.queue_messages:
             return 0
         return max(0, min(most, QUEUE_BYTES_MAX - entry.waiting_bytes))
+
+    @property
+    def _topic_count(self) -> int:
+        return len(self._topics) - len(self.inboxes)
 
     def has_reader(self, topic: str) -> bool:
         """Whether a program reads this topic now."""
@@ -179,8 +216,14 @@ class Topics:
 
         A piece that does not follow the one before it in its stream must not be offered.
         """
+        if is_inbox(topic) and self.inboxes.of(topic) is None:
+            return Offer.NO_READER
         if segment.size:
             return self._offer_piece(topic, segment)
+        if segment.inbox and not self._has_able_reader(topic):
+            # Taken, and answered by that: what else its stream asks has an outcome of its own.
+            self.questions.lost(segment.asker, segment.numbers, handed=False)
+            return Offer.TAKEN
         if not self._may_take(topic, segment):
             self._starve(topic)
             return Offer.FULL
@@ -189,11 +232,16 @@ class Topics:
             entry = self._topics[topic] = _Topic()
         entry.waiting.append(segment)
         self._count_in(entry, segment)
-        self._hold(entry, segment)
+        self._hold(topic, entry, segment)
         if not entry.readers and (EXPIRY_TIMER, 0, 0) not in self._context.timers:
             self._plan_expiry(topic, entry)
         self._hand_out(topic, entry)
         return Offer.TAKEN
+
+    def _has_able_reader(self, topic: str) -> bool:
+        """Whether somebody reads a topic who can answer questions."""
+        entry = self._topics.get(topic)
+        return entry is not None and any(reader.takes_long for reader in entry.readers)
 
     def take(self, topic: str, source: NodeId, incarnation: Incarnation, payload: bytes) -> bool:
         """Answer for one message that belongs to no stream, if there is room."""
@@ -217,14 +265,16 @@ class Topics:
         """Let `RoomFreed` tell when this topic's readers have consumed something, or one came."""
         self._starve(topic)
 
-    def _hold(self, entry: _Topic, segment: Taken) -> None:
+    def _hold(self, topic: str, entry: _Topic, segment: Taken) -> None:
         entry.held_bytes += segment.cost
         entry.touched_ns = self._context.now_ns
         self._held_bytes += segment.cost
+        self.inboxes.hold(topic, segment.cost)
 
     def _release(self, topic: str, entry: _Topic, cost: int) -> None:
         entry.held_bytes -= cost
         self._held_bytes -= cost
+        self.inboxes.hold(topic, -cost)
         if entry.starved:
             entry.starved = False
             self._context.tell(RoomFreed(topic))
@@ -256,7 +306,7 @@ class Topics:
             return Offer.FULL
         long.waiting.append(piece)
         long.complete = piece.last
-        self._hold(entry, piece)
+        self._hold(topic, entry, piece)
         self._hand_out_pieces(long)
         return Offer.AWAITED if piece.last else Offer.TAKEN
 
@@ -270,6 +320,9 @@ class Topics:
         long = _Long(self._long_count, topic, piece.source, piece.stream, reader)
         self._longs[piece.source, piece.stream] = long
         reader.longs[long.number] = long
+        if piece.inbox:
+            long.asker, long.question = piece.asker, piece.question
+            self.questions.handed(reader.request, piece.asker, piece.numbers)
         return long
 
     def _hand_out_pieces(self, long: _Long) -> None:
@@ -292,6 +345,8 @@ class Topics:
                     long=long.number,
                     size=piece.size,
                     last=piece.last,
+                    inbox=piece.inbox,
+                    question=piece.question,
                 )
             )
 
@@ -316,6 +371,8 @@ class Topics:
                     aborted=why,
                 )
             )
+            if long.asker is not None:
+                self.questions.forget(long.reader.request, long.asker, long.question)
         self._forget_long(long)
 
     def _forget_long(self, long: _Long) -> None:
@@ -352,9 +409,34 @@ class Topics:
     ) -> bool:
         """Begin to read a topic, answered at once; False when the table of subscriptions is full."""
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX or (
-            topic not in self._topics and len(self._topics) >= TOPICS_MAX
+            topic not in self._topics and self._topic_count >= TOPICS_MAX
         ):
             return False
+        entry = self._add_reader(request, topic, credit, credit_bytes, takes_long)
+        self._context.emit(Reply(request))
+        self._hand_out(topic, entry)
+        # With a reader the topic may hold more than without.
+        self._release(topic, entry, 0)
+        return True
+
+    def open_inbox(self, request: int, credit_bytes: int) -> bool:
+        """Begin to take answers, answered at once; False when the table of subscriptions is full."""
+        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+            return False
+        inbox = self.inboxes.open(request)
+        self._add_reader(request, topic_of(inbox.number), INBOX_CREDIT, credit_bytes, True)
+        self._context.emit(Reply(request, {"inbox": inbox.number}))
+        return True
+
+    def settled(self, request: int, count: int, questions: Collection[int]) -> None:
+        """A program has taken so many answers, and these of its questions have their outcome."""
+        self.inboxes.settle(request, questions)
+        if count:
+            self.consumed(request, count)
+
+    def _add_reader(
+        self, request: int, topic: str, credit: int, credit_bytes: int, takes_long: bool
+    ) -> _Topic:
         entry = self._topics.setdefault(topic, _Topic())
         subscription = _Subscription(
             request,
@@ -365,11 +447,7 @@ class Topics:
         )
         self._subscriptions[request] = subscription
         entry.readers.append(subscription)
-        self._context.emit(Reply(request))
-        self._hand_out(topic, entry)
-        # With a reader the topic may hold more than without.
-        self._release(topic, entry, 0)
-        return True
+        return entry
 
     def consumed(self, request: int, count: int, long: int = 0) -> None:
         """A reader has taken `count` more messages, or pieces of a long one: more may follow."""
@@ -404,21 +482,47 @@ class Topics:
             return
         entry = self._topics[reader.topic]
         entry.readers.remove(reader)
+        self.questions.end(request)
         for long in list(reader.longs.values()):
             self._forget_long(long)
             self._context.tell(LongSettled(long.source, long.stream, taken=False))
+        if self.inboxes.of(reader.topic) is not None:
+            self._close_inbox(reader, entry)
+            return
         while reader.unconsumed:
             segment = reader.unconsumed.pop()
             before = segment.cost
+            if segment.inbox:
+                # Its asker is told that the answer is lost; nobody else is to begin with it.
+                self._release(reader.topic, entry, before)
+                continue
             self._drop_consumed(segment)
             segment.redelivered = True
             self._release(reader.topic, entry, before - segment.cost)
             entry.waiting.appendleft(segment)
             self._count_in(entry, segment)
         entry.touched_ns = self._context.now_ns
+        if not self._has_able_reader(reader.topic):
+            self._drop_questions(reader.topic, entry)
         self._hand_out(reader.topic, entry)
         if entry.waiting and not entry.readers:
             self._plan_expiry(reader.topic, entry)
+
+    def _close_inbox(self, reader: _Subscription, entry: _Topic) -> None:
+        """The program that asked is gone: what has come for it goes too."""
+        for segment in (*reader.unconsumed, *entry.waiting):
+            self._release(reader.topic, entry, segment.cost)
+        del self._topics[reader.topic]
+        self.inboxes.close(reader.request)
+
+    def _drop_questions(self, topic: str, entry: _Topic) -> None:
+        """Nobody who could answer is left: those that wait are told so."""
+        questions = [segment for segment in entry.waiting if segment.inbox]
+        entry.waiting = deque(segment for segment in entry.waiting if not segment.inbox)
+        for segment in questions:
+            self._count_out(entry, segment)
+            self._release(topic, entry, segment.cost)
+            self.questions.lost(segment.asker, segment.numbers, handed=False)
 
     @staticmethod
     def _drop_consumed(segment: Taken) -> None:
@@ -447,6 +551,14 @@ class Topics:
         handed_out = sum(reader.count for reader in self._subscriptions.values())
         return handed_out + self.waiting()
 
+    def left_over(self) -> dict[str, int]:
+        """The same by topics; a long message that is being read counts as one."""
+        found = {name: entry.waiting_count for name, entry in self._topics.items()}
+        for reader in self._subscriptions.values():
+            count = reader.count + len(reader.longs)
+            found[reader.topic] = found.get(reader.topic, 0) + count
+        return {name: count for name, count in found.items() if count}
+
     def waiting(self) -> int:
         """How many messages wait for a reader, in all topics."""
         return sum(entry.waiting_count for entry in self._topics.values())
@@ -459,7 +571,7 @@ class Topics:
         while entry.waiting and idle < len(entry.readers):
             reader = entry.readers[0]
             entry.readers.rotate(-1)
-            segment = self._fitting(entry, reader)
+            segment = self._fitting(topic, entry, reader)
             if segment is None:
                 idle += 1
                 continue
@@ -474,6 +586,8 @@ class Topics:
             reader.count += segment.count
             reader.bytes += segment.cost
             reader.unconsumed.append(segment)
+            if segment.inbox:
+                self.questions.handed(reader.request, segment.asker, segment.numbers)
             self._context.emit(
                 Deliver(
                     reader.request,
@@ -483,6 +597,8 @@ class Topics:
                     segment.count,
                     segment.body,
                     segment.redelivered,
+                    inbox=segment.inbox,
+                    question=segment.question,
                 )
             )
         if not entry.waiting and not entry.readers:
@@ -497,11 +613,11 @@ class Topics:
                 return
             yield
 
-    def _fitting(self, entry: _Topic, reader: _Subscription) -> Taken | None:
+    def _fitting(self, topic: str, entry: _Topic, reader: _Subscription) -> Taken | None:
         """Take the next segment out of the queue, or of it what fits; None where nothing does."""
         segment = entry.waiting[0]
         free, free_bytes = reader.credit - reader.count, reader.credit_bytes - reader.bytes
-        if free <= 0:
+        if free <= 0 or (segment.inbox and not reader.takes_long):
             return None
         if segment.count <= free and (segment.cost <= free_bytes or reader.is_idle):
             if segment.cost <= reader.credit_bytes or segment.count == 1:
@@ -510,7 +626,7 @@ class Topics:
             # It fits whole once more is consumed.
             return None
         try:
-            return self._cut(entry, segment, free, free_bytes, reader)
+            return self._cut(topic, entry, segment, free, free_bytes, reader)
         except ValueError:
             # Its program wrote another number of messages than it said.
             return self._pop(entry)
@@ -521,7 +637,13 @@ class Topics:
         return segment
 
     def _cut(
-        self, entry: _Topic, segment: Taken, free: int, free_bytes: int, reader: _Subscription
+        self,
+        topic: str,
+        entry: _Topic,
+        segment: Taken,
+        free: int,
+        free_bytes: int,
+        reader: _Subscription,
     ) -> Taken | None:
         count = count_within(segment.body, free_bytes - OVERHEAD_BYTES, min(free, segment.count))
         if count == 0:
@@ -539,13 +661,18 @@ class Topics:
             count,
             segment.body[:end],
             redelivered=segment.redelivered,
+            inbox=segment.inbox,
+            question=segment.question,
         )
         segment.body = segment.body[end:]
         segment.count -= count
+        if segment.inbox:
+            segment.question += count
         self._count_in(entry, segment)
         # Two segments cost one overhead more.
         entry.held_bytes += OVERHEAD_BYTES
         self._held_bytes += OVERHEAD_BYTES
+        self.inboxes.hold(topic, OVERHEAD_BYTES)
         return head
 
     # --- expiry -------------------------------------------------------------------------------

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from bmgd.core import inbound, membership
+from bmgd.core.branching import Branched
+from bmgd.core.commands import BroadcastTo, FindReaders
 from bmgd.core.detector import ASKS_OPEN_MAX
-from bmgd.core.effects import Effect, Send, Welcome
-from bmgd.core.events import DeadlineReached, Greeted, LinkDown, LinkUp, Received
+from bmgd.core.effects import Effect, Reply, Send, Welcome
+from bmgd.core.events import (
+    CommandIssued,
+    DeadlineReached,
+    Event,
+    Greeted,
+    LinkDown,
+    LinkUp,
+    Received,
+)
 from bmgd.core.links import GUESTS_MAX
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
+from bmgd.errors import RequestError
 from bmgd.peers import PeerList
+from bmgd.routing.branches import Branch
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
 from bmgd.types import (
+    NODE_ID_MAX,
     UNKNOWN_INCARNATION,
     Evidence,
     Incarnation,
@@ -24,7 +40,22 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
-from bmgd.wire.messages import Answer, Ask, Notice, Ping, Route, SegmentAck
+from bmgd.wire.messages import (
+    PAYLOAD_BYTES_MAX,
+    Answer,
+    Ask,
+    Broadcast,
+    Multicast,
+    Notice,
+    Ping,
+    RecordPage,
+    ReliableBroadcast,
+    Route,
+    SegmentAck,
+    Skipped,
+    Stable,
+    Watermark,
+)
 from tests.unit.segments import segment
 
 PEERS = PeerList(template="host{id}:1")
@@ -155,3 +186,153 @@ def test_members_cannot_be_invented_without_bound(monkeypatch: pytest.MonkeyPatc
     joined = [i for i in range(30) if known.join(NodeId(i), Record(LIFE, 0, Status.ALIVE, "a:1"))]
     assert joined == list(range(20))
     assert known.id_space == 20
+
+
+# --- ids that others make known -------------------------------------------------------------------------
+
+
+def test_ids_that_records_skip_have_a_rate() -> None:
+    known = membership.Membership(10, PEERS)
+    known.limit(0)
+    alive = Record(LIFE, 0, Status.ALIVE, "a:1")
+
+    def leap() -> bool:
+        """An id far above is claimed, and the ones below are said to be retired: no gap is left."""
+        space = known.id_space
+        return known.join(NodeId(space + 999), alive) and bool(
+            known.retire_run(NodeId(space), NodeId(space + 998))[1]
+        )
+
+    assert [leap() for _ in range(6)] == [True] * 4 + [False] * 2
+    known.limit(800_000_000)
+    assert not leap()
+    known.limit(1_000_000_000)
+    assert [leap() for _ in range(2)] == [True, False]
+    known.limit(10**12)
+    assert sum(leap() for _ in range(9)) == membership.ID_GAP_MAX // 999
+    assert known.join(NodeId(known.id_space), alive), "an id that skips none always may be"
+
+
+def test_runs_of_retired_ids_have_a_rate() -> None:
+    known = membership.Membership(10, PEERS)
+    known.limit(0)
+    most = membership.RETIRED_AT_ONCE
+    assert known.retire_run(NodeId(10), NodeId(NODE_ID_MAX)) == ([], 9 + most)
+    assert known.retire_run(NodeId(10 + most), NodeId(NODE_ID_MAX)) == ([], None)
+    second = 1_000_000_000
+    known.limit(second)
+    assert not known.join(
+        NodeId(known.id_space + membership.ID_GAP_MAX), Record(LIFE, 0, Status.ALIVE, "")
+    )
+    run = NodeId(known.id_space), NodeId(known.id_space + membership.RETIRED_PER_S - 1)
+    assert known.retire_run(*run) == ([], run[1])
+    known.limit(2 * second)
+    assert known.retire_run(NodeId(known.id_space), NodeId(NODE_ID_MAX))[1] is None
+    known.limit(18 * second)
+    assert known.retire_run(NodeId(known.id_space), NodeId(NODE_ID_MAX))[1] == known.id_space - 1
+
+
+def test_time_of_less_than_a_millisecond_is_not_lost() -> None:
+    known = membership.Membership(10, PEERS)
+    known.limit(0)
+    alive = Record(LIFE, 0, Status.ALIVE, "a:1")
+    assert known.join(NodeId(10 + membership.ID_GAP_MAX - 1), alive)
+    known.retire_run(NodeId(10), NodeId(8 + membership.ID_GAP_MAX))
+    for at_ns in range(0, 1_000_000_001, 900_000):
+        known.limit(at_ns)
+    assert known.join(NodeId(known.id_space + membership.SKIPPED_PER_S - 2), alive)
+
+
+def test_retired_ids_up_to_the_last_hold_nobody_up() -> None:
+    node = node_of(4)
+    page = RecordPage((), ((NodeId(4), NodeId(NODE_ID_MAX)),))
+    node.step(2, Received(LinkId(1), page))
+    branch = Branch(ME, 0b1111)
+    came = Broadcast(route(1), "t", b"x", 1, (branch,))
+    node.step(3, Received(LinkId(1), came))
+    effects = node.step(4, CommandIssued(7, BroadcastTo("t", b"x", True, 10**9)))
+    errors = [e.error for e in effects if isinstance(e, Reply)]
+    assert "id space" in str(errors[0])
+
+
+def test_waiting_broadcast_is_answered_where_no_frame_can_name_all_nodes_any_more() -> None:
+    node = node_of(4)
+    large = bytes(PAYLOAD_BYTES_MAX)
+    replies: list[Reply] = []
+    frames: list[ReliableBroadcast] = []
+
+    def step(now_ns: int, event: Event) -> None:
+        for effect in node.step(now_ns, event):
+            if isinstance(effect, Reply):
+                replies.append(effect)
+            elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
+                frames.append(effect.message)
+
+    numbers = range(100, 400)
+    for number in numbers:
+        step(2, CommandIssued(number, BroadcastTo("t", large, True, 10**12)))
+    assert not replies
+    last = max(frame.route.sequence for frame in frames)
+    step(3, Received(LinkId(1), RecordPage((), ((NodeId(4), NodeId(2**17)),))))
+    for other in (1, 2, 3):
+        step(4, Received(LinkId(1), Watermark(route(other), last, 0, False)))
+    answered = {reply.request: reply.error for reply in replies}
+    assert answered.keys() == set(numbers)
+    assert answered[numbers[0]] is None
+    assert isinstance(answered[numbers[-1]], RequestError)
+    assert all(frame.id_space <= ID_SET_SPACE for frame in frames)
+
+
+@pytest.mark.parametrize("tree", [0, 1])
+def test_cover_costs_what_the_layout_holds_and_each_id_is_covered_once(tree: int) -> None:
+    node = node_of(4)
+    everything = ids_between(0, ID_SET_SPACE)
+    branches = tuple(Branch(NodeId(head), everything) for head in (0, 1, 2, NODE_ID_MAX) * 250)
+    came: list[Branched] = [
+        Broadcast(route(2), "t", b"x", tree, branches),
+        Multicast(route(2, 2), "t", b"x", branches),
+        ReliableBroadcast(route(2), "t", b"x", tree, branches, 4, 0, (), 0),
+        Stable(route(2), tree, branches, 1),
+    ]
+    for message in came:
+        effects = node.step(2, Received(LinkId(1), message))
+        sent = [e.message for e in effects if isinstance(e, Send)]
+        copies = [m for m in sent if isinstance(m, type(message))]
+        assert 1 <= len(copies) <= 3
+        covers = [branch.cover for copy in copies for branch in copy.branches]
+        assert sum(cover.bit_count() for cover in covers) <= ID_SET_SPACE
+    assert node._to_many.broadcasting.branching.lost > 0
+
+
+def test_source_without_a_broadcast_tells_nobody_to_skip_none() -> None:
+    node = node_of(4)
+    asked = Watermark(replace(route(1), source_incarnation=Incarnation(2**64 - 1)), 0, 8, True)
+    effects = node.step(2, Received(LinkId(1), asked))
+    told = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Skipped)]
+    assert all(skip.first <= skip.last for skipped in told for skip in skipped.skips)
+    asked = replace(asked, route=replace(asked.route, source=NodeId(2)))
+    node.step(
+        3, Received(LinkId(1), replace(asked, route=replace(asked.route, source_incarnation=LIFE)))
+    )
+    effects = node.step(4, Received(LinkId(1), asked))
+    told = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Skipped)]
+    assert all(skip.first <= skip.last for skipped in told for skip in skipped.skips)
+
+
+def test_readers_are_not_looked_for_among_ids_without_end() -> None:
+    node = node_of(2**31)
+    effects = node.step(2, CommandIssued(7, FindReaders("t", 10**9)))
+    (reply,) = (e for e in effects if isinstance(e, Reply))
+    assert isinstance(reply.error, RequestError)
+
+
+def test_ways_to_ids_however_high_cost_no_set_of_them() -> None:
+    node = node_of(2**31)
+    branching = node._to_many.broadcasting.branching
+    tracemalloc.start()
+    try:
+        branching.ways([NodeId(number) for number in (1, 2, NODE_ID_MAX - 1, NODE_ID_MAX)])
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_bytes < 2**20

@@ -19,12 +19,12 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Announce, Effect, Send
 from bmgd.core.events import Event
-from bmgd.errors import RequestError
+from bmgd.errors import LeavingError, RequestError
 from bmgd.routing import hop_count
 from bmgd.routing.id_sets import id_set, ids_between, ids_in
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
 from bmgd.wire.messages import Broadcast, Multicast
 from tests.unit.core.clusters import S, settle
@@ -212,4 +212,4 @@ def test_broadcast_is_refused_with_a_reason() -> None:
         assert isinstance(network.hosts[NodeId(0)].replies[request].error, RequestError)
     network.issue(0, Leave())
     request = network.issue(0, MulticastTo(id_set([1]), "t", b"x", False, S))
-    assert isinstance(network.hosts[NodeId(0)].replies[request].error, RequestError)
+    assert isinstance(network.hosts[NodeId(0)].replies[request].error, LeavingError)

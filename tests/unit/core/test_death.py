@@ -13,7 +13,7 @@ from bmgd.core.events import Event
 from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 from bmgd.wire.messages import Unwanted

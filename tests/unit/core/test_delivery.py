@@ -7,6 +7,7 @@ from dataclasses import replace
 from bmgd.core.commands import ProbeTo, SendTo
 from bmgd.core.effects import Send
 from bmgd.core.events import Received
+from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.wires import ends_between
 from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
@@ -95,3 +96,27 @@ def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
     ]
     assert host.node._topics.waiting() == 0
     assert reasons == [ResetReason.FOREIGN_TAG]
+
+
+def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() -> None:
+    network = restarted()
+    network.stop(1)
+    first = network.issue(0, SendTo(NodeId(1), "t", b"in doubt", S // 4))
+    network.run(0.3)
+    streams = network.hosts[NodeId(0)].node._outbound.table.streams
+    (stream,) = streams.values()
+    known_as = stream.id
+    second = network.issue(0, SendTo(NodeId(1), "t", b"withdrawn", S // 4))
+    network.run(0.3)
+    third = network.issue(0, SendTo(NodeId(1), "t", b"taken", 10 * S))
+    replies = network.hosts[NodeId(0)].replies
+    errors = [replies[request].error for request in (first, second)]
+    assert all(isinstance(error, UnreachableError) for error in errors)
+    assert [error.sent for error in errors if isinstance(error, UnreachableError)] == [True, False]
+    assert list(streams.values()) == [stream]
+    assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, False)
+    network.resume(1)
+    network.run_until(lambda: third in replies, 2)
+    assert replies[third].error is None
+    assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
+    assert network.hosts[NodeId(1)].node._topics.waiting() == 2

@@ -7,13 +7,15 @@ from random import Random
 
 import pytest
 
-from bmgd.core.effects import Dial, Effect, Observed, Send, Welcome
+from bmgd.core.effects import AbsorbHeartbeats, Dial, Effect, Observed, Send, Welcome
 from bmgd.core.events import (
+    AbsorbedBeat,
     DeadlineReached,
     DialFailed,
     Event,
     Greeted,
     Heard,
+    HeartbeatsAbsorbed,
     LinkDown,
     LinkUp,
     Received,
@@ -23,7 +25,7 @@ from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.topology import BinomialGraph
 from bmgd.types import (
@@ -411,3 +413,55 @@ def test_equal_heartbeat_of_a_suspect_clears_it() -> None:
     node._detector.suspect(NodeId(8), "silence")
     node.step(S, Received(LinkId(8), equal_heartbeat(node, 1, 1)))
     assert not node._detector._suspicions
+
+
+def absorbing(effects: list[Effect]) -> list[tuple[int, tuple[LinkId, ...]]]:
+    return [(e.digest, e.links) for e in effects if isinstance(e, AbsorbHeartbeats)]
+
+
+def beating_node() -> tuple[Node, int]:
+    """A node that has sent a round of heartbeats, and when."""
+    node = linked_node(LinkId(1), LinkId(8))
+    effects: list[Effect] = []
+    now_ns = 0
+    while not absorbing(effects):
+        now_ns = node.deadline_ns or 0
+        for link in (LinkId(1), LinkId(8)):
+            node.step(now_ns, Received(link, equal_heartbeat(node, 1, 1)))
+        effects = node.step(now_ns, DeadlineReached())
+    assert absorbing(effects) == [(node._context.membership.digest, (1, 8))]
+    return node, now_ns
+
+
+def test_absorbed_heartbeats_count_as_if_the_core_had_got_them() -> None:
+    node, now_ns = beating_node()
+    link = node._links.table[LinkId(8)]
+    link.mismatches = 1
+    before, sent = node.counts.received[Heartbeat], link.sequence
+    beat = AbsorbedBeat(LinkId(8), now_ns + 5, 90, sent, 3)
+    gone = AbsorbedBeat(LinkId(99), now_ns + 5, 1, 0, 1)
+    assert node.step(now_ns + 9, HeartbeatsAbsorbed((gone, beat))) == []
+    assert (link.heard_ns, link.echo, link.mismatches) == (now_ns + 5, 90, 0)
+    assert not link.unechoed
+    assert node.counts.received[Heartbeat] == before + 4
+
+
+def test_absorbing_follows_the_digest_in_the_step_in_which_it_changes() -> None:
+    node, now_ns = beating_node()
+    before = node._context.membership.digest
+    record = Record(Incarnation(1 << 32), 0, Status.DEAD, "h:3")
+    effects = node.step(now_ns + 1, Received(LinkId(8), Notice(((NodeId(3), record),))))
+    assert node._context.membership.digest != before
+    assert absorbing(effects) == [(node._context.membership.digest, (1, 8))]
+
+
+def test_absorbing_ends_when_somebody_is_suspected_or_a_link_is_no_longer_watched() -> None:
+    node, now_ns = beating_node()
+    node._dialling.may_suspect_never_linked = True
+    effects = node.step(now_ns + 1, LinkDown(LinkId(8), Evidence.TIMED_OUT))
+    assert node._detector.suspects == [8]
+    assert absorbing(effects) == [(0, ())]
+    node, now_ns = beating_node()
+    node._detector._watched = frozenset()
+    node._detector._watch()
+    assert absorbing(node.step(now_ns + 1, Heard((LinkId(1),)))) == [(0, ())]

@@ -137,6 +137,7 @@ def test_joining_a_living_peer_that_refuses_is_not_held_dead_for_it(refusal: Ref
 def test_joining_members_are_shown_with_the_time_since_when() -> None:
     network = Network(4)
     settle(network)
+    network.run(1.0)
     network.kill(3)
     settle(network, dead=[3])
     network.run(2.0)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bmgd.core.commands import Evict, SendTo
+from bmgd.core.events import Received
 from bmgd.errors import NoQuorumError
 from bmgd.sim import Network
-from bmgd.types import NodeId, Status
+from bmgd.types import NodeId, Record, Status
+from bmgd.wire.messages import Notice
 from tests.unit.core.clusters import S, observed, reply_to, send, settle, survivors
 
 
@@ -85,6 +87,29 @@ def test_minority_refuses_sends_and_says_so() -> None:
     network.mend()
     settle(network)
     assert send(network, 0, 1).error is None
+
+
+def test_records_of_one_message_that_end_in_a_minority_never_give_the_quorum_back() -> None:
+    """The first one does, the next takes it: a node that stood aside would go on for `ask_ms`."""
+    network = parted(5, [0, 4])
+    host = network.hosts[NodeId(0)]
+    membership = host.node._context.membership
+    records = membership.exceptions()
+    before = records[NodeId(1)]
+    refuted = before._replace(version=before.version + 1, status=Status.ALIVE)
+    life = network.hosts[NodeId(4)].node.incarnation
+    dead = Record(life, 9, Status.DEAD, host.address)
+    notice = Notice(((NodeId(1), refuted), (NodeId(4), dead)))
+    link = host.node._links.to(NodeId(4))
+    assert link is not None
+    network._step(host, Received(link.id, notice))
+    assert network.status(0)["quorum"] == {
+        "policy": "majority",
+        "holds": False,
+        "living": 2,
+        "of": 5,
+    }
+    assert observed(network, 0, "quorum regained") == []
 
 
 def test_minority_excludes_nobody() -> None:

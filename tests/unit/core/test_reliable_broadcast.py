@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bmgd.core.broadcast_retention import SKIPS_KEPT_MAX
+from bmgd.core.broadcast_retention import REMIND_TIMER, SKIPS_KEPT_MAX
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.sim import Network
-from bmgd.types import NodeId
+from bmgd.types import Incarnation, NodeId
 from tests.unit.core.clusters import S, settle
 from tests.unit.core.test_broadcasting import Frames
 
@@ -249,6 +249,27 @@ def test_new_life_of_the_source_counts_anew_and_its_former_one_is_settled() -> N
     network.run(1)
     assert report(network, 0, request) == (list(range(8)), {})
     assert all(items(network, number) == [b"1", b"2"] for number in range(1, 8))
+
+
+def test_copies_of_a_life_that_was_followed_are_shared_though_no_record_told_so() -> None:
+    network = read(4)
+    network.stop(2)
+    for payload in (b"1", b"2"):
+        broadcast(network, 0, payload)
+    network.run(0.1)
+    node = network.hosts[NodeId(1)].node
+    retention, orphans = node._to_many.retention, node._to_many.orphans
+    (heard,) = retention.by_source[NodeId(0)].values()
+    assert len(heard.copies) == 2
+    network.kill(0)
+    # A message of the next life comes before its record, then one of the former life.
+    node._context.membership.learn_life(NodeId(0), Incarnation(heard.incarnation + 1))
+    retention._learn_stable(heard, 1)
+    assert len(heard.copies) == 1
+    assert (REMIND_TIMER, *heard.key) in node._context.timers
+    retention.on_remind_timer((REMIND_TIMER, *heard.key))
+    orphans.on_changed()
+    assert heard.key in orphans._orphans
 
 
 def test_window_holds_back_what_has_no_room() -> None:

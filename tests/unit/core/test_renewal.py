@@ -11,7 +11,7 @@ from bmgd.core.events import Event
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
 from tests.unit.core.clusters import S, linked, send, settle
 

@@ -1,0 +1,328 @@
+"""Registered programs, in virtual time: everybody knows those of everybody, whatever happened between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bmgd.core import programs as registry
+from bmgd.core.commands import BroadcastTo, Leave, Register, ShowPrograms, Subscribe, Unregister
+from bmgd.core.effects import Announce, Effect, ProgramsChanged, Send
+from bmgd.core.events import Event, Received
+from bmgd.core.programs import KNOWN_MAX, PROGRAMS_TIMER, REGISTERED_MAX
+from bmgd.errors import LeavingError, RequestError
+from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
+from bmgd.types import LinkId, NodeId
+from bmgd.wire.features import SPOKEN, Feature
+from bmgd.wire.messages import MemberFeatures, ProgramAsk, ProgramList, ReliableBroadcast
+from tests.unit.core.clusters import S, reply_to, settle
+
+
+class Changes(Watcher):
+    """What each node tells of programs, and how many lists were asked for."""
+
+    def __init__(self) -> None:
+        self.told: dict[int, list[tuple[str, int, str, int | None]]] = {}
+        self.asks = 0
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ProgramsChanged):
+                self.told.setdefault(host.id, []).extend(
+                    ("start" if c.started else "end", c.id, c.name, c.exit) for c in effect.changes
+                )
+            elif isinstance(effect, Send) and isinstance(effect.message, ProgramAsk):
+                self.asks += effect.message.route.source == host.id
+
+
+def shown(network: Network, node_id: int) -> list[tuple[int, str]]:
+    """The programs that a node shows."""
+    result = reply_to(network, node_id, ShowPrograms()).result
+    return [(row["id"], row["name"]) for row in result["programs"]]
+
+
+def register(network: Network, node_id: int, *names: str) -> list[int]:
+    """Register programs; returns their requests."""
+    requests = [network.issue(node_id, Register(name)) for name in names]
+    for request in requests:
+        assert network.hosts[NodeId(node_id)].replies[request].error is None
+    return requests
+
+
+def watched(size: int, seed: int = 0) -> tuple[Network, Changes]:
+    network, changes = Network(size, seed), Changes()
+    network.watchers.append(changes)
+    settle(network)
+    return network, changes
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_programs_start_and_end_everywhere_in_order(size: int) -> None:
+    network, changes = watched(size)
+    first, second = register(network, size - 1, "a", "b")
+    network.run(1)
+    host, me = network.hosts[NodeId(size - 1)], size - 1
+    network.issue_as(host, first, Unregister(3))
+    network.issue_as(host, second, Unregister())
+    network.run(1)
+    wanted: list[tuple[str, int, str, int | None]]
+    wanted = [("start", me, "a", None), ("start", me, "b", None)]
+    wanted += [("end", me, "a", 3), ("end", me, "b", None)]
+    assert changes.told == dict.fromkeys(range(size), wanted)
+    assert changes.asks == 0
+
+
+def test_start_of_a_cluster_asks_nobody() -> None:
+    network = Network(16, 0)
+    changes = Changes()
+    network.watchers.append(changes)
+    for node_id in range(16):
+        register(network, node_id, "early")
+    settle(network)
+    network.run(3)
+    assert shown(network, 7) == [(node_id, "early") for node_id in range(16)]
+    assert changes.asks == 0
+
+
+def test_programs_of_a_dead_node_end_and_those_of_its_next_life_start() -> None:
+    network, changes = watched(5)
+    register(network, 2, "a")
+    network.run(1)
+    network.kill(2)
+    settle(network, [2])
+    assert changes.told[0][-1] == ("end", 2, "a", None)
+    network.boot(2, counter=2)
+    settle(network)
+    register(network, 2, "a")
+    network.run(1)
+    assert shown(network, 0) == shown(network, 2) == [(2, "a")]
+
+
+def test_programs_of_who_was_held_dead_by_mistake_start_again() -> None:
+    network, changes = watched(5)
+    register(network, 2, "a")
+    network.run(1)
+    network.stop(2)
+    settle_without(network, 2)
+    register(network, 0, "meanwhile")
+    network.run(1)
+    network.resume(2)
+    settle(network)
+    network.run(3)
+    for node_id in range(5):
+        assert shown(network, node_id) == [(0, "meanwhile"), (2, "a")]
+    told = [change for change in changes.told[1] if change[1] == 2]
+    assert told == [("start", 2, "a", None), ("end", 2, "a", None), ("start", 2, "a", None)]
+
+
+def settle_without(network: Network, node_id: int) -> None:
+    """Run until everybody else holds a stopped node dead."""
+    others = [i for i in range(5) if i != node_id]
+    network.run_until(lambda: all(node_id in network.status(i)["dead"] for i in others), 30)
+
+
+def test_parted_sides_know_all_again_when_they_meet() -> None:
+    network, changes = watched(6)
+    first = register(network, 0, "a", "b")
+    register(network, 5, "c")
+    network.run(1)
+    for a in (0, 1, 2):
+        for b in (3, 4, 5):
+            network.cut(a, b)
+    network.run(15)
+    assert shown(network, 1) == [(0, "a"), (0, "b")]
+    network.issue_as(network.hosts[NodeId(0)], first[0], Unregister(0))
+    register(network, 0, "d")
+    register(network, 4, "e")
+    network.run(1)
+    network.mend()
+    settle(network)
+    network.run(10)
+    for node_id in range(6):
+        assert shown(network, node_id) == [(0, "b"), (0, "d"), (4, "e"), (5, "c")]
+    ends = [change for change in changes.told[4] if change[:3] == ("end", 0, "a")]
+    # With its node, and again when the list shows that it is not there.
+    assert ends == [("end", 0, "a", None)] * 2
+
+
+def test_joiner_learns_of_all_programs() -> None:
+    network, changes = watched(5)
+    register(network, 1, "a")
+    request = network.issue(3, BroadcastTo("news", b"x", True, S))
+    network.run(1)
+    assert network.hosts[NodeId(3)].replies[request].error is None
+    network.join(NodeId(0))
+    network.run(5)
+    assert shown(network, 5) == [(1, "a")]
+    # Of node 3, which has broadcast too, it cannot know without asking; of the others it does.
+    assert 2 <= changes.asks <= 4
+
+
+def test_list_of_many_long_names_comes_in_pages() -> None:
+    network, _ = watched(3)
+    names = [f"{number:04}".ljust(255, "x") for number in range(REGISTERED_MAX)]
+    register(network, 1, *names)
+    refused = network.issue(1, Register("one more"))
+    error = network.hosts[NodeId(1)].replies[refused].error
+    assert isinstance(error, RequestError)
+    assert "more than 1024" in str(error)
+    network.run(5)
+    network.join(NodeId(0))
+    network.run(10)
+    assert shown(network, 3) == [(1, name) for name in names]
+
+
+def test_a_name_is_registered_once_until_it_ends() -> None:
+    network, _ = watched(2)
+    (request,) = register(network, 0, "a")
+    error = reply_to(network, 0, Register("a")).error
+    assert isinstance(error, RequestError)
+    assert "'a'" in str(error)
+    register(network, 1, "a")
+    network.issue_as(network.hosts[NodeId(0)], request, Unregister(0))
+    register(network, 0, "a")
+
+
+@pytest.mark.parametrize("name", ["", "ä" * 128])
+def test_bad_names_are_refused(name: str) -> None:
+    network, _ = watched(1)
+    assert isinstance(reply_to(network, 0, Register(name)).error, RequestError)
+
+
+def test_leaving_node_registers_nobody_and_its_programs_end_with_it() -> None:
+    network, changes = watched(5)
+    register(network, 2, "a")
+    network.issue(2, Subscribe("t", 1))
+    network.issue(1, BroadcastTo("t", b"unread", True, S))
+    network.run(1)
+    network.issue(2, Leave(1 * S))
+    assert isinstance(reply_to(network, 2, Register("b")).error, LeavingError)
+    network.run(2)
+    assert changes.told[0][-1] == ("end", 2, "a", None)
+    assert shown(network, 0) == []
+
+
+def test_readers_of_broadcasts_see_nothing_of_programs() -> None:
+    network, _ = watched(3)
+    network.issue(2, Subscribe("news", 64))
+    register(network, 0, "a")
+    network.issue(0, BroadcastTo("news", b"x", True, S))
+    register(network, 0, "b")
+    network.run(1)
+    announced = network.hosts[NodeId(2)].announced
+    assert [each.payload for each in announced if isinstance(each, Announce)] == [b"x"]
+    assert len(announced) == 1
+
+
+def test_unreadable_news_are_named_and_the_list_is_asked_for() -> None:
+    network, _ = watched(2)
+    host = network.hosts[NodeId(1)]
+    link = next(iter(host.ends))
+    kept: list[ReliableBroadcast] = []
+
+    class Keep(Watcher):
+        def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+            for effect in effects:
+                if isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
+                    kept.append(effect.message)
+
+    network.watchers.append(Keep())
+    register(network, 0, "a")
+    network.run(1)
+    bad = replace(
+        kept[0], route=replace(kept[0].route, sequence=2), payload=b"\x01garbage", branches=()
+    )
+    network._step(host, Received(LinkId(link), bad))
+    assert [o.event for _, o in host.observed if o.event == "bad programs"]
+    assert shown(network, 1) == [(0, "a")]
+
+
+def test_list_of_an_earlier_revision_is_asked_for_again() -> None:
+    """News beyond a gap came while the list was on its way."""
+    network, changes = watched(2)
+    host = network.hosts[NodeId(1)]
+    link = LinkId(next(iter(host.ends)))
+    register(network, 0, "a")
+    network.run(1)
+    programs = host.node._to_many.programs
+    programs.on_skipped(NodeId(0), network.hosts[NodeId(0)].node.incarnation)
+    row = programs._rows[NodeId(0)]
+    row.seen = 5
+    network.run(1)
+    assert row.wanted
+    assert changes.asks >= 1
+    row.seen = 1
+    network.run(10)
+    assert not row.wanted
+    # What nobody has asked for is not taken.
+    route = network.hosts[NodeId(0)].node._forwarding.route_to(NodeId(1), tag=0)
+    network._step(host, Received(link, ProgramList(route, 9, 0, True, b"")))
+    assert shown(network, 1) == [(0, "a")]
+
+
+def test_list_that_came_leaves_no_deadline() -> None:
+    network, changes = watched(2)
+    register(network, 0, "a")
+    network.run(1)
+    node = network.hosts[NodeId(1)].node
+    programs, timers = node._to_many.programs, node._context.timers
+    programs.on_skipped(NodeId(0), network.hosts[NodeId(0)].node.incarnation)
+    assert (PROGRAMS_TIMER, 0, 0) in timers
+    for _ in range(200):
+        if changes.asks:
+            break
+        network.run(0.01)
+    # Far less than the second after which it would be asked again.
+    network.run(0.2)
+    assert changes.asks == 1
+    assert not programs._rows[NodeId(0)].wanted
+    assert (PROGRAMS_TIMER, 0, 0) not in timers
+
+
+def test_wanted_list_of_a_node_that_is_held_dead_leaves_no_deadline() -> None:
+    network, _ = watched(3)
+    register(network, 0, "a")
+    network.run(1)
+    network.kill(0)
+    life = network.hosts[NodeId(0)].node.incarnation
+    node = network.hosts[NodeId(1)].node
+    programs, timers = node._to_many.programs, node._context.timers
+    programs.on_skipped(NodeId(0), life)
+    # It is asked for later and later, and nobody answers.
+    programs._rows[NodeId(0)].times = 8
+    programs._rows[NodeId(0)].asked_ns = node._context.now_ns
+    assert (PROGRAMS_TIMER, 0, 0) in timers
+    settle(network, [0])
+    assert shown(network, 1) == []
+    assert (PROGRAMS_TIMER, 0, 0) not in timers
+
+
+def test_programs_beyond_what_a_node_can_know_come_when_others_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert KNOWN_MAX == 131_072
+    monkeypatch.setattr(registry, "KNOWN_MAX", 2)
+    network, _ = watched(3)
+    requests = register(network, 0, "a", "b")
+    network.run(1)
+    register(network, 1, "c")
+    network.run(1)
+    assert shown(network, 2) == [(0, "a"), (0, "b")]
+    network.issue_as(network.hosts[NodeId(0)], requests[0], Unregister(0))
+    network.run(20)
+    assert shown(network, 2) == [(0, "b"), (1, "c")]
+
+
+def test_programs_wait_for_members_of_an_older_release_to_go() -> None:
+    network, _ = watched(2)
+    host = network.hosts[NodeId(0)]
+    compatibility = host.node._context.compatibility
+    life = network.hosts[NodeId(1)].node.incarnation
+    compatibility.learn(MemberFeatures(NodeId(1), life, SPOKEN & ~Feature.PROGRAMS))
+    error = reply_to(network, 0, Register("a")).error
+    assert isinstance(error, RequestError)
+    assert "older release" in str(error)
