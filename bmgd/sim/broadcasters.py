@@ -11,20 +11,31 @@ from random import Random
 from typing import Final
 
 from bmgd.chaos.plan import Workload
-from bmgd.core.commands import BroadcastTo, Consumed, ConsumedAnnouncements, MulticastTo, Subscribe
+from bmgd.core.commands import (
+    BroadcastTo,
+    Consumed,
+    ConsumedAnnouncements,
+    MulticastTo,
+    SendTo,
+    Subscribe,
+)
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, TellMissed
 from bmgd.core.events import Event
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
-from bmgd.sim.watching import Watcher
-from bmgd.sim.workload import NUMBER_BYTES
+from bmgd.sim.observing import Watcher
+from bmgd.sim.workload import NUMBER_BYTES, reading_ns_max
+from bmgd.wire.messages import Piece
 
 NEWS: Final = "news"
 CREDIT: Final = 64
 SHARE: Final = 0.25
 """Messages to many, for each message to one."""
-KINDS: Final = ("reliable", "reliable", "reliable", "best effort", "multicast")
+KINDS: Final = (
+    *("reliable", "reliable", "reliable", "best effort", "multicast"),
+    *("reliable multicast", "reliable multicast", "single", "long"),
+)
 _MICROSECOND: Final = 1_000
 _FIRST_NUMBER: Final = 1 << 40
 """So that no payload is also one of a message to one node."""
@@ -46,6 +57,7 @@ class Broadcasters(Watcher):
         self._number = _FIRST_NUMBER
         self._asked: dict[int, Host] = {}
         self._readers: dict[int, Host] = {}
+        self._until_ns = 0
 
     @property
     def underway(self) -> int:
@@ -74,6 +86,7 @@ class Broadcasters(Watcher):
 
     def start(self, until_ns: int) -> None:
         """Send until then."""
+        self._until_ns = until_ns
         if self._workload.messages_per_second > 0:
             self._plan_next(until_ns)
 
@@ -89,10 +102,21 @@ class Broadcasters(Watcher):
             host, kind = self._random.choice(there), self._random.choice(KINDS)
             # Several at once, now and then: windows, gaps and acknowledgements of many.
             for _ in range(self._random.choice((1, 1, 1, 5))):
-                self.send(host, kind)
+                if kind == "long":
+                    self._send_pieces(host)
+                else:
+                    self.send(host, kind)
         self._plan_next(until_ns)
 
-    def send(self, host: Host, kind: str) -> int | None:
+    def _send_pieces(self, host: Host) -> None:
+        """A long broadcast, whose pieces a program gives its daemon one behind the other."""
+        length = max(self._workload.payload_bytes, NUMBER_BYTES)
+        count = self._random.randint(2, 5)
+        named = self._number + 1
+        for at in range(count):
+            self.send(host, "reliable", Piece(named, at * length, count * length))
+
+    def send(self, host: Host, kind: str, piece: Piece | None = None) -> int | None:
         """Send one message to many; returns its request, or None where the source does not run."""
         if not host.alive or host.stopped or host.joiner is not None:
             return None
@@ -103,13 +127,18 @@ class Broadcasters(Watcher):
         timeout_ns = int(self._workload.timeout_s * 1e9)
         request = self._network.next_request()
         self._asked[request] = host
-        command: BroadcastTo | MulticastTo = BroadcastTo(
-            NEWS, payload, kind == "reliable", timeout_ns
+        command: BroadcastTo | MulticastTo | SendTo = BroadcastTo(
+            NEWS, payload, kind == "reliable", timeout_ns, piece
         )
-        if kind == "multicast":
+        if kind == "single":
+            # In the stream that multicasts to the same node share.
+            there = [other.id for other in self._network.hosts.values() if other.id >= 0]
+            command = SendTo(self._random.choice(there), NEWS, payload, timeout_ns)
+        elif kind.endswith("multicast"):
             ids = sorted({other.id for other in self._network.hosts.values() if other.id >= 0})
             some = self._random.sample(ids, self._random.randint(1, len(ids)))
-            command = MulticastTo(id_set(some), NEWS, payload, False, timeout_ns)
+            is_reliable = kind.startswith("reliable")
+            command = MulticastTo(id_set(some), NEWS, payload, is_reliable, timeout_ns)
         self._network.issue_as(host, request, command)
         return request
 
@@ -125,7 +154,7 @@ class Broadcasters(Watcher):
     def _read(self, host: Host, effect: Announce | TellMissed | Deliver) -> None:
         # Other programs read topics that carry no broadcasts.
         if effect.request in self._readers:
-            reading_ns = self._network.conditions.reading_us_max * 1_000
+            reading_ns = reading_ns_max(self._network, self._until_ns)
             at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
             is_one = isinstance(effect, Deliver)
             command = Consumed(1) if is_one else ConsumedAnnouncements(1)

@@ -38,12 +38,14 @@ class Conditions:
         bulk_bytes_max: so many bytes of bulk wait for one link at most; 0 for what a daemon has.
         step_cost_us: for so long a step keeps a host busy, and a fiftieth of it for each effect.
         reading_messages: so many a program has in its hands at most.
-        reading_us_max: how long a program has a message before it says that it has consumed it.
+        reading_us_max: how long a program has a message before it says that it has consumed it, while
+            faults go on; afterwards 2 ms at most.
         reading_bytes: what a program has in its hands at most, in bytes of segments.
         streams_percent: how many of the sendings are segments of streams; the others are sent singly.
         long_percent: how many of those are pieces of a long message.
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
+        older_percent: how many founders are of an older release, until they are started again.
     """
 
     delay_min_us: int = 100
@@ -71,6 +73,7 @@ class Conditions:
     long_percent: int = 0
     long_bytes_max: int = 100_000
     absent_ms_max: int = 0
+    older_percent: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

@@ -26,6 +26,7 @@ from bmgd.linkevents import LinkEvents
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.routing import Snapshot
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
+from bmgd.wire.features import SPOKEN
 
 NEVER = 1 << 62
 _MILLION = 1_000_000
@@ -86,6 +87,7 @@ class Host:
         joiner: its core while it has no id, else None.
         address: where it listens.
         alive: its process runs (or is stopped).
+        features: what its release can do, see `bmgd.wire.features`.
         ends: its open connections by link id.
         closing: the connections that it closes gracefully.
         held_back: what happened to it while it was stopped or busy.
@@ -116,6 +118,7 @@ class Host:
     alive: bool = True
     stopped: bool = False
     wake_planned_ns: int | None = None
+    features: int = SPOKEN
     ends: dict[LinkId, End] = field(default_factory=dict)
     closing: dict[LinkId, End] = field(default_factory=dict)
     held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=deque)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from bmgd.core.broadcast_orphans import ORPHAN_NS, TELL_AGAIN_NS
+from collections.abc import Collection
+
+from bmgd.core.broadcast_retention import Heard
+from bmgd.core.broadcast_source import BroadcastSource
 from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
+from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.features import Feature
 
 
 def membership_of(node: Node) -> Membership:
@@ -36,15 +41,87 @@ def answers_due_ns(node: Node) -> int:
     )
 
 
-def gaps_due_ns(node: Node) -> int:
-    """By when a node has given up what is missing before broadcasts of sources that are gone; or 0."""
-    orphans = node._to_many.orphans
-    waiting = [
-        heard.orphan_ns + ORPHAN_NS + TELL_AGAIN_NS
-        for heard in (orphans._retention.lives[key] for key in orphans._orphans)
-        if heard.reach[1] > heard.watermark
+def unsettled_broadcast(node: Node, connected: Collection[NodeId]) -> str:
+    """Why a node still has to tell or to ask others about reliable broadcasts; "" when it need not.
+
+    Args:
+        connected: who runs and whom the graph connects with this node, itself among them.
+
+    A source that is there sends again until all have it, and tells what is stable; who is not told asks,
+    every 8 s at the latest. Of a source that is gone neighbors tell and ask each other, for 30 s: so
+    long they also wait for what nobody has any more (ADR 33).
+
+    Without healing who is not connected may be held alive for ever. A source waits for it without end,
+    and that is kept, but all who are connected have it; of such a source nothing can come.
+    """
+    to_many = node._to_many
+    source, retention, orphans = to_many.source, to_many.retention, to_many.orphans
+    away = source._living() & ~id_set(connected)
+    if _owes(source, away) or source._told_stable < source._stable:
+        return "its own broadcasts are not stable, or not told to be"
+    # While a member is of a release without lists, they are wanted, and nobody is asked.
+    asks = node._context.compatibility.common & Feature.PROGRAMS
+    rows = to_many.programs._rows
+    if asks and any(r.wanted and r.shown and not away >> i & 1 for i, r in rows.items()):
+        return "it asks for lists of programs"
+    for heard in retention.lives.values():
+        if heard.key in orphans._orphans:
+            if _compares(node, heard):
+                return f"what it has of {heard.source}'s former broadcasts, others have not, or it lacks"
+        elif not (retention.is_orphan(heard) or away >> heard.source & 1) and (
+            _keeps(heard, away) or heard.asking or heard.stable > heard.watermark
+        ):
+            return f"it keeps or lacks broadcasts of {heard.source}"
+    return ""
+
+
+def _owes(source: BroadcastSource, away: int) -> bool:
+    """Whether anybody but those who are away still lacks what a source sent, or is to be told."""
+    unstable, is_gone = source._unstable, source._context.membership.is_gone
+    others = source._living() & ~away
+    if any(sent.missing & others for sent in unstable):
+        return True
+    # They come to be stable in order, and the window may be full of what is not.
+    if not unstable[0].missing & away if unstable else source._waiting:
+        return True
+    peers = source._peers.items()
+    return any(peer.skips and not (is_gone(i) or away >> i & 1) for i, peer in peers)
+
+
+def _keeps(heard: Heard, away: int) -> bool:
+    """Whether copies are kept for others than those who are away."""
+    return any(not away or count <= heard.stable for count in heard.copies)
+
+
+def _compares(node: Node, heard: Heard) -> bool:
+    """Whether a node has not yet got, or told, all that its neighbors have of a source that is gone."""
+    reach = heard.reach
+    if heard.skips or reach[1] > reach[0]:
+        return True
+    for peer in node._links.by_peer:
+        told = heard.told.get(peer, (0, 0))
+        if told[0] > reach[0] or told[1] > reach[1]:
+            return True
+        if heard.copies and told < reach and peer != heard.source:
+            return True
+    return False
+
+
+def unread_bodies(node: Node) -> list[tuple[int, bytes]]:
+    """What a node has taken and not handed out: of each segment how many messages, and its body."""
+    return [
+        (segment.count, segment.body)
+        for topic in node._topics._topics.values()
+        for segment in topic.waiting
     ]
-    return max(waiting, default=0)
+
+
+def being_read(node: Node) -> int:
+    """How many messages, and pieces of long ones that have come, readers have to consume."""
+    topics = node._topics
+    pieces = sum(len(each.waiting) + len(each.unconsumed) for each in topics._longs.values())
+    unfinished = sum(len(reader.longs) for reader in topics._subscriptions.values())
+    return topics.being_read() - unfinished + pieces + node._to_many.announcements.being_read()
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:

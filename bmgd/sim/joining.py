@@ -33,7 +33,7 @@ def event_of_hello(host: Host, dial: Dial | AskContact, link: LinkId, key: str) 
         return JoinAsked(link, dial.claimed, dial.incarnation, host.address)
     life, address = host.node.incarnation, host.address
     known, number = dial.known, dial.dial_number
-    return Greeted(link, host.id, life, address, known, number, key, dial.renews)
+    return Greeted(link, host.id, life, address, known, number, key, dial.renews, host.features)
 
 
 def event_of_failure(

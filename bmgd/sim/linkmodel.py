@@ -10,22 +10,24 @@ differs is reported under the name of the rule that it breaks, and the link is n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bmgd import frameheader as header
 from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.outbox import BULK_BYTES_MAX, CONTROL_BYTES_MAX, URGENT_BYTES_MAX
-from bmgd.routing import Snapshot, header
-from bmgd.wire.codec import kind_of_message
-from bmgd.wire.messages import Goodbye
+from bmgd.routing import Snapshot
+from bmgd.wire.codec import decode, kind_of_message
+from bmgd.wire.messages import Goodbye, Heartbeat
 
 LOSE_NOTHING: Final = "links-lose-nothing"
 OVERTAKE: Final = "urgent-overtakes-bulk"
 BOUNDED: Final = "outboxes-are-bounded"
 
 _GOODBYE: Final = kind_of_message(Goodbye)
+_HEARTBEAT: Final = kind_of_message(Heartbeat)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
@@ -117,6 +119,9 @@ class WatchedEngine:
         self._expected: dict[int, deque[tuple[int, object]]] = {}
         self._known: dict[bytes, None] = {}
         self._heard: set[int] = set()
+        self._absorbs: tuple[bytes, frozenset[int]] = b"", frozenset()
+        self._beats: dict[int, list[Heartbeat]] = {}
+        self._unpolled: set[int] = set()
         self._dropped = {contract.URGENT: 0, contract.BULK: 0}
         self._dropped_before = 0
         self.accepted: dict[int, int] = {}
@@ -155,6 +160,7 @@ class WatchedEngine:
         found = self._links.get(link)
         if found is not None and not found.is_shut:
             found.is_shut, found.goodbye = True, goodbye
+            self._absorbs = self._absorbs[0], self._absorbs[1] - {link}
             self.accepted[link] = found.accepted
 
     def close(self, link: int) -> list[bytes]:
@@ -165,6 +171,7 @@ class WatchedEngine:
             count = len(found.unsent())
             self._violate(link, LOSE_NOTHING, f"gave back {len(unsent)} of {count} unsent frames")
         self._heard.discard(link)
+        self._beats.pop(link, None)
         return unsent
 
     def _end(self, number: int, what: int, detail: object) -> None:
@@ -177,6 +184,7 @@ class WatchedEngine:
         if link.is_shut:
             expected.append((contract.CLOSED, None))
         self._heard.discard(number)
+        self._beats.pop(number, None)
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -253,6 +261,9 @@ class WatchedEngine:
         for body in bodies:
             if body in self._known:
                 self._heard.add(number)
+            elif number in self._absorbs[1] and (beat := self._absorbed(body)) is not None:
+                self._beats.setdefault(number, []).append(beat)
+                self._unpolled.add(number)
             elif body[header.BODY_PREFIX_BYTES] == _GOODBYE:
                 self._on_goodbye(number, link.came - 1)
                 if link.is_shut and not link.said:
@@ -265,9 +276,37 @@ class WatchedEngine:
         if is_malformed:
             self._end(number, contract.MALFORMED, None)
 
-    def poll(self) -> list[Happening]:
+    def absorb_heartbeats(self, digest: bytes, links: Iterable[int]) -> None:
+        """See `LinkEngine.absorb_heartbeats`."""
+        links = tuple(links)
+        self._engine.absorb_heartbeats(digest, links)
+        up = (link for link in links if link in self._links and not self._links[link].is_shut)
+        self._absorbs = digest, frozenset(up)
+
+    def _absorbed(self, body: bytes) -> Heartbeat | None:
+        if body[header.BODY_PREFIX_BYTES] != _HEARTBEAT:
+            return None
+        beat = decode(body)
+        assert isinstance(beat, Heartbeat)
+        return beat if beat.digest == int.from_bytes(self._absorbs[0], "big") else None
+
+    def absorbed_heartbeats(self) -> tuple[contract.Beat, ...]:
+        """See `LinkEngine.absorbed_heartbeats`."""
+        told = self._engine.absorbed_heartbeats()
+        expected = {}
+        for number in [number for number in self._beats if number not in self._unpolled]:
+            beats = self._beats.pop(number)
+            highest = max(beat.sequence for beat in beats), max(beat.echo for beat in beats)
+            expected[number] = *highest, len(beats)
+        found = {number: (*highest, count) for number, _, *highest, count in told}
+        if found != expected:
+            self._report(LOSE_NOTHING, f"tells of absorbed heartbeats {found}, not {expected}")
+        return told
+
+    def poll(self, now_ns: int = 0) -> list[Happening]:
         """See `LinkEngine.poll`."""
-        happened = self._engine.poll()
+        happened = self._engine.poll(now_ns)
+        self._unpolled.clear()
         for link, what, detail in happened:
             expected = self._expected.get(link)
             if what in _UNTOLD or expected is None:

@@ -24,6 +24,7 @@ from typing import Any
 from bmgd.config import load
 from bmgd.core.commands import Command, SendReport, ShowStatus
 from bmgd.core.effects import (
+    AbsorbHeartbeats,
     Announce,
     AskContact,
     Close,
@@ -36,6 +37,7 @@ from bmgd.core.effects import (
     Grant,
     Joined,
     Observed,
+    ProgramsChanged,
     RecordChanged,
     Refuse,
     Renewed,
@@ -62,10 +64,11 @@ from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.joining import become_member, begin_joining
+from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
-from bmgd.sim.watching import Watcher
 from bmgd.sim.wires import Wires
 from bmgd.types import NO_ID, Incarnation, NodeId
+from bmgd.wire.features import SPOKEN, Feature
 
 TEMPLATE = "sim{id}:7400"
 PEERS = PeerList(template=TEMPLATE)
@@ -147,8 +150,14 @@ class Network:
 
     # --- what tests and plans do --------------------------------------------------------------
 
-    def boot(self, number: int, counter: int = 1) -> Host:
-        """Start a host, or start it again in a new life."""
+    def boot(self, number: int, counter: int = 1, features: int = SPOKEN) -> Host:
+        """Start a host, or start it again in a new life.
+
+        Args:
+            number: its id.
+            counter: of its incarnation.
+            features: what its release can do, see `bmgd.wire.features`.
+        """
         node_id, random, conditions = NodeId(number), self.random, self.conditions
         address = PEERS.address_of(node_id)
         before = self.hosts.get(node_id)
@@ -160,9 +169,12 @@ class Network:
             -conditions.drift_ppm, conditions.drift_ppm
         )
         local_ns = self.now_ns * (1_000_000 + drift_ppm) // 1_000_000 + offset_ns
-        settings = replace(self._settings, id=node_id, address=address)
+        if counter == 1 and conditions.older_percent:
+            features = Feature(0) if random.randrange(100) < conditions.older_percent else features
+        settings = replace(self._settings, id=node_id, address=address, features=features)
         node = Node(settings, incarnation, Random(random.getrandbits(64)), local_ns)
         host = Host(node_id, node, Snapshot(0, node_id, self.size, (), ()), address)
+        host.features = features
         host.offset_ns, host.drift_ppm = offset_ns, drift_ppm
         host.proxied = bool(conditions.proxied_percent) and (
             random.randrange(100) < conditions.proxied_percent
@@ -339,6 +351,7 @@ class Network:
             while host.alive and host.exit is None and not host.pauses:
                 host.events.extend(self.wires.happened(host))
                 if host.events:
+                    host.events.extendleft(self.wires.absorbed(host))
                     self._step_once(host, host.events.popleft())
                 elif not self.wires.flush(host):
                     break
@@ -396,6 +409,8 @@ class Network:
                     host.records.append(effect)
             case ForwardingChanged(snapshot):
                 self._change_snapshot(host, snapshot)
+            case AbsorbHeartbeats(digest, links):
+                wires.absorb_heartbeats(host, digest, links)
             case Dial() | AskContact():
                 wires.dial(host, effect)
             case Welcome(link, known):
@@ -422,7 +437,7 @@ class Network:
             case Exit():
                 host.exit = effect
                 self._end(host, abruptly=False)
-            case Renewed():
+            case Renewed() | ProgramsChanged():
                 pass
             case ReportWanted(asker, tag, number, facts):
                 body = json.dumps(facts, separators=(",", ":")).encode()

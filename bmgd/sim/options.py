@@ -6,6 +6,7 @@ met both alone and in company. The result is a fault plan, and replays as one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -13,13 +14,17 @@ from typing import Final
 from bmgd.chaos.faults import Kill, Restart
 from bmgd.chaos.plan import Plan, Scalar, Step, Workload
 from bmgd.chaos.random_plan import random_plan
+from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
+from bmgd.sim.broadcasters import SHARE
+from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
+from bmgd.wire.messages import PAYLOAD_BYTES_MAX
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
-_READINGS: Final = ((16, 2_000), (4, 20_000))
-"""How many messages a program has in its hands, and for how long: those that wait are read in 2 s."""
+_READINGS: Final = ((4, 20_000), (1, 200_000), (2, 4_000_000))
+"""How many messages a slow program has in its hands, and for how long at most, in microseconds."""
 MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
 _WAITING_POLICIES: Final = ("after:4", "after:100", "overhead:90%", "overhead:9")
@@ -35,10 +40,17 @@ _TIMINGS_MS: Final[dict[str, tuple[int, ...]]] = {
     "leave_ms": (500, 15_000),
 }
 """Numbers of detection and dialling beside the profile's."""
-_PIPES_BYTES: Final = (0, 0, 2_000, 60_000, 400_000)
-_WIDE_PIPES_BYTES: Final = (0, 0, 400_000, 1_000_000)
-_BULK_BYTES_MIN: Final = 150_000
-_SMALL_PIPE_BYTES_PER_S: Final = 45_000
+_PIPES_BYTES: Final = (2_000, 60_000, 400_000)
+_BULK_BYTES: Final = (0, 0, 0, 90_000, 200_000)
+"""What an outbox holds at most: a whole segment at least, or it would never pass one."""
+_NARROW_BULK_BYTES: Final = (90_000, 200_000)
+"""Behind a narrow pipe: what 8 MiB would need to pass is too long for a cluster to come to rest."""
+_PASSED_S: Final = 30.0
+"""A pipe is wide enough if it passes all that programs send in this time, thrice."""
+_FRAME_S: Final = 0.5
+"""In this time it passes the longest frame: heartbeats wait behind it, and must not be missed for it."""
+_KERNEL_US: Final = 2_000
+"""Until a kernel has room again, beside the delays."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -58,16 +70,20 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if nodes > 2 and around.random() < 0.2:
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
-    simulated = _simulated(random) | _pipes(Random(f"pipes {seed}"), workload)
-    if "queue_messages" in settings:
-        # A short queue fills only where programs read more slowly than others send.
-        messages, us_max = Random(f"reading {seed}").choice(_READINGS)
+    simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
+    simulated |= _pipes(
+        Random(f"pipes {seed}"), simulated, _sent_bytes(workload, simulated, seconds)
+    )
+    reading = Random(f"reading {seed}")
+    # A short queue fills only where programs read more slowly than others send, and who goes away has
+    # something in its hands only where it is slow.
+    is_often = "queue_messages" in settings or "absent_ms_max" in simulated
+    if reading.random() < (0.7 if is_often else 0.2):
+        messages, us_max = reading.choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
-    simulated |= _streams(Random(f"streams {seed}"), simulated["pipe_bytes"] in _PIPES_BYTES[2:4])
-    bulk_bytes = simulated.get("bulk_bytes_max", 0)
-    if isinstance(bulk_bytes, int) and 0 < bulk_bytes < _BULK_BYTES_MIN:
-        # One that holds no whole segment would pass none.
-        simulated["bulk_bytes_max"] = _BULK_BYTES_MIN
+    older = Random(f"older {seed}")
+    if older.random() < 0.2:
+        simulated["older_percent"] = older.choice((5, 50, 95))
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 
@@ -108,36 +124,42 @@ def _simulated(random: Random) -> dict[str, Scalar]:
     }
 
 
-def _pipes(random: Random, workload: Workload) -> dict[str, Scalar]:
-    """What kernels hold, how much a write takes, and what a step costs.
+def _sent_bytes(workload: Workload, simulated: Mapping[str, Scalar], seconds: float) -> float:
+    """About how much programs send in all."""
+    streams = float(simulated["streams_percent"]) / 100
+    longs = float(simulated.get("long_percent", 0)) / 100
+    payload = workload.payload_bytes
+    segment = min(BATCH_MAX / 2 * payload, PAYLOAD_BYTES_MAX)
+    piece = float(simulated.get("long_bytes_max", 0)) / 2
+    of_a_stream = (1 - longs) * segment + longs * piece
+    # Broadcasts go over about as many links as there are nodes, so one counts as one message.
+    each = (1 - streams) * payload + streams * of_a_stream + 2 * SHARE * payload
+    return workload.messages_per_second * seconds * each
 
-    A pipe passes what it holds in about 40 ms on the slowest ways: messages that need more would wait
-    for ever.
-    """
-    per_second = workload.messages_per_second * workload.payload_bytes
-    pipes = _PIPES_BYTES if per_second < _SMALL_PIPE_BYTES_PER_S else _WIDE_PIPES_BYTES
+
+def _pipes(random: Random, simulated: Mapping[str, Scalar], sent_bytes: float) -> dict[str, Scalar]:
+    """What kernels hold, how much a write takes, and what a step costs."""
+    trip_s = (2 * float(simulated["delay_max_us"]) + _KERNEL_US) / 1e6
+    least_bytes = trip_s * max(3 * sent_bytes / _PASSED_S, FRAME_BYTES_MAX / _FRAME_S)
+    wide = [size for size in _PIPES_BYTES if size >= least_bytes]
+    pipe_bytes = random.choice((0, 0, *wide))
+    is_narrow = 0 < pipe_bytes <= _PIPES_BYTES[1]
     return {
-        "pipe_bytes": random.choice(pipes),
+        "pipe_bytes": pipe_bytes,
         "write_bytes_max": random.choice((0, 0, 0, 500, 30_000)),
-        "bulk_bytes_max": random.choice((0, 0, 0, 45_000, 200_000)),
+        "bulk_bytes_max": random.choice(_NARROW_BULK_BYTES if is_narrow else _BULK_BYTES),
         "step_cost_us": random.choice((0, 0, 0, 20, 200)),
     }
 
 
-def _streams(random: Random, narrow: bool) -> dict[str, Scalar]:
-    """What programs send beyond single messages, and how their readers are.
-
-    Args:
-        narrow: the pipes are: what is sent by streams is little.
-    """
+def _streams(random: Random) -> dict[str, Scalar]:
+    """What programs send beyond single messages, and how their readers are."""
     options: dict[str, Scalar] = {"streams_percent": random.choice((0, 50, 100))}
-    if narrow:
-        options["streams_percent"] = random.choice((0, 20))
     if random.random() < 0.5:
-        options["long_percent"] = 5 if narrow else random.choice((5, 30))
-        options["long_bytes_max"] = 3_000 if narrow else random.choice((3_000, 100_000, 400_000))
+        options["long_percent"] = random.choice((5, 30))
+        options["long_bytes_max"] = random.choice((3_000, 100_000, 400_000))
     if random.random() < 0.4:
-        options["absent_ms_max"] = random.choice((100, 1_200))
+        options["absent_ms_max"] = random.choice((100, 1_200, 5_000))
     if random.random() < 0.3:
         options["reading_bytes"] = random.choice((2_000, 70_000))
     return options

@@ -24,8 +24,8 @@ from bmgd.core import effects as of_core
 from bmgd.core.effects import Effect, Observed, RecordChanged, Send
 from bmgd.core.events import Event
 from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
-from bmgd.sim.watching import Watcher
 from bmgd.types import UNKNOWN_INCARNATION, NodeId
 
 

@@ -10,12 +10,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from bmgd.sim.host import Host
-from bmgd.sim.inside import linked_peers, membership_of, wanted_peers
+from bmgd.sim.inside import (
+    being_read,
+    linked_peers,
+    membership_of,
+    unsettled_broadcast,
+    wanted_peers,
+)
 from bmgd.sim.network import Network
 from bmgd.types import NodeId, NodeState, Status
 
 QUIET_NS: Final = 3_000_000_000
 """For so long nothing but heartbeats may have been sent when a cluster at rest is looked at."""
+BEATS_BYTES: Final = 2_000
+"""More than heartbeats waits to be written."""
 BACKLOG_NS: Final = 1_000_000_000
 """What was sent over a slow link may take longer than that to arrive, though it is slow no more."""
 
@@ -81,11 +89,30 @@ def unrest(network: Network) -> str:
             return f"node {host.id} is {host.node.state.value}"
         if any(end.up and end.last_ns > network.now_ns + BACKLOG_NS for end in host.ends.values()):
             return f"what node {host.id} sent is still underway"
+        if any(host.layer.backlog(end.link) > BEATS_BYTES for end in host.ends.values() if end.up):
+            return f"what node {host.id} sends waits for a pipe"
     if not _all_heal(hosts):
         parts = components(hosts)
         if len(parts) > 1:
             return next(filter(None, (_disagreement(part, parted=True) for part in parts)), "")
     return _disagreement(hosts, parted=False)
+
+
+def unsettled(network: Network) -> str:
+    """Which node still tells or asks others about reliable broadcasts, or is read; "" when none.
+
+    Complexity: O(N * lives of sources * log N).
+    """
+    for part in components(running(network)):
+        connected = frozenset(host.id for host in part)
+        for host in part:
+            count = being_read(host.node)
+            if count:
+                return f"node {host.id}: {count} messages are not read"
+            reason = unsettled_broadcast(host.node, connected)
+            if reason:
+                return f"node {host.id}: {reason}"
+    return ""
 
 
 def _all_heal(hosts: Iterable[Host]) -> bool:

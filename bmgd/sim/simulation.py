@@ -21,15 +21,25 @@ from bmgd.chaos.history import Acknowledged, Fact, History, to_line
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.verdict import Violation
 from bmgd.errors import InvariantError
+from bmgd.sim.askers import Askers
 from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
-from bmgd.sim.inside import answers_due_ns, gaps_due_ns, silence_due_ns
+from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.network import Network
+from bmgd.sim.observing import Watcher
 from bmgd.sim.recorder import Recorder
-from bmgd.sim.rest import QUIET_NS, components, holds_majority, is_whole, running, unrest
+from bmgd.sim.registrants import Registrants
+from bmgd.sim.rest import (
+    QUIET_NS,
+    components,
+    holds_majority,
+    is_whole,
+    running,
+    unrest,
+    unsettled,
+)
 from bmgd.sim.trace import Trace
-from bmgd.sim.watching import Watcher
 from bmgd.sim.workload import Programs
 
 REST_LIMIT_S: Final = 120.0
@@ -139,10 +149,18 @@ class Simulation:
             network, Random(f"programs {plan.seed}"), plan.workload, self._note
         )
         self._broadcasters = Broadcasters(network, Random(f"broadcasts {plan.seed}"), plan.workload)
+        self._registrants = Registrants(network, Random(f"programs of {plan.seed}"), plan.workload)
+        self._askers = Askers(network, Random(f"requests {plan.seed}"), plan.workload)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
-        network.watchers += [self._recorder, self._programs, self._broadcasters]
+        network.watchers += [
+            self._recorder,
+            self._programs,
+            self._broadcasters,
+            self._registrants,
+            self._askers,
+        ]
         if traces:
             network.watchers.append(self._trace)
             network.wires.on_chunk = self._trace.on_chunk
@@ -179,6 +197,8 @@ class Simulation:
         until_ns = int(plan.seconds * 1e9)
         self._programs.start(until_ns)
         self._broadcasters.start(until_ns)
+        self._registrants.start(until_ns)
+        self._askers.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:
@@ -192,12 +212,10 @@ class Simulation:
         self._disturber.end()
         began_ns = network.now_ns
         limit_ns = began_ns + int(REST_LIMIT_S * 1e9)
-        while (reason := unrest(network) or self._unanswered()) and not self._has_failed():
-            if network.now_ns >= limit_ns:
-                self._violate("comes-to-rest", f"not within {REST_LIMIT_S:g} s: {reason}")
-                return None
-            self._run_until(network.now_ns + int(SLICE_S * 1e9))
+        if not self._comes_to(lambda: unrest(network) or self._unanswered(), limit_ns):
+            return None
         rest_s = (network.now_ns - began_ns) / 1e9
+        self._comes_to(lambda: unsettled(network), limit_ns)
         self._run_until(network.now_ns + self._quiet_ns())
         if not self._has_failed():
             reason = unrest(network)
@@ -211,12 +229,20 @@ class Simulation:
             self._send_last_messages()
         return rest_s
 
+    def _comes_to(self, unrest_of: Callable[[], str], limit_ns: int) -> bool:
+        """Let time pass until nothing keeps the cluster from rest; whether that was in time."""
+        network = self.network
+        while (reason := unrest_of()) and not self._has_failed():
+            if network.now_ns >= limit_ns:
+                self._violate("comes-to-rest", f"not within {REST_LIMIT_S:g} s: {reason}")
+                return False
+            self._run_until(network.now_ns + int(SLICE_S * 1e9))
+        return True
+
     def _quiet_ns(self) -> int:
         """Long enough for what began before the rest to have shown, and for some quiet after it.
 
-        A link that a fault broke can look well until its timeout, and a search visits everybody. What
-        was lost with its source is waited for by all who have a later broadcast of it, for 30 s, since
-        the source may return (ADR 33): what they then have is looked at only afterwards.
+        A link that a fault broke can look well until its timeout, and a search visits everybody.
         """
         network = self.network
         settings = network.settings
@@ -229,16 +255,12 @@ class Simulation:
             ),
             default=settings.timeout_ns,
         )
-        gaps_ns = max(
-            (gaps_due_ns(host.node) - host.local_ns(network.now_ns) for host in running(network)),
-            default=0,
-        )
-        late_ns = max(silent_ns, gaps_ns) + settings.heartbeat_ns
+        late_ns = silent_ns + settings.heartbeat_ns
         way_ns = network.conditions.delay_max_us * 1_000
         return max(int(QUIET_S * 1e9), late_ns + QUIET_NS) + 2 * len(network.hosts) * way_ns
 
     def _unanswered(self) -> str:
-        count = self._programs.underway + self._broadcasters.underway
+        count = self._programs.underway + self._broadcasters.underway + self._askers.underway
         return f"{count} messages are not answered" if count else ""
 
     def _send_last_messages(self) -> None:

@@ -10,8 +10,8 @@ from typing import Final, get_args
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event
 from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
-from bmgd.sim.watching import Watcher
 
 _NUMBER_OF: Final = {kind: number for number, kind in enumerate(get_args(Event))}
 _STEP: Final = struct.Struct(">QIBI")

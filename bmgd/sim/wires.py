@@ -29,6 +29,7 @@ from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.codec import encode
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
 from bmgd.wire.messages import Goodbye, Message
 
@@ -217,7 +218,8 @@ class Wires:
         self._adopt(end, dial.peer)
         address = dial.address if end.other is None else end.other.host.address
         link, peer, number = end.link, dial.peer, dial.dial_number
-        up = LinkUp(link, peer, incarnation, address, known, number, end.key, dial.renews)
+        features = SPOKEN if end.other is None else end.other.host.features
+        up = LinkUp(link, peer, incarnation, address, known, number, end.key, dial.renews, features)
         self._emit(end.host, up)
 
     def refuse(self, host: Host, refuse: Refuse) -> None:
@@ -378,11 +380,20 @@ class Wires:
         """The core's events for what a host's links have to tell."""
         if host.link_events is None:
             return []
-        happened = host.layer.poll()
+        happened = host.layer.poll(host.local_ns(self._timeline.now_ns))
         for link, what, detail in happened:
             if what == contract.MALFORMED:
                 raise InvariantError(f"link {link} of node {host.id} brought no frames: {detail!r}")
         return host.link_events.of(happened)
+
+    def absorbed(self, host: Host) -> list[Event]:
+        """What a core has to be told before any other event: the heartbeats that it did not see."""
+        return [] if host.link_events is None else host.link_events.absorbed()
+
+    def absorb_heartbeats(self, host: Host, digest: int, links: tuple[LinkId, ...]) -> None:
+        """Heartbeats with this digest on these links of a host are absorbed from now on."""
+        if host.link_events is not None:
+            host.link_events.absorb_heartbeats(digest, links)
 
     def flush(self, host: Host, links_max: int | None = None) -> bool:
         """Write what waits on a host's links; whether they have something to tell.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from bmgd.chaos.history import Acknowledged, Delivered, Fact, Failed, Sent
+from bmgd.chaos.history import Acknowledged, Delivered, Fact, Failed, Sent, Unread
 from bmgd.chaos.plan import Workload
 from bmgd.core.commands import (
     CloseStream,
@@ -28,9 +28,9 @@ from bmgd.core.commands import (
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.sim.host import Host
-from bmgd.sim.inside import known_life
+from bmgd.sim.inside import known_life, unread_bodies
 from bmgd.sim.network import Network
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
 from bmgd.wire.batch import pack_messages, unpack_messages
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
@@ -46,7 +46,22 @@ BATCH_MAX: Final = 8
 BEST_EFFORT: Final = "best effort"
 ABANDONED: Final = "abandoned"
 """Not errors: what becomes of such a message its program is not told."""
+READING_US: Final = 2_000
+"""How long programs have a message at most, that are not slow."""
 _MICROSECOND: Final = 1_000
+
+
+def number_of(payload: bytes) -> int:
+    """Which message it is."""
+    return int.from_bytes(payload[:NUMBER_BYTES], "big")
+
+
+def reading_ns_max(network: Network, until_ns: int) -> int:
+    """How long a program has a message that it gets now: when faults end, nobody is slow any more."""
+    us_max = network.conditions.reading_us_max
+    if network.now_ns >= until_ns:
+        us_max = min(us_max, READING_US)
+    return us_max * _MICROSECOND
 
 
 @dataclass(slots=True)
@@ -413,13 +428,13 @@ class Programs(Watcher):
             self._on_piece(host, deliver, numbers)
         elif not deliver.redelivered:
             payloads = unpack_messages(deliver.body, deliver.count)
-            numbers = [int.from_bytes(payload[:NUMBER_BYTES], "big") for payload in payloads]
+            numbers = [number_of(payload) for payload in payloads]
         known, life = known_life(host.node, deliver.source), host.node.incarnation
         for number in numbers:
             now_ns = self._network.now_ns
             self._note(Delivered(now_ns, host.id, life, deliver.source, known, number))
         if not deliver.aborted:
-            reading_ns = self._network.conditions.reading_us_max * 1_000
+            reading_ns = reading_ns_max(self._network, self._until_ns)
             at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
             consumed = Consumed(deliver.count or 1, deliver.long)
             self._network.timeline.plan(at_ns, self._consume, host, deliver.request, consumed)
@@ -430,7 +445,7 @@ class Programs(Watcher):
         if piece.aborted:
             self._longs.pop(key, None)
             return
-        number = self._longs.setdefault(key, int.from_bytes(piece.body[:NUMBER_BYTES], "big"))
+        number = self._longs.setdefault(key, number_of(piece.body))
         if piece.last:
             del self._longs[key]
             numbers.append(number)
@@ -447,7 +462,18 @@ class Programs(Watcher):
             del self._asked[request]
         for request in [r for r, s in self._streams.items() if s.host is host]:
             del self._streams[request]
+        self._note_unread(host)
         if host.alive:
             return
         for request in [r for r, reader in self._readers.items() if reader is host]:
             del self._readers[request]
+
+    def _note_unread(self, host: Host) -> None:
+        """What waited for a reader; a process that asks for another id may end before it has one."""
+        numbers = sorted(
+            number_of(payload)
+            for count, body in unread_bodies(host.node)
+            for payload in unpack_messages(body, count)
+        )
+        life = host.node.incarnation
+        self._note(Unread(self._network.now_ns, host.id, life, tuple(numbers)))

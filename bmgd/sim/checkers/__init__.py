@@ -25,6 +25,7 @@ from bmgd.sim.checkers.detection import (
     SuspicionsHaveAReason,
     VerdictsAreProven,
 )
+from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
     LinksLoseNothing,
     OutboxesAreBounded,
@@ -39,12 +40,12 @@ from bmgd.sim.checkers.memberships import (
 )
 from bmgd.sim.checkers.messages import (
     AcksAreHonest,
-    LongMessagesAreWhole,
     MessagesAreTakenOnce,
-    ReadersGetEachOnce,
+    OwnBulkWaits,
     SourcesKeepTheirCredit,
     StepsOfStreamsAreBounded,
 )
+from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
     HellosAreAnsweredByRule,
@@ -52,6 +53,11 @@ from bmgd.sim.checkers.orders import (
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
 )
+from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
+from bmgd.sim.checkers.recounted import CountsAreTrue
+from bmgd.sim.checkers.registered import ProgramsAreKnown
+from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
+from bmgd.sim.checkers.requests import RequestsHaveOneOutcome, RoomOfAnswersIsGivenBack
 from bmgd.sim.checkers.rest import (
     LinksAreTheHealedGraph,
     NothingIsLeftOver,
@@ -75,6 +81,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LivesGrow,
     AccusationIsAnswered,
     ExitsHaveAReason,
+    LeavingDrains,
     DigestsMeanMemberships,
     RanksAreABijection,
     OneSideGoesOn,
@@ -101,8 +108,11 @@ CHECKERS: tuple[type[Checker], ...] = (
     MessagesAreTakenOnce,
     AcksAreHonest,
     SourcesKeepTheirCredit,
+    OwnBulkWaits,
     ReadersGetEachOnce,
     LongMessagesAreWhole,
+    RequestsHaveOneOutcome,
+    RoomOfAnswersIsGivenBack,
     StepsOfStreamsAreBounded,
     SearchesVisitOnce,
     LinksLoseNothing,
@@ -113,10 +123,16 @@ CHECKERS: tuple[type[Checker], ...] = (
     AudiencesNeverChange,
     ReadersSeeEverything,
     MulticastsReachOnlyWhomTheyName,
+    EntriesArePartedOnce,
+    BodiesCrossLinksOnce,
     ConfirmedMeansRetained,
     BroadcastBoundsHold,
     AllHaveItOrNone,
+    OlderAreSpared,
+    FeaturesAreInCommon,
+    ProgramsAreKnown,
     BoundsHold,
+    CountsAreTrue,
     DeadlinesHaveSubjects,
     MemoriesAreOfUse,
     SurvivorsAgree,

@@ -85,6 +85,8 @@ class AllHaveItOrNone(Checker):
         for sent in reversed(source._unstable):
             if sent.sequence <= before:
                 break
+            if not sent.command.topic:
+                continue
             self._sent[*life, sent.sequence] = now_ns
             audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
             self._owed[*life, sent.sequence] = self._known_to(journal, audience)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
 from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_MIN_BYTES, BroadcastSource
-from bmgd.core.commands import Subscribe
+from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.routing.id_sets import ids_in
@@ -117,13 +117,14 @@ class AudiencesNeverChange(Checker):
 class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
 
-    In the simulation all are on one topic: their counts follow one another, or what is between is told
-    as missed. At best effort each payload comes once at most; a multicast only to those it names.
+    In the simulation all are on one topic: their counts follow one another, but for news of programs,
+    or what is between is told as missed. At best effort each payload comes once at most; a multicast
+    only to those it names.
     """
 
     name: ClassVar[str] = "readers-see-everything"
     events: ClassVar[Kinds] = (CommandIssued,)
-    effects: ClassVar[Kinds] = (Announce, TellMissed)
+    effects: ClassVar[Kinds] = (Announce, TellMissed, ReliableBroadcast)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -131,16 +132,33 @@ class ReadersSeeEverything(Checker):
         self._payloads: Counter[tuple[int, bytes]] = Counter()
         self._texts: dict[tuple[NodeId, Incarnation, int], bytes] = {}
         self._readers: set[int] = set()
+        self._of_programs: set[tuple[NodeId, Incarnation, int]] = set()
+        self._next: dict[LifeKey, int] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         match event:
             case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
                 self._readers.add(request)
+        self._note_programs(journal, event)
         for effect in effects:
             if isinstance(effect, Announce):
                 self._on_announced(journal, effect)
             elif isinstance(effect, TellMissed) and effect.request in self._readers:
                 self._follow(journal, effect, effect.first, effect.last)
+
+    def _note_programs(self, journal: Journal, event: Event) -> None:
+        """Which of the counts that this node has given are of news of programs, not of broadcasts."""
+        source, life = source_of(journal), (journal.host.id, journal.incarnation)
+        first = self._next.get(life, 1)
+        if source._next <= first:
+            return
+        self._next[life] = source._next
+        topics = {sent.sequence: sent.command.topic for sent in source._unstable}
+        # What was stable at once, because nobody else is there, is what the event has asked for.
+        is_broadcast = isinstance(event, CommandIssued) and isinstance(event.command, BroadcastTo)
+        for count in range(first, source._next):
+            if not topics.get(count, NEWS if is_broadcast else ""):
+                self._of_programs.add((*life, count))
 
     def _on_announced(self, journal: Journal, effect: Announce) -> None:
         key = effect.request, effect.payload
@@ -159,7 +177,12 @@ class ReadersSeeEverything(Checker):
     ) -> None:
         key = effect.request, effect.source, effect.incarnation
         before = self._last.get(key)
-        if last < first or (before is not None and first != before + 1):
+        follows = before
+        while follows is not None and follows + 1 < first:
+            if (effect.source, effect.incarnation, follows + 1) not in self._of_programs:
+                break
+            follows += 1
+        if last < first or (follows is not None and first != follows + 1):
             self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
         self._last[key] = last
 

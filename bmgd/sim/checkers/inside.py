@@ -15,6 +15,7 @@ from bmgd.core.membership import Membership
 from bmgd.core.node import Node
 from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
+from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
 from bmgd.core.stream_out import StreamOut
@@ -43,6 +44,7 @@ class Inside:
         "membership",
         "outbound",
         "probing",
+        "quorum",
         "relayout",
         "settings",
         "to_many",
@@ -60,6 +62,7 @@ class Inside:
         self.membership: Membership = node._context.membership
         self.outbound: Outbound = node._outbound
         self.probing: Probing = node._probing
+        self.quorum: Quorum = node._quorum
         self.relayout: Relayout = node._relayout
         self.settings: Settings = node._context.settings
         self.to_many: ToMany = node._to_many
@@ -103,7 +106,7 @@ class Inside:
 
     def streams_out(self) -> list[StreamOut]:
         """Every stream out of this node."""
-        return list(self.outbound._streams.values())
+        return list(self.outbound.table.streams.values())
 
     def streams_in(self) -> list[StreamIn]:
         """Every stream into this node that is remembered."""
@@ -116,21 +119,21 @@ class Inside:
 
     def underway_count(self) -> int:
         """How many segments wait for their acknowledgement."""
-        return sum(len(stream.underway) for stream in self.outbound._streams.values())
+        return sum(len(stream.underway) for stream in self.outbound.table.streams.values())
 
     def open_ids(self, peer: NodeId) -> dict[int, StreamOut]:
         """The streams to one destination that have an id."""
-        known = self.outbound._peers.get(peer)
+        known = self.outbound.table.peers.get(peer)
         return {} if known is None else known.open
 
     def spans(self) -> list[int]:
         """How many ids lie between the lowest open one and the next, towards each destination."""
-        return [peer.next_id - peer.floor for peer in self.outbound._peers.values()]
+        return [peer.next_id - peer.floor for peer in self.outbound.table.peers.values()]
 
     def extra_bytes(self) -> tuple[int, int]:
         """What programs may put beyond one segment a stream: as counted, and as it is."""
-        streams = self.outbound._streams.values()
-        return self.outbound._extra_bytes, sum(s.extra for s in streams)
+        streams = self.outbound.table.streams.values()
+        return self.outbound.table.extra_bytes, sum(s.extra for s in streams)
 
     def granted(self) -> list[int]:
         """The credit that each active stream in has left."""
@@ -167,6 +170,12 @@ class Inside:
             for t in self.topics._topics.values()
         ]
 
+    def awaited_messages(self) -> int:
+        """Messages that wait in topics that have a reader, and long ones that are being read."""
+        topics, readers = self.topics._topics.values(), self.topics._subscriptions.values()
+        waiting = sum(m.count for t in topics if t.readers for m in t.waiting)
+        return waiting + sum(len(reader.longs) for reader in readers)
+
     def counted_bytes(self) -> int:
         """Bytes not yet consumed, as the node counts them."""
         return self.topics._held_bytes
@@ -187,9 +196,13 @@ class Inside:
             len(self.detector._asks),
             len(self.greeting._held),
             len(self.probing._open),
-            len(self.outbound._streams),
+            len(self.outbound.table.streams),
             self.underway_count(),
         )
+
+    def ids_with_record(self) -> list[int]:
+        """The ids of the records, as the membership lists them."""
+        return self.membership._ids
 
     def unknown_ids(self) -> int:
         """How many ids below the id space nobody was given, as counted."""

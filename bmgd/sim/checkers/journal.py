@@ -9,6 +9,7 @@ from typing import Final
 
 from bmgd.core.commands import SendTo
 from bmgd.core.effects import (
+    AbsorbHeartbeats,
     Close,
     Dial,
     Effect,
@@ -28,6 +29,7 @@ from bmgd.core.events import (
     Event,
     Greeted,
     Heard,
+    HeartbeatsAbsorbed,
     LinkDown,
     LinkUp,
     Received,
@@ -40,7 +42,7 @@ from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
 BEATS_KEPT = 64
 ASKS_KEPT = 64
 NO_KINDS: Final[frozenset[type]] = frozenset()
-_UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged})
+_UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged, AbsorbHeartbeats})
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class SeenLink:
         unwanted: the digest of the peer's last `Unwanted`, or None.
         beat_ns: when a heartbeat was last sent on it.
         came: the highest heartbeat that came on it.
+        came_before: the highest one before the event that told of `came`; an event can tell of several.
     """
 
     id: LinkId
@@ -64,13 +67,15 @@ class SeenLink:
     heard_ns: int
     beat_ns: int
     came: int = 0
+    came_before: int = 0
     unwanted: int | None = None
     unechoed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
 
-    def take_in(self, heartbeat: Heartbeat) -> None:
+    def take_in(self, sequence: int, echo: int) -> None:
         """A heartbeat came on it."""
-        self.came = max(self.came, heartbeat.sequence)
-        while self.unechoed and self.unechoed[0][0] <= heartbeat.echo:
+        if sequence > self.came:
+            self.came_before, self.came = self.came, sequence
+        while self.unechoed and self.unechoed[0][0] <= echo:
             self.unechoed.popleft()
 
 
@@ -169,7 +174,7 @@ class Journal:
                 if link is not None:
                     link.heard_ns = self.now_ns
                     if isinstance(message, Heartbeat):
-                        link.take_in(message)
+                        link.take_in(message.sequence, message.echo)
                     elif isinstance(message, Unwanted):
                         link.unwanted = message.digest
                 if isinstance(message, Ask | Answer):
@@ -179,6 +184,12 @@ class Journal:
                     link = self.links.get(link_id)
                     if link is not None:
                         link.heard_ns = self.now_ns
+            case HeartbeatsAbsorbed(beats):
+                for beat in beats:
+                    link = self.links.get(beat.link)
+                    if link is not None:
+                        link.heard_ns = max(link.heard_ns, beat.at_ns)
+                        link.take_in(beat.sequence, beat.echo)
             case LinkUp():
                 self.dials.pop(event.peer, None)
                 self._open(event, self.host.id)

@@ -11,6 +11,7 @@ from bmgd.core.commands import (
     ProbeTo,
     PutSegment,
     SendTo,
+    Settled,
     Unsubscribe,
     Withdraw,
 )
@@ -209,7 +210,7 @@ class HellosAreAnsweredByRule(Checker):
                 del journal.hellos[hello.link]
 
 
-_UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Unsubscribe)
+_UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe)
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
 
 

@@ -139,8 +139,8 @@ class LinksBeginWithADigest(Checker):
 
     def _check_echo(self, journal: Journal, link_id: LinkId, heartbeat: Heartbeat) -> None:
         link = journal.links.get(link_id)
-        # A node that finds itself late sends heartbeats before it takes in the one that came.
-        if link is not None and not link.came - 1 <= heartbeat.echo <= link.came:
+        # A node that finds itself late sends heartbeats before it takes in those that the event tells of.
+        if link is not None and not link.came_before <= heartbeat.echo <= link.came:
             self.violate(journal, f"echoes {heartbeat.echo} to {link.peer}, {link.came} came")
 
 

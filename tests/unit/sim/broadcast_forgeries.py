@@ -9,14 +9,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bmgd.core.commands import BroadcastTo, Subscribe
+from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.core.effects import Announce, Reply, Send, TellMissed
-from bmgd.core.events import CommandIssued, Received
+from bmgd.core.events import Backlog, CommandIssued, Received
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Route
+from bmgd.wire.messages import (
+    Broadcast,
+    Entry,
+    Multicast,
+    ReliableBroadcast,
+    Route,
+    Segment,
+    SharedSegment,
+)
+from bmgd.wire.segments import packed
 from tests.unit.segments import delivered
 
 ME, PEER, SOURCE = NodeId(5), NodeId(4), NodeId(3)
@@ -67,6 +76,47 @@ def tells_of_what_it_showed(f: Any) -> None:
 def takes_what_is_for_others(f: Any) -> None:
     multicast = Multicast(TO_ME, "news", b"x", (Branch(ME, id_set([6])),))
     f.step(Received(f.link, multicast), [delivered(77, SOURCE, "news", b"x")])
+
+
+def shared(route: Route, *entries: Entry) -> SharedSegment:
+    return SharedSegment(route, "news", entries, packed(b"x"))
+
+
+ENTRY = Entry(PEER, 0, 1 << 32 | 1, 0, 1)
+
+
+def passes_an_entry_on_twice(f: Any) -> None:
+    sent = Send(f.link, shared(TO_PEER, ENTRY))
+    f.step(Received(f.link, shared(TO_ME, ENTRY)), [sent, sent])
+
+
+def passes_an_entry_on_changed(f: Any) -> None:
+    sent = Send(f.link, shared(TO_PEER, ENTRY._replace(floor=2)))
+    f.step(Received(f.link, shared(TO_ME, ENTRY)), [sent])
+
+
+def gains_hops_for_entries(f: Any) -> None:
+    richer = replace(TO_PEER, hop_budget=9)
+    f.step(Received(f.link, shared(TO_ME, ENTRY)), [Send(f.link, shared(richer, ENTRY))])
+
+
+def _multicast(f: Any, *sent: SharedSegment) -> None:
+    command = MulticastTo(id_set([PEER]), "news", b"x", True, 10 * S)
+    f.step(CommandIssued(78, command), [Send(f.link, each) for each in sent])
+
+
+def multicasts_to_somebody_else(f: Any) -> None:
+    _multicast(f, shared(TO_PEER, Entry(SOURCE, 0, 1 << 32 | 1, 0, 1)))
+
+
+def sends_a_body_again(f: Any) -> None:
+    _multicast(f, *[shared(TO_PEER, ENTRY)] * 2)
+
+
+def sends_bulk_over_a_full_link(f: Any) -> None:
+    f.step(Backlog(f.link, 300_000))
+    route = Route(PEER, ME, f.inside.context.incarnation, sequence=9 << 32 | 1, priority=3)
+    f.deadline(Send(f.link, Segment(route, 1, "t", 0, 1, 1, 0, packed(b"x"))))
 
 
 def confirms_what_is_not_there(f: Any) -> None:
@@ -125,6 +175,12 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("readers-see-everything", shows_one_again),
     ("readers-see-everything", tells_of_what_it_showed),
     ("multicasts-reach-only-whom-they-name", takes_what_is_for_others),
+    ("entries-are-parted-once", passes_an_entry_on_twice),
+    ("entries-are-parted-once", passes_an_entry_on_changed),
+    ("entries-are-parted-once", gains_hops_for_entries),
+    ("entries-are-parted-once", multicasts_to_somebody_else),
+    ("bodies-cross-links-once", sends_a_body_again),
+    ("own-bulk-waits", sends_bulk_over_a_full_link),
     ("confirmed-means-retained", confirms_what_is_not_there),
     ("confirmed-means-retained", calls_stable_what_is_not),
     ("broadcast-bounds-hold", counts_wrongly),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.core import inbound
-from bmgd.core.commands import OpenStream, PutSegment, SendTo, Subscribe
+from bmgd.core.commands import Leave, OpenStream, PutSegment, SendTo, Subscribe, Unsubscribe
 from bmgd.core.effects import (
     Close,
     Deliver,
@@ -28,7 +28,7 @@ from bmgd.core.effects import (
     StreamMoved,
     Welcome,
 )
-from bmgd.core.events import DeadlineReached, Event, Greeted, Received
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, Greeted, Received
 from bmgd.core.inbound import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
@@ -64,6 +64,9 @@ from bmgd.wire.messages import (
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
+from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
+from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
+from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
 
 ME, PEER = NodeId(5), NodeId(4)
 NOWHERE = LinkId(10**6)
@@ -151,6 +154,8 @@ def broken_ranks(f: Forger) -> None:
 
 def suspicion_that_survives(f: Forger) -> None:
     f.inside.detector._suspicions[PEER] = None  # type: ignore[assignment]
+    for link in f.journal.to(PEER):
+        link.unechoed.clear()  # at rest echoes are absorbed, and told with the next event
     f.step(Received(f.link, Ping(1)))
 
 
@@ -272,6 +277,19 @@ def handed_out_as_if_again(f: Forger) -> None:
     f.deadline(replace(delivered(1, PEER, "t", b"a"), redelivered=True))
 
 
+def handed_out_before_what_was_left(f: Forger) -> None:
+    f.step(CommandIssued(1, Subscribe("t", 9)))
+    f.deadline(delivered(1, PEER, "t", b"a"))
+    f.step(CommandIssued(1, Unsubscribe()))
+    f.deadline(delivered(2, PEER, "t", b"b"))
+
+
+def left_before_its_reader_finished(f: Forger) -> None:
+    f.deadline(delivered(1, PEER, "t", b"a"))
+    f.step(CommandIssued(2, Leave()))
+    f.deadline(Exit(0, "left"))
+
+
 def piece(number: int, body: bytes, *, last: bool = False, request: int = 1) -> Deliver:
     return Deliver(request, PEER, Incarnation(1), "t", 0, body, long=number, size=99, last=last)
 
@@ -356,6 +374,57 @@ def miscounted_flight(f: Forger) -> None:
     f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
     f.inside.streams_out()[0].flight += 1
     f.deadline()
+
+
+def wrong_counts_of_ids(f: Forger) -> None:
+    f.inside.membership.dead.append(3)
+    f.scene.at_rest()
+
+
+def link_missing_in_its_index(f: Forger) -> None:
+    f.inside.links.by_peer[PEER].clear()
+    f.scene.at_rest()
+
+
+def wrong_counts_of_a_topic(f: Forger) -> None:
+    f.network.issue(ME, Subscribe("t", 9))
+    f.inside.topics._topics["t"].held_bytes += 1
+    f.scene.at_rest()
+
+
+def wrong_count_in_readers_hands(f: Forger) -> None:
+    f.network.issue(ME, Subscribe("t", 9))
+    next(iter(f.inside.topics._subscriptions.values())).count += 1
+    f.scene.at_rest()
+
+
+def stream_open_under_another_id(f: Forger) -> None:
+    f.network.kill(4)
+    f.network.issue(ME, SendTo(PEER, "t", b"waits", 10 * S))
+    f.inside.streams_out()[0].id += 1
+    f.scene.at_rest()
+
+
+def credit_for_a_stream_that_is_gone(f: Forger) -> None:
+    stream = StreamIn(PEER, Incarnation(1), 1, "t", 1)
+    f.inside.inbound._owed[PEER, 1] = stream
+    f.scene.at_rest()
+
+
+def wrong_bytes_of_broadcasts_that_wait(f: Forger) -> None:
+    f.inside.to_many.source._waiting_bytes += 1
+    f.scene.at_rest()
+
+
+def orphan_of_a_life_that_is_forgotten(f: Forger) -> None:
+    f.inside.to_many.orphans._orphans[PEER, Incarnation(1)] = None
+    f.scene.at_rest()
+
+
+def reader_of_broadcasts_in_no_index(f: Forger) -> None:
+    f.network.issue(ME, Subscribe("t", 9))
+    f.inside.to_many.announcements._by_topic.clear()
+    f.scene.at_rest()
 
 
 def stream_without_a_deadline(f: Forger) -> None:
@@ -509,6 +578,8 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("messages-are-taken-once", number_of_two_segments),
     ("readers-get-each-once", handed_out_again),
     ("readers-get-each-once", handed_out_as_if_again),
+    ("readers-get-each-once", handed_out_before_what_was_left),
+    ("leaving-drains", left_before_its_reader_finished),
     ("long-messages-are-whole", pieces_of_nobody),
     ("long-messages-are-whole", long_message_with_a_hole),
     ("long-messages-are-whole", long_message_that_ends_early),
@@ -532,6 +603,15 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("searches-visit-once", search_that_forgets),
     ("searches-visit-once", search_that_returns),
     ("bounds-hold", forgotten_ask),
+    ("counts-are-true", wrong_counts_of_ids),
+    ("counts-are-true", link_missing_in_its_index),
+    ("counts-are-true", wrong_counts_of_a_topic),
+    ("counts-are-true", wrong_count_in_readers_hands),
+    ("counts-are-true", stream_open_under_another_id),
+    ("counts-are-true", credit_for_a_stream_that_is_gone),
+    ("counts-are-true", wrong_bytes_of_broadcasts_that_wait),
+    ("counts-are-true", orphan_of_a_life_that_is_forgotten),
+    ("counts-are-true", reader_of_broadcasts_in_no_index),
     ("deadlines-have-subjects", stale_deadline),
     ("memories-are-of-use", dial_that_never_was),
     ("survivors-agree", killed_without_notice),
@@ -539,6 +619,9 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("nothing-is-left-over", deadline_left),
     ("rest-is-quiet", noise),
     *FORGERIES_TO_MANY,
+    *FORGERIES_OF_RELEASES,
+    *FORGERIES_OF_REQUESTS,
+    *FORGERIES_OF_PROGRAMS,
 ]
 
 

@@ -23,9 +23,9 @@ from bmgd.chaos.history import (
 )
 from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.disturbances import Disturber
+from bmgd.sim.observing import Watcher
 from bmgd.sim.rest import unrest
 from bmgd.sim.simulation import Simulation
-from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId, counter_of
 
 QUIET = Workload(messages_per_second=0.0)

@@ -36,8 +36,8 @@ class Forged(LinkLayer):
     def take(self, link: int, limit: int) -> bytes:
         return self.lie(super().take(link, limit))
 
-    def poll(self) -> list[Happening]:
-        happened = super().poll()
+    def poll(self, now_ns: int = 0) -> list[Happening]:
+        happened = super().poll(now_ns)
         return happened[: len(happened) - self.hides]
 
     def put(self, link: int, data: bytes, kind: int) -> int:

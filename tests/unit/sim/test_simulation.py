@@ -87,7 +87,7 @@ def test_simulation_has_the_same_digest_in_other_processes(tmp_path: Path) -> No
     rows, histories = [], []
     for hash_seed in ("1", "4242"):
         file = tmp_path / hash_seed
-        words = ["sim", "--seed", "5", "--nodes", "9", "--time", "10", "--json"]
+        words = ["sim", "--seed", "5", "--nodes", "9", "--time", "3", "--json"]
         done = subprocess.run(
             [sys.executable, "-m", "bmgd", *words, "--history", str(file)],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},

@@ -12,7 +12,7 @@ from bmgd.core.events import DialFailed, Event, LinkDown, Received
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host
-from bmgd.sim.watching import Watcher
+from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.types import Evidence, Incarnation, NodeId
 from bmgd.wire.hello import Refusal

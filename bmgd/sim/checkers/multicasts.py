@@ -1,0 +1,205 @@
+"""Reliable multicasts: what a frame carries on is what came, and a body crosses each link once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bmgd.core.commands import MulticastTo
+from bmgd.core.effects import Effect, ForwardingChanged, Send
+from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.routing.id_sets import ids_in
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.wire.features import Feature
+from bmgd.wire.messages import Message, Route, Segment, SegmentFlag, SharedSegment
+from bmgd.wire.segments import packed
+
+Body = tuple[NodeId, Incarnation, bytes]
+"""The source, its life, and the message."""
+
+
+def segments_of(message: Message) -> list[Segment]:
+    """The segments that a message is, one for each destination."""
+    if isinstance(message, Segment):
+        return [message]
+    if not isinstance(message, SharedSegment):
+        return []
+    found = []
+    for node_id, tag, sequence, replaces, floor in message.entries:
+        is_first = sequence % 2**32 == 1
+        route = message.route.__class__(
+            destination=node_id,
+            source=message.route.source,
+            source_incarnation=message.route.source_incarnation,
+            destination_tag=tag,
+            sequence=sequence,
+            hop_budget=message.route.hop_budget,
+            priority=message.route.priority,
+        )
+        flags = int(SegmentFlag.OPEN) if is_first else 0
+        topic = message.topic if is_first else ""
+        replaced = replaces if is_first else 0
+        found.append(Segment(route, flags, topic, replaced, floor, 1, 0, message.body))
+    return found
+
+
+def segments_that_came(event: Event) -> list[Segment]:
+    """The segments that an event brings, for this node or for others."""
+    return segments_of(event.message) if isinstance(event, Received) else []
+
+
+def copy_of(payload: bytes, destination: NodeId) -> bytes:
+    """The name of one destination's copy of a multicast's payload."""
+    return payload + b"@%d" % destination
+
+
+def _name(segment: Segment) -> tuple[object, ...]:
+    """What of a segment never changes on its way."""
+    route = segment.route
+    return (
+        route.destination,
+        route.destination_tag,
+        route.sequence,
+        route.source,
+        route.source_incarnation,
+        segment.flags,
+        segment.topic,
+        segment.replaces,
+        segment.floor,
+        segment.body,
+    )
+
+
+class EntriesArePartedOnce(Checker):
+    """Who passes a multicast on sends each entry on at most once, unchanged, with fewer hops left.
+
+    A source sends it to those alone whom its program named, once to each. A frame never searches.
+    """
+
+    name: ClassVar[str] = "entries-are-parted-once"
+    events: ClassVar[Kinds] = (SharedSegment, CommandIssued)
+    effects: ClassVar[Kinds] = ()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        match event:
+            case Received(_, SharedSegment() as frame):
+                self._check_passed(journal, frame, sent)
+            case CommandIssued(_, MulticastTo(destinations, _, payload, reliable=True)):
+                self._check_sent(journal, destinations, packed(payload), sent)
+            case _:
+                pass
+
+    def _check_passed(
+        self, journal: Journal, frame: SharedSegment, sent: Iterable[Message]
+    ) -> None:
+        me = journal.host.id
+        left = Counter(_name(each) for each in segments_of(frame) if each.route.destination != me)
+        for message in sent:
+            if not isinstance(message, Segment | SharedSegment) or message.body != frame.body:
+                continue
+            self._check_budget(journal, frame.route, message.route)
+            if isinstance(message, SharedSegment) and message.route.search is not None:
+                self.violate(journal, f"a multicast of {frame.route.source} searches")
+            for segment in segments_of(message):
+                name = _name(segment)
+                if not left[name]:
+                    text = f"to {segment.route.destination} again, or not as it came"
+                    self.violate(journal, f"passes a multicast of {frame.route.source} on {text}")
+                left[name] -= 1
+
+    def _check_budget(self, journal: Journal, came: Route, sent: Route) -> None:
+        if came.hop_budget and sent.search is None and sent.hop_budget >= came.hop_budget:
+            self.violate(journal, f"a multicast of {came.source} gains hops")
+
+    def _check_sent(
+        self, journal: Journal, destinations: int, body: bytes, sent: Iterable[Message]
+    ) -> None:
+        left = Counter(ids_in(destinations))
+        for message in sent:
+            if isinstance(message, Segment | SharedSegment) and message.body == body:
+                for segment in segments_of(message):
+                    if not left[segment.route.destination]:
+                        text = f"to {segment.route.destination} twice, or unasked"
+                        self.violate(journal, f"sends a multicast {text}")
+                    left[segment.route.destination] -= 1
+
+
+@dataclass(slots=True)
+class _Crossed:
+    """Where one body went, since all was at rest when it was sent."""
+
+    generation: int
+    links: set[tuple[NodeId, LinkId]] = field(default_factory=set)
+
+
+class BodiesCrossLinksOnce(Checker):
+    """Where everybody has the same layout and all its links, a multicast's body crosses each link once.
+
+    As long as no next hop changes anywhere. What is sent again is not counted, that is a unicast.
+    """
+
+    name: ClassVar[str] = "bodies-cross-links-once"
+    events: ClassVar[Kinds] = (SharedSegment, CommandIssued)
+    effects: ClassVar[Kinds] = (ForwardingChanged,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._generation = 0
+        self._crossed: dict[Body, _Crossed] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._generation += 1
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if any(isinstance(effect, ForwardingChanged) for effect in effects):
+            self._generation += 1
+            self._crossed.clear()
+        match event:
+            case CommandIssued(_, MulticastTo(_, _, payload, reliable=True)):
+                body = journal.host.id, journal.incarnation, packed(payload)
+                if self._is_whole():
+                    self._crossed[body] = _Crossed(self._generation)
+            case Received(_, SharedSegment(route, _, _, content)):
+                body = route.source, route.source_incarnation, content
+            case _:
+                return
+        crossed = self._crossed.get(body)
+        if crossed is None or crossed.generation != self._generation:
+            return
+        sent = [(effect.link, effect.message) for effect in effects if isinstance(effect, Send)]
+        # Whose stream had others to send first follows behind them, alone.
+        ahead: set[tuple[NodeId, int]] = set()
+        for link, message in sent:
+            if isinstance(message, Segment) and message.body != body[2]:
+                ahead.add((message.route.destination, message.route.sequence >> 32))
+                continue
+            if isinstance(message, Segment | SharedSegment) and message.body == body[2]:
+                stream = message.route.destination, message.route.sequence >> 32
+                if isinstance(message, Segment) and stream in ahead:
+                    continue
+                key = journal.place, link
+                if key in crossed.links:
+                    text = f"sends the body of a multicast of {body[0]} over a link again"
+                    self.violate(journal, text)
+                crossed.links.add(key)
+
+    def _is_whole(self) -> bool:
+        """Whether all in the layout run, know the same, and have exactly its links."""
+        running = [j for j in self.scene.journals.values() if j.host.alive and not j.exited]
+        if len({j.inside.membership.digest for j in running}) != 1:
+            return False
+        for journal in running:
+            inside, me = journal.inside, journal.host.id
+            if not inside.membership.in_layout(me) or inside.membership.layout_size != len(running):
+                return False
+            if not inside.context.compatibility.own & Feature.SHARED_SEGMENTS:
+                return False
+            linked = inside.links.by_peer
+            if any(other not in linked for other in inside.membership.neighbors(me)):
+                return False
+        return True

@@ -1,0 +1,258 @@
+"""Every counter and index of a core, held against what it counts: at rest, and at random steps.
+
+A counter is there so that nothing has to be counted. If one step forgets it, nothing shows at once:
+a window that is never full again, a topic that has no room for ever. So each part of a core is counted
+anew here. What is kept twice (a table and its index) must be the same twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import ClassVar, Final
+
+from bmgd.core.broadcast_retention import REMIND_TIMER
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event
+from bmgd.core.inboxes import is_inbox, topic_of
+from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
+from bmgd.types import NodeId, Status
+from bmgd.wire.segments import cost_of
+
+STEPS_MAX: Final = 400
+"""One of so many steps of a node is looked at, at least."""
+
+Counted = tuple[str, object, object]
+"""What is counted; what the core says; what is there."""
+
+
+class CountsAreTrue(Checker):
+    """Every counter and index of the core is what it counts: at rest, and at random steps."""
+
+    name: ClassVar[str] = "counts-are-true"
+    events: ClassVar[Kinds] = EVERY
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._random = Random(scene.network.size)
+        self._left: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._left[journal.place] = 0
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if self._left[journal.place] > 0:
+            self._left[journal.place] -= 1
+            return
+        self._left[journal.place] = self._random.randrange(STEPS_MAX)
+        if not journal.exited:
+            self._recount(journal)
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals:
+            self._recount(journal)
+
+    def _recount(self, journal: Journal) -> None:
+        inside = journal.inside
+        for part in (
+            _ids,
+            _links,
+            _topics,
+            _requests,
+            _streams_out,
+            _streams_in,
+            _sent,
+            _retained,
+            _announced,
+        ):
+            for what, counted, there in part(inside):
+                if counted != there:
+                    self.violate(journal, f"{what}: says {counted}, there is {there}")
+
+
+def _ids(inside: Inside) -> Iterator[Counted]:
+    """The lists of ids by what is believed of them, and the ids of which nothing is known."""
+    membership = inside.membership
+    records, size = membership.exceptions(), membership.founding_size
+    retired = [last for _, last in membership.retired.pairs]
+    yield "ids with a record", inside.ids_with_record(), sorted(records)
+    space = max(size, 1 + max(records, default=-1), 1 + max(retired, default=-1))
+    # An id can have been met and forgotten: the space never shrinks.
+    yield "id space", membership.id_space >= space, True
+    statuses = {i: membership.status_of(NodeId(i)) for i in range(membership.id_space)}
+    unknown = [i for i, s in statuses.items() if s is None and i not in membership.retired]
+    yield "unknown ids", inside.unknown_ids(), len(unknown)
+    outside = [i for i, s in statuses.items() if s is None or s >= Status.EXCLUDED]
+    yield "ids outside the layout", list(membership.outside), outside
+    yield "dead ids", membership.dead, [i for i, s in statuses.items() if s is Status.DEAD]
+    quorum = inside.quorum
+    counted = [s for s in statuses.values() if s is not None and s is not Status.LEFT]
+    yield "ids that count", quorum.counted, len(counted)
+    yield "living ids", quorum.living, sum(s < Status.DEAD for s in counted)
+
+
+def _links(inside: Inside) -> Iterator[Counted]:
+    by_peer: dict[NodeId, list[int]] = {}
+    for link in inside.links.table.values():
+        by_peer.setdefault(link.peer, []).append(link.id)
+    indexed = {peer: [link.id for link in links] for peer, links in inside.links.by_peer.items()}
+    yield "links by peer", indexed, by_peer
+
+
+def _topics(inside: Inside) -> Iterator[Counted]:
+    """Queues, what readers have in their hands, and long messages on their way to them."""
+    topics = inside.topics
+    held = 0
+    for name, topic in topics._topics.items():
+        readers = [s for s in topics._subscriptions.values() if s.topic == name]
+        longs = [each for each in topics._longs.values() if each.topic == name]
+        waiting = [(segment.count - segment.consumed, segment.cost) for segment in topic.waiting]
+        yield f"messages of {name!r}", topic.waiting_count, sum(count for count, _ in waiting)
+        yield f"bytes of {name!r}", topic.waiting_bytes, sum(cost for _, cost in waiting)
+        in_hands = sum(segment.cost for reader in readers for segment in reader.unconsumed)
+        pieces = sum(piece.cost for each in longs for piece in (*each.waiting, *each.unconsumed))
+        there = topic.waiting_bytes + in_hands + pieces
+        yield f"bytes held for {name!r}", topic.held_bytes, there
+        held += there
+        yield (
+            f"readers of {name!r}",
+            {r.request for r in topic.readers},
+            {r.request for r in readers},
+        )
+        yield f"readers of {name!r}, each once", len(topic.readers), len(readers)
+    yield "bytes held", inside.counted_bytes(), held
+    for request, reader in topics._subscriptions.items():
+        yield f"topic of reader {request}", reader.topic in topics._topics, True
+        mine = [each for each in topics._longs.values() if each.reader is reader]
+        count = sum(segment.count - segment.consumed for segment in reader.unconsumed)
+        yield f"messages in the hands of {request}", reader.count, count
+        cost = sum(segment.cost for segment in reader.unconsumed)
+        cost += sum(piece.cost for each in mine for piece in each.unconsumed)
+        yield f"bytes in the hands of {request}", reader.bytes, cost
+        numbers = {each.number for each in mine}
+        yield f"long messages of {request}", set(reader.longs), numbers
+
+
+def _requests(inside: Inside) -> Iterator[Counted]:
+    """Questions that are owed an answer by somebody, and wait for somebody; inboxes of somebody."""
+    topics = inside.topics
+    owed = topics.questions.owed()
+    yield "questions owed", len(topics.questions), len(owed)
+    gone = sorted({reader for reader, _ in owed if reader not in topics._subscriptions})
+    yield "readers that owe and are gone", gone, []
+    for name, topic in topics._topics.items():
+        if any(segment.inbox for segment in topic.waiting):
+            able = any(reader.takes_long for reader in topic.readers)
+            yield f"a reader for the questions of {name!r}", able, True
+    opened = {topic_of(inbox.number) for inbox in topics.inboxes.inboxes()}
+    yield "inboxes", opened, {name for name in topics._topics if is_inbox(name)}
+
+
+def _streams_out(inside: Inside) -> Iterator[Counted]:
+    """The tables of streams by program, by destination and topic, and by id."""
+    table = inside.outbound.table
+    streams = set(table.streams.values())
+    yield "streams of programs", set(table.owned.values()) <= streams, True
+    yield "shared streams", set(table.shared.values()) <= streams, True
+    yield "owners", set(table.owned), {s.owner for s in table.owned.values()}
+    keys = {(s.destination, s.topic) for s in table.shared.values()}
+    yield "keys of shared streams", set(table.shared), keys
+    for peer, known in table.peers.items():
+        opened = {s.id: s.key for s in streams if s.id and s.destination == peer}
+        yield f"open streams to {peer}", {i: s.key for i, s in known.open.items()}, opened
+        # Programs can go on with streams in the order in which they began.
+        yield f"order of streams to {peer}", list(known.open), sorted(known.open)
+    asked = sum(
+        bool(sending.request)
+        for stream in streams
+        for sending in (*stream.queue, *stream.underway.values())
+    )
+    yield "messages sent singly", table.sent_count, asked
+    for stream in streams:
+        yield from _stream_out(stream.key, stream.underway, stream.next_sequence)
+        cost = sum(sending.cost for sending in (*stream.queue, *stream.underway.values()))
+        yield f"cost of stream {stream.key}", stream.put_cost - stream.done_cost, cost
+
+
+def _stream_out(key: int, underway: Iterable[int], following: int) -> Iterator[Counted]:
+    sequences = list(underway)
+    yield f"order of stream {key}", sequences, sorted(sequences)
+    yield f"next segment of stream {key}", max(sequences, default=0) < following, True
+
+
+def _streams_in(inside: Inside) -> Iterator[Counted]:
+    """What waits behind gaps, and the tables of streams that have, or want, something."""
+    inbound = inside.inbound
+    known = {(s.source, s.id): s for s in inside.streams_in()}
+    for key, stream in known.items():
+        cost = sum(cost_of(segment.body) for segment in stream.kept.values())
+        yield f"kept bytes of stream {key}", stream.kept_cost, cost
+        yield f"what stream {key} keeps", all(n > stream.next - 1 for n in stream.kept), True
+        yield f"credit of stream {key}", stream.credit >= stream.taken or stream.closed, True
+    starved = {key: s for each in inbound._starved.values() for key, s in each.items()}
+    for name, index in (
+        ("with credit", inbound._active),
+        ("owed an answer", inbound._owed),
+        ("being taken", inbound._advancing),
+        ("that want room", starved),
+    ):
+        others = [key for key, stream in index.items() if known.get(key) is not stream]
+        yield f"streams {name} that are not there", others, []
+    for source_id, source in inbound._sources.items():
+        ids = list(source.streams)
+        yield f"floor of {source_id}", min(ids, default=source.floor) >= source.floor, True
+        yield f"highest of {source_id}", max(ids, default=0) <= source.highest, True
+
+
+def _sent(inside: Inside) -> Iterator[Counted]:
+    """This node's own reliable broadcasts."""
+    source = inside.to_many.source
+    yield "bytes that wait", source._waiting_bytes, sum(sent.cost for sent in source._waiting)
+    sequences = [sent.sequence for sent in source._unstable]
+    yield "unstable broadcasts", sequences, list(range(source._stable + 1, source._next))
+    unanswered = [
+        sent.request for sent in (*source._unstable, *source._waiting) if not sent.answered
+    ]
+    yield "broadcasts to be answered", sorted(source._requests), sorted(unanswered)
+
+
+def _retained(inside: Inside) -> Iterator[Counted]:
+    """What is kept of others' reliable broadcasts, and of whom nobody sends again."""
+    retention, orphans = inside.to_many.retention, inside.to_many.orphans
+    by_source = {h.key for lives in retention.by_source.values() for h in lives.values()}
+    yield "lives by source", by_source, set(retention.lives)
+    yield "sources without a life", [s for s, lives in retention.by_source.items() if not lives], []
+    yield "orphans that are forgotten", set(orphans._orphans) - set(retention.lives), set()
+    for key, heard in retention.lives.items():
+        is_orphan = key in orphans._orphans
+        if is_orphan:
+            yield f"source of orphan {key} is gone", retention.is_orphan(heard), True
+        elif heard.copies and not retention.changed and retention.is_orphan(heard):
+            # A message of the next life came before its record: a deadline sees to what is here.
+            record = inside.membership.exceptions().get(heard.source)
+            known = 0 if record is None else record.incarnation
+            is_over = inside.membership.is_gone(heard.source) or known > heard.incarnation
+            yield f"source of {key} is over by its record", is_over, False
+            is_planned = (REMIND_TIMER, *key) in inside.context.timers
+            yield f"when {key} is looked at", is_planned, True
+        yield f"since when {key} is an orphan", bool(heard.orphan_ns) or not is_orphan, True
+        passed = [skip for skip in heard.skips if skip[1] <= heard.watermark]
+        yield f"skips of {key} that are passed", passed, []
+
+
+def _announced(inside: Inside) -> Iterator[Counted]:
+    """What waits for readers of broadcasts."""
+    announcements = inside.to_many.announcements
+    topics = Counter((reader.topic, request) for request, reader in announcements._readers.items())
+    indexed = Counter(
+        (topic, request) for topic, each in announcements._by_topic.items() for request in each
+    )
+    yield "readers of broadcasts", indexed, topics
+    for request, reader in announcements._readers.items():
+        sizes = [len(each.payload) for each in reader.queue if hasattr(each, "payload")]
+        yield f"bytes that wait for {request}", reader.queue_bytes, sum(sizes)
+        taken = sum(reader.unconsumed)
+        yield f"bytes that {request} has", reader.unconsumed_bytes, taken

@@ -1,0 +1,43 @@
+"""Daemons of two releases in one cluster: nobody is sent what it does not know, all know who is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.events import Event, Received
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds
+from bmgd.wire.features import NEEDS, Feature, names_of
+
+
+class OlderAreSpared(Checker):
+    """No daemon gets a message of a kind that its release does not know."""
+
+    name: ClassVar[str] = "older-are-spared"
+    events: ClassVar[Kinds] = tuple(NEEDS)
+
+    def before(self, journal: Journal, event: Event) -> None:
+        if not isinstance(event, Received):
+            return
+        need = NEEDS.get(type(event.message))
+        if need is not None and not journal.host.features & need.feature:
+            kind = type(event.message).__name__
+            self.violate(journal, f"got a {kind}, and has no {need.feature.name}")
+
+
+class FeaturesAreInCommon(Checker):
+    """At rest every daemon uses the features that all who run have, of those it has itself."""
+
+    name: ClassVar[str] = "features-are-in-common"
+    events: ClassVar[Kinds] = ()
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        in_common = Feature(-1)
+        for journal in journals:
+            in_common &= journal.host.features
+        for journal in journals:
+            used = journal.inside.context.compatibility.common
+            expected = in_common & journal.host.features
+            if used != expected:
+                self.violate(journal, f"uses {names_of(used)}, all have {names_of(expected)}")

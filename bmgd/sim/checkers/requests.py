@@ -1,0 +1,344 @@
+"""Requests: one word on each question, of the one who was asked, and room that is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from bmgd.core.commands import CloseStream, PutSegment, Settled, Subscribe, Unsubscribe
+from bmgd.core.effects import Deliver, Effect, StreamEnded, StreamMoved
+from bmgd.core.events import CommandIssued, Event
+from bmgd.core.inboxes import ANSWER_BYTES, is_inbox, topic_of
+from bmgd.core.stream_out import StreamOut
+from bmgd.errors import LeavingError, RequestError
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.host import Host
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.answers import (
+    ANSWER,
+    ANSWER_HEAD_BYTES,
+    FAILED,
+    NO_READER,
+    READER_LOST,
+    read_head,
+)
+from bmgd.wire.batch import unpack_messages
+
+NAME_BYTES: Final = 8
+"""A question begins with its name, and its answer repeats that."""
+TOLD_NS: Final = 3_000_000_000
+"""So long after a reader has ended its askers know, where nothing is disturbed."""
+
+Key = tuple[NodeId, Incarnation, int]
+"""The life that asked, and the number of the question."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question, as its program put it.
+
+    Args:
+        payload: its name.
+        put_ns: in virtual time.
+        said: how many messages about it came to the inbox.
+        handed: the reader that was handed it, and where.
+        forsaken: its answer was not confirmed yet when the program that put it went away.
+        over: its stream has ended, or it was settled.
+    """
+
+    payload: bytes
+    destination: NodeId
+    topic: str
+    stream: int
+    put_ns: int
+    said: int = 0
+    handed: tuple[NodeId, int] | None = None
+    answered: bool = False
+    forsaken: bool = False
+    over: bool = False
+
+
+@dataclass(slots=True)
+class _Readers:
+    """Who can answer at one node.
+
+    Args:
+        there: the readers, by request, and their topics.
+        ended: the readers that have ended, and when.
+        booted_ns: when the process began.
+        without_ns: until when there was none, by topic, as far as that is over.
+    """
+
+    host: Host
+    there: dict[int, str] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
+    booted_ns: int = 0
+    without_ns: dict[str, int] = field(default_factory=dict)
+
+
+class RequestsHaveOneOutcome(Checker):
+    """One message about each question comes to its inbox, from the node that was asked, and it is true.
+
+    An answer is one that a program put, and repeats its own question. *Reader lost* was handed to a
+    reader that has ended, *no reader* was not handed to any, and there was none once since it was put. A
+    question is handed out once. Whose reader ended hears of it at once, and not by its timeout.
+    """
+
+    name: ClassVar[str] = "requests-have-one-outcome"
+    events: ClassVar[Kinds] = (CommandIssued,)
+    effects: ClassVar[Kinds] = (Deliver, StreamMoved, StreamEnded)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._asked: dict[Key, _Asked] = {}
+        self._readers: dict[NodeId, _Readers] = {}
+        self._longs: set[tuple[NodeId, Incarnation, int]] = set()
+        self._answers: dict[tuple[Host, int, int], list[_Asked]] = {}
+        """Questions that a segment was the first to answer, by its stream and number."""
+
+    def on_boot(self, journal: Journal) -> None:
+        # Who is given another id keeps its readers.
+        known = self._readers.get(journal.host.id)
+        for readers in self._readers.values():
+            if readers.host is journal.host:
+                known = readers
+        if known is None or known.host is not journal.host:
+            known = _Readers(journal.host)
+            known.booted_ns = self.scene.now_ns
+        self._readers[journal.host.id] = known
+
+    def before(self, journal: Journal, event: Event) -> None:
+        if not isinstance(event, CommandIssued):
+            return
+        request, now_ns = event.request, self.scene.now_ns
+        readers = self._readers[journal.host.id]
+        match event.command:
+            case PutSegment() as put:
+                for stream in journal.inside.streams_out():
+                    if stream.owner == request:
+                        self._on_put(journal, stream, put)
+            case CloseStream(abandon=True):
+                self._on_abandoned(journal, request)
+            case Subscribe(topic, takes_long=True):
+                if topic not in readers.there.values():
+                    readers.without_ns[topic] = now_ns
+                readers.there[request] = topic
+            case Unsubscribe():
+                if readers.there.pop(request, None) is not None:
+                    readers.ended[request] = now_ns
+            case Settled(_, questions):
+                for number in questions:
+                    self._on_settled(journal, number)
+
+    def _on_put(self, journal: Journal, stream: StreamOut, put: PutSegment) -> None:
+        if stream.inbox and (put.first or not put.size):
+            names = [put.body] if put.size else unpack_messages(put.body, put.count)
+            first = stream.first_question + stream.asked
+            for at, name in enumerate(names):
+                key = journal.host.id, journal.incarnation, first + at
+                if key in self._asked:
+                    self.violate(journal, f"gives the number {first + at} to two questions")
+                self._asked[key] = _Asked(
+                    name[:NAME_BYTES],
+                    stream.destination,
+                    stream.topic,
+                    stream.owner,
+                    self.scene.now_ns,
+                )
+        elif stream.answers is not None:
+            asker = stream.answers[1]
+            keys = [(asker.source, asker.incarnation, number) for number in put.answers]
+            known = [self._asked[key] for key in keys if key in self._asked]
+            unanswered = [asked for asked in known if not asked.answered]
+            self._answers[journal.host, stream.owner, stream.next_number] = unanswered
+            for asked in unanswered:
+                asked.answered = True
+
+    def _on_abandoned(self, journal: Journal, request: int) -> None:
+        """A program goes away: of what it has put, nobody is told what was not sent in time."""
+        for stream in journal.inside.streams_out():
+            if stream.owner != request:
+                continue
+            for sending in (*stream.queue, *stream.underway.values()):
+                for asked in self._answers.get((journal.host, request, sending.number), ()):
+                    asked.forsaken = True
+
+    def _on_settled(self, journal: Journal, number: int) -> None:
+        """A question is done: if that is because its time was over, nobody could have known more."""
+        asked = self._asked.get((journal.host.id, journal.incarnation, number))
+        if asked is None or asked.over:
+            return
+        asked.over = True
+        other = self.scene.of_node(asked.destination)
+        if asked.said or other is None or other.exited or not other.host.alive:
+            return
+        if self.scene.is_disturbed(journal.place) or self.scene.is_disturbed(other.place):
+            return
+        if asked.handed is None or asked.answered or asked.handed[0] != other.place:
+            return
+        ended_ns = self._readers[asked.destination].ended.get(asked.handed[1])
+        if ended_ns is not None and self.scene.now_ns - ended_ns > TOLD_NS:
+            self.violate(journal, f"is not told that the reader of question {number} has ended")
+
+    # --- what comes ---------------------------------------------------------------------------
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Deliver() if is_inbox(effect.topic) and effect.count:
+                    for message in unpack_messages(effect.body, effect.count):
+                        self._on_said(journal, effect.source, message)
+                case Deliver() if effect.inbox:
+                    self._on_handed(journal, effect)
+                case StreamMoved(request) if effect.withdrawn:
+                    self._on_withdrawn(journal, request, effect)
+                case StreamEnded(request):
+                    for asked in self._asked.values():
+                        asked.over |= asked.stream == request
+                case _:
+                    pass
+
+    def _on_withdrawn(self, journal: Journal, request: int, moved: StreamMoved) -> None:
+        """Answers were not sent: they may be given again, unless they are not owed."""
+        for number in moved.withdrawn:
+            for asked in self._answers.pop((journal.host, request, number), ()):
+                asked.answered = False
+                if moved.error == RequestError.__name__:
+                    self.violate(journal, "does not take an answer to a question that is owed one")
+
+    def _on_handed(self, journal: Journal, deliver: Deliver) -> None:
+        if deliver.long:
+            long = journal.place, journal.incarnation, deliver.long
+            if long in self._longs or deliver.aborted:
+                return
+            self._longs.add(long)
+        for number in range(deliver.question, deliver.question + max(1, deliver.count)):
+            asked = self._asked.get((deliver.source, deliver.incarnation, number))
+            if asked is None:
+                self.violate(journal, f"hands out a question that {deliver.source} never asked")
+            elif asked.handed is not None:
+                self.violate(journal, f"hands out question {number} of {deliver.source} again")
+            else:
+                asked.handed = journal.place, deliver.request
+                name = deliver.body if deliver.long else None
+                names = unpack_messages(deliver.body, deliver.count) if name is None else [name]
+                if names[number - deliver.question][:NAME_BYTES] != asked.payload:
+                    self.violate(journal, f"hands out another question under number {number}")
+
+    def _on_said(self, journal: Journal, source: NodeId, message: bytes) -> None:
+        kind, number = read_head(message)
+        asked = self._asked.get((journal.host.id, journal.incarnation, number))
+        if asked is None:
+            self.violate(journal, f"hears of question {number}, which it never asked")
+            return
+        asked.said += 1
+        if asked.said > 1:
+            self.violate(journal, f"hears of question {number} again")
+        if source != asked.destination:
+            self.violate(journal, f"hears of question {number} from {source}")
+            return
+        for text in self._untrue(asked, kind, message):
+            self.violate(journal, f"question {number} to {source}: {text}")
+
+    def _untrue(self, asked: _Asked, kind: int, message: bytes) -> Iterator[str]:
+        readers = self._readers.get(asked.destination)
+        if kind in (ANSWER, FAILED):
+            if not asked.answered:
+                yield "an answer that nobody put"
+            if message[ANSWER_HEAD_BYTES:] != asked.payload:
+                yield "the answer to another one"
+        elif kind == READER_LOST:
+            if asked.handed is None:
+                yield "lost by a reader that never had it"
+            elif readers is not None and asked.handed[1] in readers.there:
+                yield "lost by a reader that is there"
+            elif asked.answered and not asked.forsaken:
+                yield "lost, and was answered"
+        elif kind == NO_READER:
+            if asked.handed is not None:
+                yield "no reader, and one had it"
+            elif readers is not None and asked.topic in readers.there.values():
+                since_ns = readers.without_ns.get(asked.topic, readers.booted_ns)
+                if max(since_ns, readers.booted_ns) < asked.put_ns:
+                    yield "no reader, and there was one all the time"
+        else:
+            yield f"a message of the kind {kind}"
+
+
+class RoomOfAnswersIsGivenBack(Checker):
+    """Room is kept for exactly the questions that were taken in and not settled, and counted right."""
+
+    name: ClassVar[str] = "room-of-answers-is-given-back"
+    events: ClassVar[Kinds] = (CommandIssued,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._kept: dict[Host, dict[int, set[int]]] = {}
+        self._putting: tuple[StreamOut, int] | None = None
+
+    def on_boot(self, journal: Journal) -> None:
+        self._kept.setdefault(journal.host, {})
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._putting = None
+        if not isinstance(event, CommandIssued):
+            return
+        kept = self._kept[journal.host]
+        match event.command:
+            case PutSegment():
+                for stream in journal.inside.streams_out():
+                    if stream.owner == event.request and stream.inbox:
+                        self._putting = stream, stream.asked
+            case Settled(_, questions):
+                inbox = self._inbox_of(journal, event.request)
+                kept.setdefault(inbox, set()).difference_update(questions)
+            case Unsubscribe():
+                kept.pop(self._inbox_of(journal, event.request), None)
+
+    @staticmethod
+    def _inbox_of(journal: Journal, request: int) -> int:
+        opened = journal.inside.topics.inboxes.inboxes()
+        return next((each.number for each in opened if each.request == request), 0)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if self._putting is not None and not _is_turned_down(self._putting[0], effects):
+            stream, before = self._putting
+            first = stream.first_question
+            kept = self._kept[journal.host].setdefault(stream.inbox, set())
+            kept.update(range(first + before, first + stream.asked))
+        if isinstance(event, CommandIssued) and isinstance(event.command, PutSegment | Settled):
+            self._look(journal)
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals:
+            self._look(journal)
+
+    def _look(self, journal: Journal) -> None:
+        topics = journal.inside.topics
+        inboxes, kept = topics.inboxes, self._kept[journal.host]
+        covered = underway = 0
+        for inbox in inboxes.inboxes():
+            there = kept.get(inbox.number, set())
+            if set(inbox.underway) != there:
+                wrong = sorted(set(inbox.underway) ^ there)[:4]
+                self.violate(journal, f"keeps room for other questions than are open: {wrong}")
+            underway += len(there)
+            held = topics._topics[topic_of(inbox.number)].held_bytes
+            if inbox.held_bytes != held:
+                self.violate(journal, f"counts {inbox.held_bytes} bytes of answers, not {held}")
+            covered += min(held, len(there) * ANSWER_BYTES)
+        if (inboxes.underway, inboxes.covered_bytes) != (underway, covered):
+            self.violate(journal, f"counts {inboxes.underway} questions, there are {underway}")
+
+
+def _is_turned_down(stream: StreamOut, effects: Sequence[Effect]) -> bool:
+    """Whether the segment that was just put is not taken: its daemon leaves, or has too many."""
+    return any(
+        isinstance(effect, StreamMoved)
+        and effect.request == stream.owner
+        and stream.next_number - 1 in effect.withdrawn
+        and effect.error in (RequestError.__name__, LeavingError.__name__)
+        for effect in effects
+    )

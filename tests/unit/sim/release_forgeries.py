@@ -1,0 +1,29 @@
+"""Forgeries about daemons of two releases, for `test_checkers.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from bmgd.core.events import Received
+from bmgd.wire.features import Feature
+from bmgd.wire.messages import MemberFeatures, OlderMembers
+
+
+def told_what_it_does_not_know(forger: Any) -> None:
+    """The process is of an older release, and gets a message of a newer kind."""
+    forger.host.features = Feature(0)
+    forger.step(Received(forger.link, OlderMembers(())))
+
+
+def unknown_older_member(forger: Any) -> None:
+    """One holds a neighbor for older that is not."""
+    member = MemberFeatures(forger.journal.to(4)[0].peer, forger.life, 0)
+    forger.inside.context.compatibility.learn(member)
+    forger.scene.at_rest()
+
+
+FORGERIES_OF_RELEASES: Final[list[tuple[str, Callable[[Any], None]]]] = [
+    ("older-are-spared", told_what_it_does_not_know),
+    ("features-are-in-common", unknown_older_member),
+]

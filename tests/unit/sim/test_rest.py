@@ -1,0 +1,49 @@
+"""When broadcasts keep a cluster from rest: who is waited for, and who cannot be."""
+
+from __future__ import annotations
+
+from bmgd.core.commands import BroadcastTo
+from bmgd.sim import Network
+from bmgd.sim.inside import unsettled_broadcast
+from bmgd.sim.rest import unsettled
+from bmgd.types import NodeId
+from tests.unit.core.clusters import S, settle
+
+NOT_STABLE = "its own broadcasts are not stable, or not told to be"
+
+
+def test_broadcast_keeps_a_connected_cluster_from_rest_until_it_is_stable() -> None:
+    network = Network(5, 0)
+    settle(network)
+    network.issue(0, BroadcastTo("news", b"x", True, S))
+    assert unsettled(network) == f"node 0: {NOT_STABLE}"
+    network.run(2)
+    assert unsettled(network) == ""
+
+
+def test_source_waits_without_end_only_for_whom_nothing_connects() -> None:
+    network = Network(5, 0)
+    settle(network)
+    network.issue(0, BroadcastTo("news", b"x", True, S))
+    node = network.hosts[NodeId(0)].node
+    assert unsettled_broadcast(node, {NodeId(0)}) == ""
+    assert unsettled_broadcast(node, {NodeId(0), NodeId(3)}) == NOT_STABLE
+    network.run(2)
+    # Who has all of it is waited for no more, connected or not.
+    assert unsettled_broadcast(node, {NodeId(0)}) == ""
+
+
+def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
+    network = Network(3, 0)
+    settle(network)
+    network.issue(0, BroadcastTo("news", b"x", True, S))
+    node = network.hosts[NodeId(1)].node
+    lives = node._to_many.retention.lives
+    for _ in range(1000):
+        if any(heard.copies for heard in lives.values()):
+            break
+        network.run(0.001)
+    assert unsettled_broadcast(node, {NodeId(0), NodeId(1), NodeId(2)})
+    assert unsettled_broadcast(node, {NodeId(0), NodeId(1)}) == ""
+    # From a source that is not connected nothing can come.
+    assert unsettled_broadcast(node, {NodeId(1), NodeId(2)}) == ""
