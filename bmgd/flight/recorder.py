@@ -21,11 +21,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from bmgd.core.effects import Effect, Reply
+from bmgd.core.effects import Effect, ForwardingChanged, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.node import Node
 from bmgd.flight import catalog
-from bmgd.flight.values import PAYLOADS, NotRecordable, Omitted, Writer
+from bmgd.flight.values import (
+    PAYLOADS,
+    NotRecordable,
+    Omitted,
+    SnapshotNumber,
+    Writer,
+    is_of_the_core,
+)
 from bmgd.wire.packing import pack
 
 INTERVAL_NS: Final = 30_000_000_000
@@ -128,15 +135,42 @@ class FlightRecorder:
         if kind is Received or kind is CommandIssued:
             inner: Any = event.message if kind is Received else event.command  # type: ignore[union-attr]
             name = _LONG.get(type(inner))
-            if name is not None:
+            if name == "records":
+                size += _listing_bytes(inner)
+            elif name is not None:
                 long = len(getattr(inner, name))
                 size += long
                 if long > SHORT_BYTES:
                     size, event, effects = self._lightened(event, effects)
+        listed: Any = None
         for effect in effects:
-            if type(effect) in _LISTING:
+            order: Any = effect
+            if type(order) is Send:
+                if _LONG.get(type(order.message)) == "records":
+                    # One notice goes to many links; a page was made for this one.
+                    if order.message is not listed:
+                        listed = order.message
+                        size += _listing_bytes(listed)
+                    continue
+                # A segment may have come long before, and have waited for its window or its credit.
+                body_bytes = len(getattr(order.message, "body", b""))
+                if body_bytes <= SHORT_BYTES or self.payloads:
+                    size += body_bytes
+                    continue
                 size, event, effects = self._lightened(event, effects)
                 break
+            name = _HELD.get(type(order))
+            if name is None:
+                continue
+            held = getattr(order, name)
+            if name == "result":
+                if not _is_listing(held):
+                    continue
+            elif name in PAYLOADS and (len(held) <= SHORT_BYTES or self.payloads):
+                size += len(held)
+                continue
+            size, event, effects = self._lightened(event, effects)
+            break
         self._append((now_ns, event, effects))
         self._left_bytes -= size
         self._left_steps -= 1
@@ -235,21 +269,42 @@ class FlightRecorder:
         if isinstance(value, Reply):
             sizes.append(EFFECT_BYTES)
             # A listing can be long, and is made again by the replay.
-            is_listing = isinstance(value.result, list | dict)
-            return Reply(value.request, None, value.error) if is_listing else value
+            listing = _is_listing(value.result)
+            return Reply(value.request, None, value.error) if listing else value
+        if isinstance(value, ForwardingChanged):
+            # Some bytes for each id that left: kept for each change, they would outgrow all else.
+            sizes.append(EFFECT_BYTES)
+            number: Any = SnapshotNumber(value.snapshot.generation)
+            return ForwardingChanged(number)
         outer = _OUTER.get(type(value))
         if outer is not None:
             inner = getattr(value, outer)
             light = self._light(inner, sizes)
             return value if light is inner else _copy(value, outer, light)
         name = _LONG.get(type(value))
+        if name == "records":
+            sizes.append(EFFECT_BYTES + _listing_bytes(value))
+            return value
         size = 0 if name is None else len(getattr(value, name))
-        if name not in PAYLOADS or self.payloads or size <= SHORT_BYTES:
+        is_kept = name not in PAYLOADS or self.payloads or is_of_the_core(value, name)
+        if is_kept or size <= SHORT_BYTES:
             # A short one is kept for now: to leave it out would cost more than it takes.
-            sizes.append(EFFECT_BYTES + size * (RECORD_BYTES if name == "records" else 1))
+            sizes.append(EFFECT_BYTES + size)
             return value
         sizes.append(EFFECT_BYTES)
-        return _copy(value, name, Omitted(size))
+        return _copy(value, str(name), Omitted(size))
+
+
+def _is_listing(result: object) -> bool:
+    """Whether an answer may be long: one of some plain values is not."""
+    if type(result) is dict:
+        return any(type(item) in _LISTS for item in result.values())
+    return type(result) is list
+
+
+def _listing_bytes(message: Any) -> int:
+    """What the records of a notice or a page take, and the runs of a page."""
+    return RECORD_BYTES * (len(message.records) + len(getattr(message, "retired", ())))
 
 
 def _copy(value: Any, name: str, replaced: Any) -> Any:
@@ -263,7 +318,7 @@ def _copy(value: Any, name: str, replaced: Any) -> Any:
 
 _LONG: Final = {
     cls: name
-    for cls in catalog.classes().values()
+    for cls in catalog.names()
     for name in (*PAYLOADS, "records")
     if name in catalog.slots_of(cls)
 }
@@ -271,14 +326,18 @@ _LONG: Final = {
 
 _OUTER: Final = {
     cls: name
-    for cls in catalog.classes().values()
+    for cls in catalog.names()
     for name in ("message", "command")
     if name in catalog.slots_of(cls)
 }
 """The field of a class that holds what may be long."""
 
-_LISTING: Final = frozenset({Reply, *_LONG.keys() & set(get_args(Effect))})
-"""Effects that are looked at more closely; what a Send holds mostly came in the same step, or waits."""
+_HELD: Final = {Reply: "result", ForwardingChanged: "snapshot"} | {
+    cls: _LONG[cls] for cls in get_args(Effect) if cls in _LONG
+}
+"""The field of an effect that can be long; of a Send it is the body of its message."""
+
+_LISTS: Final = frozenset({list, dict, tuple})
 
 
 class Failed:

@@ -9,12 +9,12 @@ from enum import Enum
 from typing import Any, Final
 
 from bmgd.core.effects import Observed, RecordChanged
-from bmgd.core.events import CommandIssued, DeadlineReached, Heard, Received
+from bmgd.core.events import CommandIssued, DeadlineReached, Heard, HeartbeatsAbsorbed, Received
 from bmgd.flight.recording import Recording
 from bmgd.flight.replay import Replayed, node_of, steps
 from bmgd.types import Record
 
-_QUIET: Final = (Received, Heard, DeadlineReached, CommandIssued)
+_QUIET: Final = (Received, Heard, HeartbeatsAbsorbed, DeadlineReached, CommandIssued)
 """Events of every day: shown only with all."""
 
 

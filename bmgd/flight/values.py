@@ -13,6 +13,7 @@ first element says what the rest is:
     ["i", bytes]                an int beyond 64 bits; ["R", state]: a `random.Random`
     ["m", object, name]         a method of an object; ["y", class]: a class; ["g", name]: a function
     ["p", length]               bytes of a payload, of which only the length was kept
+    ["P", length, …]            those of a segment: the length of each message in it, its prefix included
     ["x", class, text]          an error; ["S", generation]: a forwarding snapshot; ["?"]: left out
 
 Reading builds objects of the classes in `catalog` without calling anything of theirs: a recording
@@ -32,7 +33,9 @@ from typing import Any, Final
 from bmgd.errors import BmgdError, ProtocolError
 from bmgd.flight import catalog
 from bmgd.routing import Snapshot
+from bmgd.wire.messages import SharedSegment
 from bmgd.wire.packing import pack
+from bmgd.wire.segments import end_of
 
 PAYLOADS: Final = frozenset({"payload", "body"})
 """Fields whose bytes are a program's own: a recording has their length, unless asked for all."""
@@ -45,6 +48,11 @@ class NotRecordable(BmgdError):
     """A value that a recording cannot hold now: work under way, or a class that is not listed."""
 
 
+def is_of_the_core(value: Any, name: str) -> bool:
+    """Whether a payload is no program's: what the core broadcasts, and reads, has no topic."""
+    return name == "payload" and getattr(value, "topic", None) == ""
+
+
 class Omitted:
     """Stands for bytes of which only the length is kept."""
 
@@ -55,6 +63,15 @@ class Omitted:
 
     def __len__(self) -> int:
         return self.length
+
+
+class SnapshotNumber:
+    """Stands for a forwarding snapshot, of which a recording has nothing but its generation."""
+
+    __slots__ = ("generation",)
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
 
 
 class Writer:
@@ -139,8 +156,9 @@ class Writer:
         row: list[Any] = ["c", number]
         for name in self._names(value, number):
             field: Any = getattr(value, name, _ABSENT)
-            if name in PAYLOADS and type(field) in (bytes, Omitted) and not self._payloads:
-                row.append(["p", len(field)])
+            is_payload = name in PAYLOADS and type(field) in (bytes, Omitted)
+            if is_payload and not (self._payloads or is_of_the_core(value, name)):
+                row.append(_omitted(value, field))
             else:
                 row.append(["?"] if field is _ABSENT else self.write(field))
         return row
@@ -207,7 +225,7 @@ class Writer:
     def _write_method(self, value: MethodType) -> list[Any]:
         return ["m", self.write(value.__self__), value.__name__]
 
-    def _write_snapshot(self, value: Snapshot) -> list[Any]:
+    def _write_snapshot(self, value: Snapshot | SnapshotNumber) -> list[Any]:
         return ["S", value.generation]
 
 
@@ -234,6 +252,7 @@ _WRITERS: Final[dict[type[Any], Callable[[Writer, Any], list[Any]]]] = {
     Random: Writer._write_random,
     MethodType: Writer._write_method,
     Snapshot: Writer._write_snapshot,
+    SnapshotNumber: Writer._write_snapshot,
 }
 
 
@@ -379,6 +398,7 @@ _READERS: Final[dict[str, Callable[[Reader, list[Any]], Any]]] = {
     "y": lambda reader, data: reader._classes[data[1]][0],
     "g": lambda reader, data: catalog.functions()[data[1]],
     "p": lambda reader, data: bytes(_length(data[1])),
+    "P": lambda reader, data: _blank_messages(data[1:]),
     "x": Reader._read_error,
     "S": lambda reader, data: reader._note(None),
     "?": lambda reader, data: None,
@@ -389,6 +409,38 @@ def _length(value: Any) -> int:
     if not isinstance(value, int) or not 0 <= value <= 2**27:
         raise ValueError("no length of a payload")
     return value
+
+
+def _omitted(value: Any, field: bytes | Omitted) -> list[Any]:
+    """A payload without its bytes. The core may cut a segment between messages: their lengths stay."""
+    count = 1 if isinstance(value, SharedSegment) else getattr(value, "count", 0)
+    length = len(field)
+    if not 0 < count <= length:
+        return ["p", length]
+    if isinstance(field, Omitted):
+        # They were not looked at one by one when it came; mostly they are alike.
+        some, more = divmod(length, count)
+        return ["P", *(some + (number < more) for number in range(count))]
+    sizes, at = [], 0
+    try:
+        while at < length:
+            sizes.append(end_of(field, 1, at) - at)
+            at += sizes[-1]
+    except ValueError:
+        return ["p", length]
+    return ["P", *sizes]
+
+
+def _blank_messages(lengths: list[Any]) -> bytes:
+    """Messages of zeros, each so long with its prefix; where that is none, zeros of that length."""
+    _length(sum(map(_length, lengths)))
+    parts = []
+    for length in lengths:
+        kind, width = (0xC4, 1) if length <= 257 else (0xC5, 2) if length <= 65_538 else (0xC6, 4)
+        size = max(0, length - 1 - width)
+        head = bytes((kind,)) + size.to_bytes(width, "big")
+        parts.append(head[:length].ljust(length, b"\0"))
+    return b"".join(parts)
 
 
 def _known(name: Any, fields: Any) -> type[Any]:

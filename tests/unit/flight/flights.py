@@ -10,8 +10,8 @@ from bmgd.core.events import Event
 from bmgd.flight.recorder import FlightRecorder
 from bmgd.flight.recording import Head, Recording, frames, read
 from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
-from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId
 
 LIMIT_BYTES = 64 * 2**20

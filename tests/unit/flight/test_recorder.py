@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bmgd.core.commands import SendTo
-from bmgd.core.effects import Send
+from bmgd.core.effects import ForwardingChanged, Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Heard, Received
 from bmgd.core.node import Node
 from bmgd.flight.recorder import INTERVAL_NS, FlightRecorder
 from bmgd.flight.replay import replay
-from bmgd.flight.values import Omitted
+from bmgd.flight.values import Omitted, SnapshotNumber, Writer
+from bmgd.routing import Snapshot
 from bmgd.sim import Network
-from bmgd.types import LinkId, NodeId
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.messages import RecordPage, Segment
 from tests.unit.flight.flights import written
 from tests.unit.wire.examples import MESSAGES
 
@@ -70,6 +73,40 @@ def test_recorder_counts_long_messages(node: Node) -> None:
     assert large.held_bytes > small.held_bytes
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_recorder_counts_pages_of_records(node: Node, is_sent: bool) -> None:
+    recorder = FlightRecorder(node, 0, 32 * 2**20, steps_per_s=10**9)
+    before_bytes = recorder.held_bytes
+    record = Record(Incarnation(1 << 32), 0, Status.LEFT, "h:1")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(1, 200):
+            ids = range(number * 1_000, number * 1_000 + 256)
+            runs = tuple((NodeId(i), NodeId(i + 300)) for i in ids)
+            page = RecordPage(tuple((NodeId(i), record) for i in ids), runs)
+            if is_sent:
+                recorder.note(number, DeadlineReached(), [Send(LinkId(1), page)] * 3)
+            else:
+                recorder.note(number, Received(LinkId(1), page), [])
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.5 * taken_bytes < recorder.held_bytes - before_bytes < 2 * taken_bytes
+
+
+def test_recorder_keeps_the_number_of_a_snapshot_and_not_the_snapshot(node: Node) -> None:
+    snapshot = Snapshot(7, 1, 9_000, tuple(range(2, 8_000, 2)), ((2, 1),))
+    recorder = FlightRecorder(node, 0, 2**20)
+    recorder.note(1, DeadlineReached(), [ForwardingChanged(snapshot)])
+    (effect,) = recorder.segments[-1].steps[-1][2]
+    assert isinstance(effect, ForwardingChanged)
+    held: object = effect.snapshot
+    assert type(held) is SnapshotNumber
+    kept, plain = (Writer().write(e) for e in (effect, ForwardingChanged(snapshot)))
+    assert kept == plain, "so a replay has the same digest"
+
+
 def test_recorder_leaves_payloads_out_as_they_come(node: Node) -> None:
     command = SendTo(NodeId(2), "t", bytes(60_000), 10 * S)
     recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
@@ -91,6 +128,19 @@ def test_recorder_keeps_payloads_that_are_asked_for_and_counts_them(node: Node) 
         recorder.note(number, CommandIssued(7, command), [])
         assert recorder.held_bytes <= 2**20 + 70_000
     assert 0 < recorder.step_count < 20
+
+
+def test_recorder_leaves_out_what_waited_for_its_window(node: Node) -> None:
+    """An acknowledgement lets segments go that came long before: they are not kept for the recording."""
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
+    segment = MESSAGES["segment"]
+    assert isinstance(segment, Segment)
+    long = replace(segment, body=bytes(65_000))
+    recorder.note(1, Received(LinkId(1), HEARTBEAT), [Send(LinkId(1), long)])
+    (effect,) = recorder.segments[-1].steps[-1][2]
+    assert isinstance(effect, Send)
+    assert isinstance(effect.message, Segment)
+    assert isinstance(effect.message.body, Omitted)
 
 
 def test_recorder_begins_anew_after_its_interval(node: Node) -> None:

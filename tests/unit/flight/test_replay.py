@@ -90,7 +90,7 @@ def test_replay_shows_any_step_with_its_effects(
 
 def test_replay_begins_at_each_part_of_its_own(tmp_path: Path) -> None:
     network = Network(16, start=False)
-    flights = Flights(network.timeline, 400_000)
+    flights = Flights(network.timeline, 200_000)
     network.watchers.append(flights)
     for node_id in range(16):
         network.boot(node_id)
