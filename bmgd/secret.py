@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from functools import lru_cache
 from typing import Final
 
 from bmgd.errors import ConfigError
@@ -53,5 +54,6 @@ def fingerprint(secret: bytes) -> str:
     return _digest(secret)[:_FINGERPRINT_BYTES].hex()
 
 
+@lru_cache(2 * SECRETS_MAX)
 def _digest(secret: bytes) -> bytes:
     return hmac.new(secret, _LABEL, hashlib.sha256).digest()

@@ -25,6 +25,7 @@ from bmgd.chaos.history import (
     Renewed,
     Sent,
     Showed,
+    Unread,
 )
 from bmgd.chaos.truth import AFTERMATH_NS, Life, Truth
 from bmgd.chaos.verdict import Violation
@@ -35,11 +36,12 @@ SEEN_NS: Final = 1_000_000_000
 """That a process ended by itself is seen, on real clusters, so much later at most."""
 
 READ_NS: Final = 2_000_000_000
-"""A message that was taken is read within this, or its reader's daemon has ended."""
+"""Where a history does not tell what was unread at the end of a process, a message that was taken is read
+within this, or the daemon has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Facts:
     """What a checker looks at: the facts, and what they say was true."""
 
     history: History
@@ -49,16 +51,16 @@ class Evidence:
 Found = Iterator[tuple[int, int | None, str]]
 """When, where and what."""
 
-Checker = Callable[[Evidence], Found]
+Checker = Callable[[Facts], Found]
 
 
 def check(history: History) -> list[Violation]:
     """Every violation of every checker, in the order of time."""
-    evidence = Evidence(history, Truth.of(history))
+    facts = Facts(history, Truth.of(history))
     found = [
         Violation(name, at_ns, node, text)
         for name, checker in CHECKERS.items()
-        for at_ns, node, text in checker(evidence)
+        for at_ns, node, text in checker(facts)
     ]
     return sorted(found, key=lambda violation: violation.at_ns)
 
@@ -66,15 +68,15 @@ def check(history: History) -> list[Violation]:
 # --- messages -------------------------------------------------------------------------------------
 
 
-def _delivered_once(evidence: Evidence) -> Found:
+def _delivered_once(facts: Facts) -> Found:
     seen: set[int] = set()
-    for fact in evidence.history.of(Delivered):
+    for fact in facts.history.of(Delivered):
         if fact.payload_id in seen:
             yield fact.at_ns, fact.node, f"message {fact.payload_id} came again"
         seen.add(fact.payload_id)
 
 
-def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
+def _was_taken(facts: Facts, fact: Delivered, message: Sent) -> bool:
     """Whether nobody's life was meant, or the one that was may have taken it and its process went on.
 
     A process that begins a new life hands out what it took in the former one; whether that was
@@ -83,9 +85,11 @@ def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
     """
     if not message.addressed:
         return True
-    history, node, life = evidence.history, fact.node, fact.incarnation
-    began = [f.incarnation for f in history.of(Began) if f.node == node and f.incarnation <= life]
-    if node not in evidence.truth.given_twice and message.addressed < max(began, default=life):
+    history, node, life = facts.history, fact.node, fact.incarnation
+    # A process that keeps no state can begin with a lower life than the one before it.
+    began = [f for f in history.of(Began) if f.node == node and f.at_ns <= fact.at_ns]
+    first = began[-1].incarnation if began else life
+    if node not in facts.truth.given_twice and message.addressed < first:
         return False
     return any(
         (renewed.node, renewed.incarnation) == (node, life) and message.at_ns <= renewed.at_ns
@@ -93,41 +97,49 @@ def _was_taken(evidence: Evidence, fact: Delivered, message: Sent) -> bool:
     )
 
 
-def _delivered_to_the_addressed(evidence: Evidence) -> Found:
-    sent = {fact.payload_id: fact for fact in evidence.history.of(Sent)}
-    for fact in evidence.history.of(Delivered):
+def _delivered_to_the_addressed(facts: Facts) -> Found:
+    sent = {fact.payload_id: fact for fact in facts.history.of(Sent)}
+    for fact in facts.history.of(Delivered):
         message = sent.get(fact.payload_id)
         if message is None:
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was never sent"
         elif (message.node, message.destination) != (fact.source, fact.node):
             way = f"from {message.node} to {message.destination}"
             yield fact.at_ns, fact.node, f"message {fact.payload_id} {way} came from {fact.source}"
-        elif message.addressed < fact.incarnation and not _was_taken(evidence, fact, message):
+        elif message.addressed < fact.incarnation and not _was_taken(facts, fact, message):
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was for a former life"
 
 
-def _acknowledged_if_delivered(evidence: Evidence) -> Found:
-    delivered = {fact.payload_id for fact in evidence.history.of(Delivered)}
-    sent = {fact.payload_id: fact for fact in evidence.history.of(Sent)}
-    truth = evidence.truth
-    for fact in evidence.history.of(Acknowledged):
+def _acknowledged_if_delivered(facts: Facts) -> Found:
+    delivered = {fact.payload_id for fact in facts.history.of(Delivered)}
+    sent = {fact.payload_id: fact for fact in facts.history.of(Sent)}
+    ends = list(facts.history.of(Unread))
+    unread = {payload_id for fact in ends for payload_id in fact.payload_ids}
+    for fact in facts.history.of(Acknowledged):
         message = sent.get(fact.payload_id)
         if message is None or fact.payload_id in delivered:
             continue
-        to, until_ns = message.destination, fact.at_ns + READ_NS
         # What a daemon took may die with it, before a program has read it.
-        if truth.stopped_within(to, message.at_ns, until_ns):
-            until_ns = truth.ends_ns
-        if not truth.ended_within(to, message.at_ns, until_ns) and until_ns <= truth.ends_ns:
+        is_lost = fact.payload_id in unread if ends else _may_be_lost(facts.truth, message, fact)
+        if not is_lost:
+            to = message.destination
             yield fact.at_ns, fact.node, f"message {fact.payload_id} to {to} was never read"
 
 
-def _every_message_has_an_outcome(evidence: Evidence) -> Found:
+def _may_be_lost(truth: Truth, message: Sent, acknowledged: Acknowledged) -> bool:
+    """Whether the daemon that took a message may have ended before a program has read it."""
+    to, until_ns = message.destination, acknowledged.at_ns + READ_NS
+    if truth.stopped_within(to, message.at_ns, until_ns):
+        until_ns = truth.ends_ns
+    return truth.ended_within(to, message.at_ns, until_ns) or until_ns > truth.ends_ns
+
+
+def _every_message_has_an_outcome(facts: Facts) -> Found:
     outcomes: Counter[tuple[NodeId, int]] = Counter()
-    for fact in evidence.history.of(Acknowledged, Failed):
+    for fact in facts.history.of(Acknowledged, Failed):
         outcomes[fact.node, fact.payload_id] += 1
-    truth = evidence.truth
-    for fact in evidence.history.of(Sent):
+    truth = facts.truth
+    for fact in facts.history.of(Sent):
         count = outcomes[fact.node, fact.payload_id]
         # By its life and not by its time: a program may write to a daemon that has just ended.
         ended = truth.is_over(fact.node, fact.incarnation)
@@ -138,13 +150,13 @@ def _every_message_has_an_outcome(evidence: Evidence) -> Found:
 # --- memberships ----------------------------------------------------------------------------------
 
 
-def _records_only_grow(evidence: Evidence) -> Found:
+def _records_only_grow(facts: Facts) -> Found:
     last: dict[tuple[NodeId, NodeId], tuple[Incarnation, int, Status, str]] = {}
-    for fact in evidence.history:
+    for fact in facts.history:
         if isinstance(fact, Began):
             for key in [key for key in last if key[0] == fact.node]:
                 del last[key]
-        elif isinstance(fact, Believed) and fact.node not in evidence.truth.given_twice:
+        elif isinstance(fact, Believed) and fact.node not in facts.truth.given_twice:
             record = (fact.incarnation, fact.version, fact.status, fact.address)
             before = last.get((fact.node, fact.about))
             if before is not None and record < before:
@@ -201,9 +213,9 @@ def _is_over(truth: Truth, fact: Convicted, present: Life) -> bool:
     return bool(convicted) and convicted[0] is not present
 
 
-def _no_false_death(evidence: Evidence) -> Found:
-    for fact in evidence.history.of(Convicted):
-        if not why_convicted(evidence.truth, fact):
+def _no_false_death(facts: Facts) -> Found:
+    for fact in facts.history.of(Convicted):
+        if not why_convicted(facts.truth, fact):
             yield (
                 fact.at_ns,
                 fact.node,
@@ -211,22 +223,22 @@ def _no_false_death(evidence: Evidence) -> Found:
             )
 
 
-def _nobody_ends_by_itself(evidence: Evidence) -> Found:
-    evicted = {fact.node for fact in evidence.history.of(EvictAsked)}
+def _nobody_ends_by_itself(facts: Facts) -> Found:
+    evicted = {fact.node for fact in facts.history.of(EvictAsked)}
     # Who finds nothing but another cluster's daemons where its neighbors were is right to end.
     strangers = any(
-        row["fault"] == "takeover" and row.get("answers") for _, row in evidence.truth.steps
+        row["fault"] == "takeover" and row.get("answers") for _, row in facts.truth.steps
     )
-    for fact in evidence.history.of(Exited):
+    for fact in facts.history.of(Exited):
         if strangers and fact.reason.startswith("every neighbor refuses"):
             continue
-        if fact.reason.startswith("this node was declared dead") and _was_declared(evidence, fact):
+        if fact.reason.startswith("this node was declared dead") and _was_declared(facts, fact):
             continue
         if fact.code != 0 and fact.node not in evicted:
             yield fact.at_ns, fact.node, f"its process ended with {fact.code}: {fact.reason}"
 
 
-def _was_declared(evidence: Evidence, ended: Exited) -> bool:
+def _was_declared(facts: Facts, ended: Exited) -> bool:
     """Whether somebody held this life dead before it ended; if wrongly, that is another violation."""
     return any(
         fact.about == ended.node
@@ -234,29 +246,29 @@ def _was_declared(evidence: Evidence, ended: Exited) -> bool:
         and fact.incarnation <= ended.incarnation
         and fact.status >= Status.DEAD
         and fact.at_ns <= ended.at_ns
-        for fact in evidence.history.of(Believed)
+        for fact in facts.history.of(Believed)
     )
 
 
 # --- at rest --------------------------------------------------------------------------------------
 
 
-def _shown_at_the_end(evidence: Evidence) -> dict[NodeId, Showed]:
+def _shown_at_the_end(facts: Facts) -> dict[NodeId, Showed]:
     """The last word of every node that runs at the end and was asked."""
     shown: dict[NodeId, Showed] = {}
-    for fact in evidence.history.of(Showed):
+    for fact in facts.history.of(Showed):
         shown[fact.node] = fact
     return shown
 
 
-def _running_at_the_end(evidence: Evidence) -> list[NodeId]:
-    truth = evidence.truth
+def _running_at_the_end(facts: Facts) -> list[NodeId]:
+    truth = facts.truth
     return [node for node in truth.nodes if truth.life_at(node, truth.ends_ns) is not None]
 
 
-def _all_known_at_the_end(evidence: Evidence) -> Found:
-    running, shown = _running_at_the_end(evidence), _shown_at_the_end(evidence)
-    ends_ns = evidence.truth.ends_ns
+def _all_known_at_the_end(facts: Facts) -> Found:
+    running, shown = _running_at_the_end(facts), _shown_at_the_end(facts)
+    ends_ns = facts.truth.ends_ns
     if not shown:
         return
     for node in running:
@@ -278,8 +290,8 @@ def _all_known_at_the_end(evidence: Evidence) -> Found:
         yield ends_ns, None, f"{len(digests)} different memberships; a smaller group is {least}"
 
 
-def _links_exact_at_the_end(evidence: Evidence) -> Found:
-    for node, fact in _shown_at_the_end(evidence).items():
+def _links_exact_at_the_end(facts: Facts) -> Found:
+    for node, fact in _shown_at_the_end(facts).items():
         wanted = tuple(peer for peer in fact.neighbors if peer in fact.alive)
         if fact.links != wanted:
             yield fact.at_ns, node, f"it has links {fact.links}, wanted are {wanted}"
@@ -291,8 +303,8 @@ def _links_exact_at_the_end(evidence: Evidence) -> Found:
                 yield fact.at_ns, node, f"it wants {fact.neighbors}, the graph is {graph}"
 
 
-def _nobody_alone_at_the_end(evidence: Evidence) -> Found:
-    shown = _shown_at_the_end(evidence)
+def _nobody_alone_at_the_end(facts: Facts) -> Found:
+    shown = _shown_at_the_end(facts)
     for node, fact in shown.items():
         if len(shown) > 1 and not fact.links:
             yield fact.at_ns, node, "it has no link"

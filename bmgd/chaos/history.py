@@ -175,6 +175,23 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Truth: what a daemon had taken, and no program had read, when it or its process ended.
+
+    Only a simulator can tell. In a history that has any of these, every end of a process has one.
+
+    Args:
+        node, incarnation: the daemon and its last life.
+        payload_ids: sorted.
+    """
+
+    at_ns: int
+    node: NodeId
+    incarnation: Incarnation
+    payload_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Believed:
     """Testimony: a record of `about` changed at `node`; `revision` counts this node's changes."""
 
@@ -295,6 +312,7 @@ Fact = (
     | Acknowledged
     | Failed
     | Delivered
+    | Unread
     | Believed
     | Suspected
     | Convicted

@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from bmgd.errors import LaunchError
+from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.detour import Between, Detour, start_between
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
 from bmgd.types import NodeId
 
+HTTP_SPARES = 64
+"""Behind the founders' HTTP ports so many stay free for those of joiners."""
 SPARES = 16
 """So many joiners are reached through the process between the daemons; further ones directly."""
 
@@ -28,7 +30,11 @@ def load_daemon() -> Target:
     with suppress(ImportError):
         import uvloop  # noqa: F401
     from bmgd.shell.daemon import run_daemon
+    from bmgd.shell.engines import choose_engine
 
+    # Imports the engine. What a wrong choice is answered with, a daemon says itself.
+    with suppress(ConfigError):
+        choose_engine()
     return lambda config, report: run_daemon(config, report=report)
 
 
@@ -116,8 +122,8 @@ def _plan(
         raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
     spares = SPARES if split else 0
     base_port, http_port = ports
-    # Away from the HTTP ports, which are not bound yet.
-    above = FIRST_PORT if http_port is None else max(FIRST_PORT, http_port + count)
+    # Away from the HTTP ports, those of joiners too: none of them is bound yet.
+    above = FIRST_PORT if http_port is None else max(FIRST_PORT, http_port + count + HTTP_SPARES)
     base = choose_base_port(2 * (count + spares) if split else count, base_port, above)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}

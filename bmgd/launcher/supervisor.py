@@ -331,7 +331,8 @@ class Supervisor:
             if self._changed:
                 self._write_cluster()
             if lost:
-                return {"error": f"{len(lost)} of {request.grow} joiners ended, see the logs"}
+                log = self._plan.run_dir.log(lost[0])
+                return {"error": f"{len(lost)} of {request.grow} joiners ended; {log} says why"}
             return {"ids": sorted(ids), "seconds": now_s - request.asked_s}
         if now_s >= request.asked_s + START_S:
             return {"error": f"not all joiners are members within {START_S:.0f} s"}

@@ -18,7 +18,18 @@ from typing import Final
 from bmgd.errors import ConfigError
 
 READ_ONLY: Final = frozenset(
-    {"status", "members", "links", "ping", "trace", "membership", "monitor", "cluster"}
+    {
+        "hello",
+        "status",
+        "members",
+        "links",
+        "ping",
+        "trace",
+        "membership",
+        "monitor",
+        "cluster",
+        "programs",
+    }
 )
 """The verbs of those who may only look: none of them changes a node, a message or a reader."""
 

@@ -7,6 +7,8 @@ happens in callbacks of the event loop: no task, so a daemon without programs pa
 What is bounded, and what happens there:
 
     programs connected          `PROGRAMS_MAX`       one more is told so and closed
+    bytes of all programs       `HELD_BYTES_MAX`     who connects is told so and closed; of those that do
+                                                     not read, whose stream has more loses its streams
     requests of one program     `CALLS_MAX`          one more is answered with RequestError
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
@@ -19,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -27,7 +30,11 @@ from bmgd.core.commands import (
     Command,
     Consumed,
     ConsumedAnnouncements,
+    OpenAnswers,
+    OpenQuestions,
     PutSegment,
+    Settled,
+    Unregister,
     Unsubscribe,
     Withdraw,
 )
@@ -35,34 +42,51 @@ from bmgd.core.effects import (
     Announce,
     Deliver,
     Observed,
+    ProgramsChanged,
     RecordChanged,
     Reply,
     StreamEnded,
     StreamMoved,
     TellMissed,
 )
-from bmgd.errors import BmgdError, ProtocolError, RequestError, SubscriptionError
+from bmgd.errors import (
+    BmgdError,
+    ProtocolError,
+    RequestError,
+    SubscriptionError,
+    VersionError,
+)
 from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
+from bmgd.shell.control_hello import answer_hello
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.shell.verbs import (
     VERBS,
+    answered_in,
     describe_announced,
     describe_change,
     describe_delivered,
     describe_moved,
     describe_observed,
+    describe_programs,
+    parse_unregister,
 )
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.control import Frame, FrameReader
 
-PROGRAMS_MAX: Final = 64
+PROGRAMS_MAX: Final = 1024
+HELD_BYTES_MAX: Final = 64 * 2**20
+"""What was read of programs and is not whole yet, and what waits for those that do not read."""
 CALLS_MAX: Final = 1024
 PAUSE_BYTES: Final = 256 * 1024
 OUTGOING_BYTES_MAX: Final = 4 * 2**20
 LINGER_S: Final = 5.0
-READERS: Final = ("subscribe", "read")
+READERS: Final = ("subscribe", "read", "inbox")
 """The verbs that read a topic."""
+WRITERS: Final = ("stream", "questions", "answers")
+"""The verbs that put segments."""
+SNAPSHOTS: Final = ("membership", "programs")
+"""The verbs of streams that begin with a snapshot."""
 
 Issue = Callable[[int, Command], None]
 Describe = Callable[[], Mapping[str, object]]
@@ -81,6 +105,7 @@ class _Call:
         "unread",
         "unread_broadcasts",
         "unread_pieces",
+        "value",
         "verb",
     )
 
@@ -95,6 +120,8 @@ class _Call:
         self.unread_broadcasts = 0
         self.unread_pieces = 0
         self.revision = 0
+        self.value: Any = None
+        """What it was answered, of one that goes on."""
 
 
 class ControlServer:
@@ -143,7 +170,9 @@ class ControlServer:
             self._address, self._access.mode, self._access.owner
         )
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Program(self), sock=sock)
+        self._server = await loop.create_unix_server(
+            lambda: _Program(self), sock=sock, backlog=PROGRAMS_MAX
+        )
 
     def close(self) -> None:
         """Stop listening, remove the socket, and close every program once its answers are out."""
@@ -163,14 +192,15 @@ class ControlServer:
             return
         if reply.error is not None:
             self._fail(call, reply.error)
-        elif call.verb in READERS:
-            self._open(call)
-        elif call.verb == "stream":
+        elif call.verb in READERS or call.verb in WRITERS:
+            call.value = reply.result
             self._open(call, reply.result)
-        elif call.verb == "membership":
+        elif call.verb in SNAPSHOTS:
             self._open(call)
             call.revision = reply.result["revision"]
             self._item(call, reply.result)
+        elif call.verb == "register":
+            self._open(call)
         else:
             value = reply.result
             if call.verb == "status":
@@ -184,7 +214,7 @@ class ControlServer:
         if call is None:
             return
         call.unread += deliver.count
-        if call.verb == "read":
+        if call.verb in ("read", "inbox"):
             if deliver.long:
                 call.unread_pieces += 1
             self._item_within_credit(call, describe_delivered(deliver))
@@ -231,13 +261,24 @@ class ControlServer:
         if not (self._watchers or self._monitors):
             return
         item = describe_change(change)
-        for call in list(self._watchers.values()):
+        for call in [c for c in self._watchers.values() if c.verb == "membership"]:
             # Until the snapshot is out, it holds the change; after it, revisions have no gap.
             if call.opened and change.revision > call.revision:
                 call.revision = change.revision
                 self._item(call, item)
         for call in list(self._monitors.values()):
             self._item(call, {"event": "record", "peer": change.id, "at_ns": at_ns, **item})
+
+    def programs_changed(self, effect: ProgramsChanged) -> None:
+        """Pass on what started and ended to those who watch the programs."""
+        watchers = [c for c in self._watchers.values() if c.verb == "programs" and c.opened]
+        if not watchers:
+            return
+        item = describe_programs(effect)
+        for call in watchers:
+            if effect.revision > call.revision:
+                call.revision = effect.revision
+                self._item(call, item)
 
     def observed(self, observed: Observed, at_ns: int) -> None:
         """Pass on an event to those who monitor the daemon."""
@@ -247,7 +288,7 @@ class ControlServer:
                 self._item(call, item)
 
     def end_watchers(self, error: SubscriptionError) -> None:
-        """End the streams of the membership: what comes next does not follow from what they saw."""
+        """End the streams of the membership and of programs: what comes does not follow what they saw."""
         for call in list(self._watchers.values()):
             self._fail(call, error)
 
@@ -265,6 +306,10 @@ class ControlServer:
             raise RequestError(f"uid {peer.uid} may not use this daemon")
         if len(self._programs) >= PROGRAMS_MAX:
             raise RequestError(f"more than {PROGRAMS_MAX} programs at a time")
+        if self.held_bytes > HELD_BYTES_MAX:
+            raise RequestError(
+                f"programs that do not read hold more than {HELD_BYTES_MAX >> 20} MiB of this daemon"
+            )
         self._programs[program] = None
         return level
 
@@ -288,6 +333,8 @@ class ControlServer:
                 self._on_consumed_broadcasts(program, frame)
             case control.ConsumedPieces():
                 self._on_consumed_pieces(program, frame)
+            case control.Settled():
+                self._on_settled(program, frame)
             case control.PutSegment() | control.Withdraw() | control.Close():
                 self._on_stream_frame(program, frame)
             case control.Cancel():
@@ -303,6 +350,13 @@ class ControlServer:
         except RequestError as error:
             program.write(control.failure_of(request.sequence, error))
             return
+        is_first, program.has_asked = not program.has_asked, True
+        if request.verb == "hello":
+            self._on_hello(program, request, is_first=is_first)
+            return
+        if request.verb == "unregister":
+            self._on_unregister(program, request)
+            return
         if request.verb in self._own_verbs:
             self._answer(program, request)
             return
@@ -312,20 +366,48 @@ class ControlServer:
                 raise RequestError(f"unknown verb {request.verb!r}")
             if len(program.calls) >= CALLS_MAX:
                 raise RequestError(f"more than {CALLS_MAX} requests at a time")
-            command = parse(request.params)
+            command = _among(program, parse(request.params))
         except RequestError as error:
             program.write(control.failure_of(request.sequence, error))
             return
         self._last_number += 1
         call = _Call(program, request.sequence, request.verb, self._last_number)
         self._calls[call.number] = program.calls[call.sequence] = call
-        if request.verb == "membership":
+        if request.verb in SNAPSHOTS:
             self._watchers[call.number] = call
         if command is not None:
             self._issue_command(call.number, command)
         else:
             self._monitors[call.number] = call
             self._open(call)
+
+    def _on_hello(self, program: _Program, request: control.Request, *, is_first: bool) -> None:
+        try:
+            if not is_first:
+                raise RequestError("hello is the first request of a connection")
+            answer = control.Result(request.sequence, answer_hello(request.params))
+        except VersionError as error:
+            program.write(control.failure_of(request.sequence, error))
+            program.finish()
+        except RequestError as error:
+            program.write(control.failure_of(request.sequence, error))
+        else:
+            program.write(answer)
+
+    def _on_unregister(self, program: _Program, request: control.Request) -> None:
+        """A program ends its registration, and says how."""
+        try:
+            number, command = parse_unregister(request.params)
+            call = program.calls.get(number)
+            if call is None or call.verb != "register" or not call.opened:
+                raise RequestError(f"request {number} is no registration")
+        except RequestError as error:
+            program.write(control.failure_of(request.sequence, error))
+            return
+        self._drop(call)
+        self._issue_command(call.number, command)
+        program.write(control.End(call.sequence))
+        program.write(control.Result(request.sequence))
 
     def _answer(self, program: _Program, request: control.Request) -> None:
         """Answer what the core is not asked for."""
@@ -360,18 +442,27 @@ class ControlServer:
 
     def _on_consumed_pieces(self, program: _Program, consumed: control.ConsumedPieces) -> None:
         call = program.calls.get(consumed.sequence)
-        if call is None or call.verb != "read":
+        if call is None or call.verb not in ("read", "inbox"):
             return
         if consumed.count > call.unread_pieces:
             raise ProtocolError("consumed more pieces than were delivered")
         call.unread_pieces -= consumed.count
         self._issue_command(call.number, Consumed(consumed.count, consumed.long))
 
+    def _on_settled(self, program: _Program, settled: control.Settled) -> None:
+        call = program.calls.get(settled.sequence)
+        if call is None or call.verb != "inbox":
+            return
+        if settled.count > call.unread:
+            raise ProtocolError("settled more answers than were delivered")
+        call.unread -= settled.count
+        self._issue_command(call.number, Settled(settled.count, tuple(settled.questions)))
+
     def _on_stream_frame(
         self, program: _Program, frame: control.PutSegment | control.Withdraw | control.Close
     ) -> None:
         call = program.calls.get(frame.sequence)
-        if call is None or call.verb != "stream":
+        if call is None or call.verb not in WRITERS:
             # It has ended meanwhile.
             return
         match frame:
@@ -379,7 +470,15 @@ class ControlServer:
                 first = bool(flags & control.FIRST_PIECE)
                 last = bool(flags & control.LAST_PIECE)
                 timeout_ns = int(timeout * 1e9)
-                command: Command = PutSegment(count, body, size, first, last, timeout_ns)
+                answers: tuple[int, ...] = ()
+                if call.verb == "answers" and (first or not size):
+                    try:
+                        answers = answered_in(body, count)
+                    except RequestError as error:
+                        self._end_stream(call)
+                        program.write(control.failed_end(call.sequence, error))
+                        return
+                command: Command = PutSegment(count, body, size, first, last, timeout_ns, answers)
             case control.Withdraw(_, number):
                 command = Withdraw(number)
             case control.Close():
@@ -423,8 +522,10 @@ class ControlServer:
         self._drop(call)
         if call.verb in READERS:
             self._issue_command(call.number, Unsubscribe())
-        elif call.verb == "stream":
+        elif call.verb in WRITERS:
             self._issue_command(call.number, CloseStream(abandon=True))
+        elif call.verb == "register":
+            self._issue_command(call.number, Unregister())
 
     def _drop(self, call: _Call) -> None:
         self._calls.pop(call.number, None)
@@ -432,9 +533,18 @@ class ControlServer:
         self._monitors.pop(call.number, None)
         call.program.calls.pop(call.sequence, None)
 
+    @property
+    def held_bytes(self) -> int:
+        """What the daemon holds for programs that do not read, and of frames that are not whole."""
+        return sum(program.held_bytes for program in self._programs)
+
     def _item(self, call: _Call, value: Mapping[str, Any]) -> None:
         program = call.program
-        if program.backlog_bytes > OUTGOING_BYTES_MAX:
+        backlog_bytes = program.backlog_bytes
+        is_slow = backlog_bytes > OUTGOING_BYTES_MAX
+        if not is_slow and backlog_bytes > PAUSE_BYTES:
+            is_slow = self.held_bytes > HELD_BYTES_MAX
+        if is_slow:
             self._cut_slow(program)
         else:
             program.write(control.Item(call.sequence, value))
@@ -452,6 +562,25 @@ class ControlServer:
         program.finish()
 
 
+def _among(program: _Program, command: Command | None) -> Command | None:
+    """A command that names another request of its program, with what that is for the core.
+
+    Raises:
+        RequestError: the program has no such request.
+    """
+    match command:
+        case OpenQuestions(inbox=inbox):
+            values = [c.value for c in program.calls.values() if c.verb == "inbox" and c.opened]
+            if {"inbox": inbox} not in values:
+                raise RequestError(f"the inbox {inbox} is not of this connection")
+        case OpenAnswers(reader=sequence):
+            reader = program.calls.get(sequence)
+            if reader is None or reader.verb != "read":
+                raise RequestError(f"no stream of messages has the number {sequence}")
+            return replace(command, reader=reader.number)
+    return command
+
+
 class _Program(asyncio.Protocol):
     """The connection of one program."""
 
@@ -459,6 +588,7 @@ class _Program(asyncio.Protocol):
         self.calls: dict[int, _Call] = {}
         self.peer = Peer(0, 0, frozenset())
         self.level = Level.NOTHING
+        self.has_asked = False
         self._server = server
         self._reader = FrameReader(control.REQUEST_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
@@ -468,6 +598,11 @@ class _Program(asyncio.Protocol):
     def backlog_bytes(self) -> int:
         """Bytes that the program has not read and the kernel does not hold."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def held_bytes(self) -> int:
+        """Those, and what was read of the program and is not done."""
+        return self.backlog_bytes + self._reader.waiting_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.

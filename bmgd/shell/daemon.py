@@ -25,6 +25,7 @@ from bmgd.config import Config, http_address
 from bmgd.core.commands import Command, Leave, ShowStatus
 from bmgd.core.counts import Counts
 from bmgd.core.effects import (
+    AbsorbHeartbeats,
     Announce,
     AskContact,
     Close,
@@ -37,6 +38,7 @@ from bmgd.core.effects import (
     Grant,
     Joined,
     Observed,
+    ProgramsChanged,
     RecordChanged,
     Refuse,
     Renewed,
@@ -53,18 +55,19 @@ from bmgd.core.events import CommandIssued, DeadlineReached, Event, KeysChanged
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import BmgdError, ConfigError, InvariantError, RequestError, SubscriptionError
+from bmgd.linkevents import OWN_LACK
 from bmgd.routing import BACKEND
 from bmgd.shell.access import Access
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.advice import advice_on, with_advice
-from bmgd.shell.birth import Birth
 from bmgd.shell.control import ControlServer
 from bmgd.shell.early_log import begin
 from bmgd.shell.engines import choose_engine
 from bmgd.shell.flight import Flight
+from bmgd.shell.joining import Birth
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.node_report import Descriptors
-from bmgd.shell.process import set_title
+from bmgd.shell.process import allow_descriptors, look_for_garbage_rarely, set_title
 from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report, Reports
 from bmgd.shell.service_manager import ServiceManager
@@ -241,6 +244,7 @@ class Daemon:
             id=self._settings.id,
             address=self._settings.address,
             secrets=self._config.secrets,
+            features=self._settings.features,
             has_tls=self._tls is not None,
         )
         return Transport(
@@ -353,6 +357,8 @@ class Daemon:
         if self._stepping:
             return
         self._stepping = True
+        if self._events:
+            self._events.extendleft(self._transport.links.absorbed())
         try:
             while True:
                 while self._events:
@@ -362,8 +368,10 @@ class Daemon:
                 self._show_what_happened()
                 if not self._events:
                     break
-        except InvariantError as error:
+        except (InvariantError, MemoryError) as error:
             self._end_loudly(error)
+        except ConfigError as error:
+            self._end(1, str(error))
         finally:
             self._stepping = False
         self._plan_wake()
@@ -391,6 +399,8 @@ class Daemon:
                 self._happened.append((time.monotonic_ns(), effect))
             case ForwardingChanged(snapshot):
                 transport.links.publish(snapshot)
+            case AbsorbHeartbeats(digest, links):
+                transport.links.absorb_heartbeats(digest, links)
             case Dial():
                 transport.dials.dial(effect)
             case Welcome():
@@ -407,13 +417,16 @@ class Daemon:
                 if request != _OWN_REQUEST and control is not None:
                     control.reply(effect)
                 elif request == _OWN_REQUEST and effect.result is not None:
-                    self._log.line("status", f"{effect.result} {self.describe()}")
+                    self._own_answer(effect.result)
             case Deliver():
                 if control is not None:
                     control.deliver(effect)
             case Announce() | TellMissed():
                 if control is not None:
                     control.announce(effect)
+            case ProgramsChanged():
+                if control is not None:
+                    control.programs_changed(effect)
             case StreamMoved():
                 if control is not None:
                     control.stream_moved(effect)
@@ -421,8 +434,7 @@ class Daemon:
                 if control is not None:
                     control.stream_ended(effect)
             case Renewed(incarnation):
-                if self._state is not None:
-                    self._state.keep(incarnation)
+                self._keep(incarnation)
                 transport.own.incarnation = incarnation
             case Displaced():
                 self._displaced = effect
@@ -436,6 +448,26 @@ class Daemon:
             case Exit(code, reason):
                 self._end(code, reason)
 
+    def _own_answer(self, result: Mapping[str, object]) -> None:
+        """The answer to what a signal asked for."""
+        if "left_over" in result:
+            self._log.line("drained", f"left over: {result['left_over'] or 'nothing'}")
+        else:
+            self._log.line("status", f"{result} {self.describe()}")
+
+    def _keep(self, incarnation: Incarnation) -> None:
+        """Keep a new life before anybody hears of it.
+
+        Raises:
+            ConfigError: it cannot be kept; nothing more of its step may be carried out.
+        """
+        if self._state is None:
+            return
+        try:
+            self._state.keep(incarnation)
+        except ConfigError as error:
+            raise ConfigError(f"the new life cannot be kept: {error}") from error
+
     def _plan_wake(self) -> None:
         deadline_ns = self._node.deadline_ns
         if deadline_ns is None or self._ended.is_set():
@@ -445,18 +477,23 @@ class Daemon:
                 return
             self._wake.cancel()
         self._wake_at_ns = deadline_ns
-        delay_s = max(0, deadline_ns - time.monotonic_ns()) / 1e9
-        self._wake = self._loop.call_later(delay_s, self._on_wake)
+        # Whole milliseconds, rounded up: uvloop rounds to them, and too early would be again and again.
+        delay_ms = -(-max(0, deadline_ns - time.monotonic_ns()) // 1_000_000)
+        self._wake = self._loop.call_later(delay_ms / 1e3, self._on_wake)
 
     def _on_wake(self) -> None:
         self._wake = None
         self.vitals.lag.observe(max(0, time.monotonic_ns() - self._wake_at_ns))
-        self._transport.drain()
+        if self._is_due():
+            self._transport.drain()
+            # What came may have put the deadline off.
+            if self._is_due():
+                self._emit(DeadlineReached())
+        self._plan_wake()
+
+    def _is_due(self) -> bool:
         deadline_ns = self._node.deadline_ns
-        if deadline_ns is not None and deadline_ns <= time.monotonic_ns():
-            self._emit(DeadlineReached())
-        else:
-            self._plan_wake()
+        return deadline_ns is not None and deadline_ns <= time.monotonic_ns()
 
     # --- what others see ----------------------------------------------------------------------
 
@@ -477,7 +514,8 @@ class Daemon:
         if observed.event == "ready":
             self._manager.ready(f"node {self._config.id} is ready, {observed.detail}")
         elif observed.event == "leaving":
-            self._manager.stopping(self._config.timing.leave_ms / 1e3 + FLUSH_AT_EXIT_S)
+            left_ns = max(0, self._node.leave_by_ns - time.monotonic_ns())
+            self._manager.stopping(left_ns / 1e9 + FLUSH_AT_EXIT_S)
         elif observed.event in ("quorum lost", "quorum regained"):
             self._manager.status(f"node {self._config.id}: {observed.event}")
         if observed.event in _REPORTED:
@@ -585,13 +623,25 @@ class Daemon:
             self._ended.set()
 
     def _end_loudly(self, error: BaseException | None) -> None:
+        if isinstance(error, MemoryError):
+            self._end(1, "no memory is left: this daemon cannot go on")
+            return
         logging.getLogger("bmgd").critical("a bug in bmgd ends this daemon", exc_info=error)
         if self._exit_code is None and (path := self._flight.write_now("bug")):
             self._log.line("recording", f"what led to it is in {path}: bmgd replay", logging.ERROR)
         self._end(1, f"a bug in bmgd: {error!r}")
 
     def _on_stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self._end_loudly(context.get("exception"))
+        error = context.get("exception")
+        if isinstance(error, OSError) and error.errno in OWN_LACK:
+            # The loop could not accept a program, and tries again in a second; uvloop says nothing.
+            self._warn("accept", f"programs wait: {error.strerror}")
+            return
+        if self._exit_code is not None and isinstance(error, OSError | ValueError):
+            # asyncio tries so too when the socket has been closed meanwhile.
+            self._warn("exit", f"while ending: {error!r}")
+            return
+        self._end_loudly(error)
 
 
 def _uvloop_or_none(wish: str) -> ModuleType | None:
@@ -617,6 +667,8 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
         The exit code: 0 after leaving, 1 when the daemon had to end.
     """
     begin(config.log_format)
+    look_for_garbage_rarely()
+    allow_descriptors()
     uvloop = _uvloop_or_none(config.loop)
     factory = uvloop.new_event_loop if uvloop is not None else None
     try:

@@ -128,6 +128,7 @@ class Dials:
                 dial.dial_number,
                 hello.key,
                 dial.renews,
+                hello.peer.features,
             )
         )
         self._links.feed(greeting.link, hello.take_rest())

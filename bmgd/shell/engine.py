@@ -13,9 +13,9 @@ import select
 import socket
 from dataclasses import dataclass
 
+from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.linklayer import LinkLayer, LinkState
 from bmgd.linklayer.contract import Happening
-from bmgd.routing.header import FRAME_BYTES_MAX, LENGTH_BYTES
 
 READ_BYTES_MAX = 64 * 1024
 _ENDED = select.EPOLLHUP | select.EPOLLERR
@@ -56,6 +56,8 @@ class Engine:
         self.take = self._layer.take
         self.put = self._layer.put
         self.know = self._layer.know
+        self.absorb_heartbeats = self._layer.absorb_heartbeats
+        self.absorbed_heartbeats = self._layer.absorbed_heartbeats
         self.heard = self._layer.heard
         self.backlog = self._layer.backlog
         self.totals = self._layer.totals
@@ -110,7 +112,7 @@ class Engine:
         self._layer.feed(link, data)
         self._settle(link)
 
-    def poll(self) -> list[Happening]:
+    def poll(self, now_ns: int = 0) -> list[Happening]:
         """See `LinkEngine.poll`."""
         for fd, mask in self._epoll.poll(0):
             found = self._by_fd.get(fd)
@@ -125,7 +127,7 @@ class Engine:
                 self._write(found)
         for broken in list(self._broken.values()):
             self._read(broken)
-        return self._layer.poll()
+        return self._layer.poll(now_ns)
 
     def _read(self, found: _Socket) -> None:
         """Read once."""

@@ -167,4 +167,5 @@ def _event_of(link: LinkId, hello: Hello, key: str) -> Event:
         hello.dial_number,
         key,
         hello.renews,
+        hello.features,
     )

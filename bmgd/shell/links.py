@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -147,7 +148,7 @@ class Links:
 
     def _turn(self) -> None:
         """One turn: read, step the core for all of it, write."""
-        happened = self._engine.poll()
+        happened = self._engine.poll(time.monotonic_ns())
         if happened:
             self._emit_all(self._events.of(happened))
         else:
@@ -162,11 +163,19 @@ class Links:
         self._poll_soon = None
         self._turn()
 
+    def absorbed(self) -> list[Event]:
+        """What the core has to be told before any other event: the heartbeats that it did not see."""
+        return self._events.absorbed()
+
     # --- what the core orders -----------------------------------------------------------------
 
     def publish(self, snapshot: Snapshot) -> None:
         """Relay by this snapshot from now on."""
         self._engine.publish(snapshot)
+
+    def absorb_heartbeats(self, digest: int, links: tuple[LinkId, ...]) -> None:
+        """Heartbeats with this digest on these links are absorbed from now on."""
+        self._events.absorb_heartbeats(digest, links)
 
     def send(self, link: LinkId, message: Message) -> None:
         """Put a message into a link's outbox; `flush` writes it."""

@@ -36,6 +36,7 @@ _EVENTS: Final = {
 
 _PLAIN: Final = {
     "careful_messages": "Messages passed on in careful mode.",
+    "withheld_messages": "Messages not sent, since a member is of a release that does not know them.",
     "segments_resent": "Segments of streams that were sent again.",
     "segments_confirmed": "Segments of streams that were acknowledged.",
     "stream_silences": "Times that no acknowledgement of a stream came within its pause.",
@@ -170,7 +171,11 @@ def _messages(out: Exposition, sources: Sources) -> None:
         ("link_received_bytes", "received_bytes", "Bytes that came over links."),
         ("relayed_frames", "relayed_frames", "Frames of others that were passed on."),
         ("relayed_bytes", "relayed_bytes", "Bytes of others that were passed on."),
-        ("absorbed_frames", "absorbed_frames", "Notices that were known already."),
+        (
+            "absorbed_frames",
+            "absorbed_frames",
+            "Known notices, and heartbeats of which nothing follows.",
+        ),
         ("returned_frames", "returned_frames", "Frames whose link had gone, for another way."),
     ):
         out.counter(f"bmgd_{name}_total", text, totals[key])

@@ -1,16 +1,32 @@
-"""What one process tells the kernel of itself: its name in `ps`, and when it must die. Linux only."""
+"""What a daemon sets for its process: its name in `ps`, its end with its parent, its collector."""
 
 from __future__ import annotations
 
+import gc
 import os
+import resource
 import signal
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
+GARBAGE_OBJECTS = 20_000
+"""So many new objects must have stayed before the collector looks for cycles."""
+DESCRIPTORS_MAX = 65_536
 _PR_SET_PDEATHSIG = 1
 _COMM_BYTES_MAX = 15
 # Fields of /proc/PID/stat, counted from the one behind the name (see proc(5)).
 _STAT_ARG_START = 48 - 3
 _STAT_ARG_END = 49 - 3
+
+
+def allow_descriptors() -> None:
+    """Let this process have as many descriptors as it may: a link, and a program, is one each."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
+    if soft != resource.RLIM_INFINITY and soft < min(wanted, DESCRIPTORS_MAX):
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, DESCRIPTORS_MAX), hard))
 
 
 def set_title(title: str, name: str) -> None:
@@ -32,18 +48,34 @@ def set_title(title: str, name: str) -> None:
             memory.write(title.encode()[: end - start - 1].ljust(end - start, b"\0"))
 
 
+def look_for_garbage_rarely() -> None:
+    """Let Python look for cyclic garbage after `GARBAGE_OBJECTS` objects that stayed, not after 700.
+
+    What the flight recorder keeps are new objects that stay and are in no cycle. To look at each of them
+    again and again was most of what it cost; the oldest go about as fast as new ones come. What a daemon
+    itself leaves in cycles is little: closed connections, errors with their frames.
+    """
+    gc.set_threshold(GARBAGE_OBJECTS, *gc.get_threshold()[1:])
+
+
 def die_with_parent(parent_pid: int) -> None:
     """Be killed when the parent ends, however it ends.
 
     Args:
         parent_pid: the process that is meant; if it is gone already, this process exits at once.
     """
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
-        error = ctypes.get_errno()
+    set_signal, errno_of = _prctl()
+    if set_signal(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        error = errno_of()
         raise OSError(error, os.strerror(error))
     # It may have died before the kernel was told.
     if os.getppid() != parent_pid:
         os._exit(128 + signal.SIGKILL)
+
+
+@cache
+def _prctl() -> tuple[Callable[..., int], Callable[[], int]]:
+    """The system call and what reads its errno; found once, in the zygote for all daemons."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True).prctl, ctypes.get_errno

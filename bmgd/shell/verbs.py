@@ -13,29 +13,53 @@ from bmgd.core.commands import (
     BroadcastTo,
     Command,
     Evict,
+    FindReaders,
     Leave,
     MulticastTo,
+    OpenAnswers,
+    OpenInbox,
+    OpenQuestions,
     OpenStream,
     ProbeTo,
+    Register,
     SendTo,
     ShowLinks,
     ShowMembers,
+    ShowPrograms,
     ShowStatus,
     Subscribe,
+    Unregister,
 )
 from bmgd.core.effects import (
     Announce,
     Deliver,
     Observed,
+    ProgramsChanged,
     RecordChanged,
     StreamMoved,
     TellMissed,
 )
-from bmgd.errors import RequestError
+from bmgd.core.inboxes import TOPIC_PREFIX, is_inbox
+from bmgd.errors import ProtocolError, RequestError
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
-from bmgd.types import NODE_ID_MAX, NodeId
-from bmgd.wire.control import CREDIT_MAX, READ_BYTES_MAX, READ_CREDIT_MAX, TIMEOUT_S_MAX
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
+from bmgd.wire.answers import ANSWER, FAILED, read_head
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.control import (
+    CREDIT_MAX,
+    READ_BYTES_MAX,
+    READ_CREDIT_MAX,
+    SEQUENCE_MAX,
+    TIMEOUT_S_MAX,
+)
+from bmgd.wire.messages import (
+    INBOX_MAX,
+    LONG_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    Piece,
+)
+from bmgd.wire.program_news import EXIT_MAX, NAME_BYTES_MAX
 
 RANGES_MAX: Final = 4096
 """Ranges of ids in the destinations of a multicast."""
@@ -68,6 +92,8 @@ def _topic(params: Params) -> str:
     value = params["topic"]
     if type(value) is not str or not 0 < len(value.encode()) <= TOPIC_BYTES_MAX:
         raise RequestError(f"a topic is a text of 1 to {TOPIC_BYTES_MAX} bytes")
+    if is_inbox(value):
+        raise RequestError(f"topics that begin with {TOPIC_PREFIX!r} are for answers")
     return value
 
 
@@ -97,6 +123,20 @@ def _broadcast(params: Params) -> BroadcastTo:
     return BroadcastTo(_topic(params), _payload(params), _is_reliable(params), _timeout_ns(params))
 
 
+def _broadcast_piece(params: Params) -> BroadcastTo:
+    _only(params, "topic", "payload", "number", "at", "size", "timeout")
+    payload, at, size = _payload(params), params["at"], params["size"]
+    number = params["number"]
+    if type(number) is not int or not 1 <= number < 2**64:
+        raise RequestError("a long broadcast is named by a number of 64 bits above 0")
+    if type(at) is not int or type(size) is not int or not payload:
+        raise RequestError("a piece has bytes, a place and the size of the whole")
+    if not 0 <= at <= at + len(payload) <= size <= LONG_BYTES_MAX:
+        raise RequestError(f"a piece that is not within a message of {size} bytes")
+    piece = Piece(number, at, size)
+    return BroadcastTo(_topic(params), payload, True, _timeout_ns(params), piece)
+
+
 def _multicast(params: Params) -> MulticastTo:
     _only(params, "destinations", "topic", "payload", "quality", "timeout")
     return MulticastTo(
@@ -122,6 +162,32 @@ def _destinations(params: Params) -> int:
     return found
 
 
+def _drain(params: Params) -> Leave:
+    _only(params, "timeout")
+    return Leave(_timeout_ns(params))
+
+
+def _register(params: Params) -> Register:
+    _only(params, "name")
+    name = params["name"]
+    if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
+        raise RequestError(f"a program's name is a text of 1 to {NAME_BYTES_MAX} bytes")
+    return Register(name)
+
+
+def parse_unregister(params: Params) -> tuple[int, Unregister]:
+    """Which registration is to end, by the number of its request, and how its program did."""
+    _only(params, "registration", "exit")
+    number, exit_code = params["registration"], params["exit"]
+    if type(number) is not int:
+        raise RequestError("a registration is the number of its request")
+    if exit_code is not None and (
+        type(exit_code) is not int or not -EXIT_MAX <= exit_code <= EXIT_MAX
+    ):
+        raise RequestError("an exit code is an integer of 64 bits, or nil")
+    return number, Unregister(exit_code)
+
+
 def _evict(params: Params) -> Evict:
     _only(params, "destination", "timeout")
     return Evict(_destination(params), _timeout_ns(params))
@@ -145,11 +211,45 @@ def _subscribe(params: Params) -> Subscribe:
 
 def _stream(params: Params) -> OpenStream:
     _only(params, "destination", "topic", "priority", "quality")
+    best_effort = not _is_reliable(params)
+    return OpenStream(_destination(params), _topic(params), _priority(params), best_effort)
+
+
+def _priority(params: Params) -> int:
     priority = PRIORITIES.get(params["priority"]) if type(params["priority"]) is str else None
     if priority is None:
         raise RequestError(f"a priority is one of {', '.join(PRIORITIES)}")
-    best_effort = not _is_reliable(params)
-    return OpenStream(_destination(params), _topic(params), priority, best_effort)
+    return priority
+
+
+def _number(params: Params, name: str, most: int) -> int:
+    value = params[name]
+    if type(value) is not int or not 1 <= value <= most:
+        raise RequestError(f"{name} is a number in 1..{most}")
+    return value
+
+
+def _inbox(params: Params) -> OpenInbox:
+    _only(params, "credit_bytes")
+    return OpenInbox(_number(params, "credit_bytes", READ_BYTES_MAX))
+
+
+def _questions(params: Params) -> OpenQuestions:
+    _only(params, "destination", "topic", "priority", "inbox")
+    inbox = _number(params, "inbox", INBOX_MAX)
+    return OpenQuestions(_destination(params), _topic(params), _priority(params), inbox)
+
+
+def _answers(params: Params) -> OpenAnswers:
+    _only(params, "destination", "incarnation", "inbox", "reader")
+    life = Incarnation(_number(params, "incarnation", 2**64 - 1))
+    inbox, reader = _number(params, "inbox", INBOX_MAX), _number(params, "reader", SEQUENCE_MAX)
+    return OpenAnswers(_destination(params), life, inbox, reader)
+
+
+def _readers(params: Params) -> FindReaders:
+    _only(params, "topic", "timeout")
+    return FindReaders(_topic(params), _timeout_ns(params))
 
 
 def _read(params: Params) -> Subscribe:
@@ -172,11 +272,32 @@ def describe_delivered(deliver: Deliver) -> dict[str, Any]:
         "redelivered": deliver.redelivered,
         "body": deliver.body,
     }
+    if deliver.inbox:
+        item |= {"inbox": deliver.inbox, "question": deliver.question}
     if deliver.long:
         item |= {"long": deliver.long, "size": deliver.size, "last": deliver.last}
     if deliver.aborted:
         item["aborted"] = deliver.aborted
     return item
+
+
+def answered_in(body: bytes, count: int) -> tuple[int, ...]:
+    """The numbers of the questions that a program answers in a segment.
+
+    Args:
+        body: so many answers, or the first piece of a long one, where `count` is 0.
+
+    Raises:
+        RequestError: they are no answers.
+    """
+    try:
+        messages = unpack_messages(body, count) if count else [body]
+    except ProtocolError as error:
+        raise RequestError(f"no answers: {error}") from None
+    heads = [read_head(message) for message in messages]
+    if any(kind not in (ANSWER, FAILED) for kind, _ in heads):
+        raise RequestError("an answer begins with its kind, 0 or 1, and the number of its question")
+    return tuple(question for _, question in heads)
 
 
 def describe_moved(moved: StreamMoved) -> dict[str, Any]:
@@ -206,15 +327,23 @@ VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
     "links": _plain(ShowLinks()),
     "send": _send,
     "broadcast": _broadcast,
+    "broadcast_piece": _broadcast_piece,
     "multicast": _multicast,
     "ping": _probe(record=False),
     "trace": _probe(record=True),
     "stream": _stream,
+    "questions": _questions,
+    "inbox": _inbox,
+    "answers": _answers,
+    "readers": _readers,
     "subscribe": _subscribe,
     "read": _read,
     "membership": _plain(ShowMembers()),
     "monitor": _plain(None),
     "evict": _evict,
+    "register": _register,
+    "programs": _plain(ShowPrograms()),
+    "drain": _drain,
     "leave": _plain(Leave()),
 }
 """How each verb's parameters become a command; None where the core need not be asked."""
@@ -231,6 +360,15 @@ def describe_change(change: RecordChanged) -> dict[str, Any]:
         "address": record.address,
         "revision": change.revision,
     }
+
+
+def describe_programs(effect: ProgramsChanged) -> dict[str, Any]:
+    """Starts and ends as an item of the stream `programs`."""
+    changes = []
+    for change in effect.changes:
+        item = {"id": change.id, "incarnation": change.incarnation, "name": change.name}
+        changes.append(item if change.started else item | {"exit": change.exit})
+    return {"revision": effect.revision, "changes": changes}
 
 
 def describe_observed(observed: Observed, at_ns: int) -> dict[str, Any]:
@@ -256,10 +394,15 @@ def describe_announced(effect: Announce | TellMissed) -> dict[str, Any]:
                 "last": effect.last,
             }
         }
-    return {
+    item = {
         "source": effect.source,
         "incarnation": effect.incarnation,
         "topic": effect.topic,
-        "payload": effect.payload,
-        "broadcast": True,
     }
+    if effect.piece is not None:
+        return item | {
+            "sequence": effect.sequence,
+            "piece": list(effect.piece),
+            "body": effect.payload,
+        }
+    return item | {"payload": effect.payload, "broadcast": True}

@@ -24,6 +24,7 @@ from bmgd.chaos.history import (
     Renewed,
     Sent,
     Stopped,
+    Unread,
 )
 from bmgd.types import Incarnation, NodeId, Status
 from tests.unit.chaos.histories import S, believed, disturbed, history, life, showed
@@ -157,6 +158,20 @@ def test_checkers_excuse_nothing_that_was_for_the_life_of_a_former_process() -> 
     assert "delivered only to those addressed" in found(history(*GOOD, *lives, sent, taken))
 
 
+def test_checkers_know_a_process_that_began_with_a_lower_life_than_the_one_before() -> None:
+    """It kept no state. What it took in its first life it hands out in its second."""
+    lives: list[Fact] = [
+        Died(2 * S, N1, life(1)),
+        Began(2 * S, N1, Incarnation(life(1) + 9)),
+        Died(3 * S, N1, Incarnation(life(1) + 9)),
+        Began(3 * S, N1, Incarnation(life(1) + 5)),
+        Renewed(5 * S, N1, life(1, 2)),
+    ]
+    sent = Sent(4 * S, N0, life(0), 2, N1, Incarnation(life(1) + 5), 2)
+    taken = Delivered(6 * S, N1, life(1, 2), N0, life(0), 2)
+    assert "delivered only to those addressed" not in found(history(*GOOD, *lives, sent, taken))
+
+
 def test_checkers_excuse_a_slow_nodes_verdict() -> None:
     verdict = Convicted(7 * S, N0, N1, life(1), "silence")
     slow = disturbed(5 * S, Slow(nodes=(N0,), delay_ms=200))
@@ -171,6 +186,16 @@ def test_checkers_excuse_a_message_that_its_reader_took_into_death() -> None:
 def test_checkers_excuse_no_message_that_was_acknowledged_long_before_the_end() -> None:
     sent = Sent(1 * S, N0, life(0), 2, N3, NONE, 2)
     given = history(*GOOD, sent, Acknowledged(2 * S, N0, 2, 2))
+    assert found(given) == {"acknowledged only if delivered"}
+
+
+def test_checkers_excuse_only_what_was_unread_where_the_history_tells_it() -> None:
+    sent = Sent(5 * S - 9, N0, life(0), 2, N3, NONE, 2)
+    acknowledged = Acknowledged(5 * S - 3, N0, 2, 2)
+    lost = Unread(5 * S, N3, life(3), (2,))
+    assert found(history(*GOOD, sent, acknowledged, lost)) == set()
+    other = Unread(5 * S, N3, life(3), (1,))
+    given = history(*GOOD, sent, acknowledged, other)
     assert found(given) == {"acknowledged only if delivered"}
 
 

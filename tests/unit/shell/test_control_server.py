@@ -121,6 +121,9 @@ async def test_a_timeout_becomes_nanoseconds(core: FakeCore) -> None:
         ("subscribe", {"topic": "t", "credit": 1025}),
         ("subscribe", {"topic": "t", "credit": 1.0}),
         ("membership", {"since": 3}),
+        ("drain", {}),
+        ("drain", {"timeout": 0}),
+        ("leave", {"timeout": 1}),
     ],
 )
 async def test_bad_requests_get_an_error_and_no_more(
@@ -327,3 +330,36 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         bind_control_socket(f"unix:{tmp_path}/none/d.sock")
+
+
+async def test_programs_that_do_not_read_are_cut_and_nobody_is_let_in_above_the_bound(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with program(core) as slow:
+        slow.say(Request(1, "monitor"))
+        assert isinstance(await slow.hear(), Result)
+        for _ in range(250):
+            core.server.observed(Observed("x", detail="y" * 4096), 7)
+        monkeypatch.setattr(server_module, "HELD_BYTES_MAX", 50_000)
+        async with program(core) as other:
+            answer = await other.hear()
+            assert isinstance(answer, Failure)
+            assert (answer.sequence, answer.name) == (0, "RequestError")
+            assert "do not read" in answer.message
+        assert core.server.held_bytes > server_module.PAUSE_BYTES
+        core.server.observed(Observed("x", detail="y"), 7)
+        frames = []
+        while (frame := await slow.hear()) is not None:
+            frames.append(frame)
+        assert isinstance(frames[-1], End)
+        assert frames[-1].name == "SubscriptionError"
+
+
+def test_a_reader_of_frames_keeps_nothing_that_it_has_returned() -> None:
+    reader = FrameReader(ANSWER_BYTES_MAX)
+    whole = encode(Result(1, bytes(100_000)))
+    reader.feed(whole + whole[:10])
+    assert reader.next_frame() is not None
+    assert reader.next_frame() is None
+    assert reader.waiting_bytes == 10
+    assert len(reader._buffer) == 10

@@ -84,9 +84,10 @@ async def test_reloading_does_not_read_a_file_that_is_being_written(tmp_path: Pa
         for byte in b"a long new secret, written slowly":
             file.write(bytes((byte,)))
             await asyncio.sleep(0.003)
-    await until(lambda: bool(seen.secrets))
+    whole = (b"a long new secret, written slowly",)
+    await until(lambda: whole in seen.secrets)
     seen.reloading.stop()
-    assert seen.secrets[-1] == (b"a long new secret, written slowly",)
+    assert seen.secrets[-1] == whole
     assert len(seen.secrets) <= 3
 
 

@@ -107,6 +107,7 @@ class Birth:
             own,
             self._settings.address,
             config.secrets,
+            features=self._settings.features,
             has_tls=self._tls is not None,
         )
         born = await _drive(joiner, identity, self._tls, observe)
