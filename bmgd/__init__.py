@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from bmgd.client import (
         Change,
         Daemon,
+        Drained,
+        Interrupted,
+        LeftOver,
         Message,
         Missed,
+        Program,
+        ProgramEnd,
         Stream,
         Trace,
         Writer,
@@ -26,7 +31,9 @@ if TYPE_CHECKING:
         ControlError,
         DeadError,
         DeliveryError,
+        FailedAnswerError,
         GraphError,
+        LeavingError,
         NewLifeError,
         NoDaemonError,
         NoQuorumError,
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
         SilentDaemonError,
         SubscriptionError,
         UnreachableError,
+        VersionError,
     )
     from bmgd.launcher.rundir import local_address
     from bmgd.version import VERSION as __version__
@@ -51,7 +59,12 @@ __all__ = [
     "Daemon",
     "DeadError",
     "DeliveryError",
+    "Drained",
+    "FailedAnswerError",
     "GraphError",
+    "Interrupted",
+    "LeavingError",
+    "LeftOver",
     "Message",
     "Missed",
     "NewLifeError",
@@ -59,6 +72,8 @@ __all__ = [
     "NoQuorumError",
     "NoReaderError",
     "PartialError",
+    "Program",
+    "ProgramEnd",
     "QueueFullError",
     "ReaderLostError",
     "Report",
@@ -68,6 +83,7 @@ __all__ = [
     "SubscriptionError",
     "Trace",
     "UnreachableError",
+    "VersionError",
     "Writer",
     "__version__",
     "blocking",
@@ -76,7 +92,21 @@ __all__ = [
 ]
 
 _OF_CLIENT = frozenset(
-    {"Change", "Daemon", "Message", "Missed", "Stream", "Trace", "Writer", "connect"}
+    {
+        "Change",
+        "Daemon",
+        "Drained",
+        "Interrupted",
+        "LeftOver",
+        "Message",
+        "Missed",
+        "Program",
+        "ProgramEnd",
+        "Stream",
+        "Trace",
+        "Writer",
+        "connect",
+    }
 )
 
 

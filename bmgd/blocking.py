@@ -25,8 +25,11 @@ from typing import Any, Generic, TypeVar
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
 from bmgd.connection import Stream
+from bmgd.draining import Drained
 from bmgd.errors import NoDaemonError, Report
+from bmgd.programs import Program, ProgramEnd
 from bmgd.reading import Message, Messages
+from bmgd.requesting import MAX_ANSWER
 from bmgd.writing import Payload, Priority, Quality
 
 __all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
@@ -167,6 +170,14 @@ class MessageReader(Reader[Message]):
         """At least one message, at most so many; [] when none will come."""
         return self._loop.call(self._messages.take(most))
 
+    def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:
+        """Answer a request; returns when the asker's daemon holds the answer."""
+        self._loop.call(message.reply(payload, timeout=timeout))
+
+    def refuse(self, message: Message, text: str = "", *, timeout: float = 10.0) -> None:
+        """Tell the asker of a request that it gets no answer, and why."""
+        self._loop.call(message.refuse(text, timeout=timeout))
+
     def parts(self, message: Message) -> Iterator[bytes]:
         """The payload of a message in pieces, as they come; of a short one, one piece."""
         pieces = message.parts()
@@ -262,6 +273,32 @@ class Daemon:
         )
         return self._loop.begin(confirmed(soon))
 
+    def request(
+        self,
+        destination: int,
+        payload: Payload,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        timeout: float = 10.0,
+        priority: Priority = "normal",
+        max_answer: int = MAX_ANSWER,
+    ) -> bytes:
+        """Ask a program that reads a topic, and wait for its answer (`MessageReader.reply`)."""
+        return self._loop.call(
+            self._daemon.request(
+                destination,
+                payload,
+                topic=topic,
+                timeout=timeout,
+                priority=priority,
+                max_answer=max_answer,
+            )
+        )
+
+    def readers(self, topic: str = DEFAULT_TOPIC, *, timeout: float = 2.0) -> list[int]:
+        """The ids of the nodes where a program reads a topic, sorted."""
+        return self._loop.call(self._daemon.readers(topic, timeout=timeout))
+
     def stream(
         self,
         destination: int,
@@ -347,6 +384,10 @@ class Daemon:
         """Take a node out of the cluster; whether it is known to have ended."""
         return self._loop.call(self._daemon.evict(node_id, timeout=timeout))
 
+    def drain(self, timeout: float = 30.0) -> Drained:
+        """Let the daemon finish what it has, leave the cluster, and end."""
+        return self._loop.call(self._daemon.drain(timeout))
+
     def leave(self) -> None:
         """Let the daemon leave the cluster and end."""
         self._loop.call(self._daemon.leave())
@@ -354,6 +395,20 @@ class Daemon:
     def membership(self) -> AbstractContextManager[Reader[Change]]:
         """Follow the membership: one `Change` for every node id, then every change, no gap."""
         return self._entered(self._daemon.membership(), Reader[Change])
+
+    @contextmanager
+    def register(self, name: str) -> Iterator[None]:
+        """Be known to the whole cluster as a program of this name, until the block is left."""
+        with self._loop.hold(self._daemon.register(name)):
+            yield
+
+    def running_programs(self) -> list[Program]:
+        """The registered programs of all nodes that are held alive, sorted by id."""
+        return self._loop.call(self._daemon.running_programs())
+
+    def programs(self) -> AbstractContextManager[Reader[Program | ProgramEnd]]:
+        """Follow the registered programs of all nodes: those that run, then every start and end."""
+        return self._entered(self._daemon.programs(), Reader[Program | ProgramEnd])
 
     def monitor(self) -> AbstractContextManager[Reader[dict[str, Any]]]:
         """Follow what the daemon observes, as dicts."""
@@ -368,19 +423,21 @@ class Daemon:
 
 
 @contextmanager
-def connect(address: str) -> Iterator[Daemon]:
+def connect(address: str, *, reconnect: bool = False) -> Iterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.
+        reconnect: live through restarts of the daemon, see `bmgd.connect`.
 
     Raises:
         ConfigError: the address has another form.
         NoDaemonError: nobody answers there.
+        VersionError: the daemon speaks no version of the control protocol that this client does.
     """
     loop = _Loop()
     try:
-        with loop.hold(client.connect(address)) as daemon:
+        with loop.hold(client.connect(address, reconnect=reconnect)) as daemon:
             yield Daemon(loop, daemon)
     finally:
         loop.close()

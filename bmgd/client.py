@@ -20,9 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bmgd.config import control_path
-from bmgd.connection import Connection, Stream, open_connection
+from bmgd.connection import ANSWER_S, Connection, Stream, open_greeted
+from bmgd.draining import Drained, LeftOver, drained_of
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.reading import LongMessage, Message, Messages
+from bmgd.programs import Program, ProgramEnd, ProgramReader, registered, running
+from bmgd.reading import Interrupted, LongMessage, Message, Messages
+from bmgd.reconnecting import open_lasting
+from bmgd.requesting import MAX_ANSWER, Asking
 from bmgd.sending import SharedStreams
 from bmgd.to_many import Missed, SendsToMany
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
@@ -31,10 +35,15 @@ from bmgd.writing import Outgoing, Payload, Priority, Quality, Writer, checked_t
 __all__ = [
     "Change",
     "Daemon",
+    "Drained",
+    "Interrupted",
+    "LeftOver",
     "LongMessage",
     "Message",
     "Messages",
     "Missed",
+    "Program",
+    "ProgramEnd",
     "Stream",
     "Trace",
     "Writer",
@@ -99,6 +108,12 @@ class Daemon(SendsToMany):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._streams = SharedStreams(connection)
+        self._asking = Asking(connection)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the daemon can do beyond the first version's verbs, see docs/control-protocol.md."""
+        return self._connection.features
 
     async def send(
         self,
@@ -158,6 +173,69 @@ class Daemon(SendsToMany):
             destination, payload, topic, timeout, priority, quality
         )
 
+    async def request(
+        self,
+        destination: int,
+        payload: Payload,
+        *,
+        topic: str = DEFAULT_TOPIC,
+        timeout: float = 10.0,  # noqa: ASYNC109
+        priority: Priority = "normal",
+        max_answer: int = MAX_ANSWER,
+    ) -> bytes:
+        """Ask a program that reads a topic, and wait for its answer (`Message.reply`).
+
+        One reader of the topic gets the question. It waits for none: where nobody reads the topic by
+        `subscribe`, or the program that has the question goes away, the request ends at once.
+
+        Args:
+            destination: a node id.
+            payload: the question, of any size.
+            topic: 1 to 255 bytes.
+            timeout: seconds until the answer must be here, above 0.
+            priority: see `send`.
+            max_answer: a longer answer is not taken, in bytes.
+
+        Returns:
+            The answer.
+
+        Raises:
+            NoReaderError: nobody reads that topic there.
+            ReaderLostError: the program that had the question went away without an answer.
+            FailedAnswerError: it says that it has none.
+            DeadError: the destination is dead, excluded or has left.
+            NewLifeError: the destination restarted.
+            UnreachableError: no answer before the timeout.
+            RequestError: no such node, a bad payload, topic or timeout, or too long an answer.
+            NoDaemonError: the daemon is gone.
+        """
+        return await self._asking.request(
+            destination, payload, topic, timeout, priority, max_answer
+        )
+
+    async def readers(
+        self,
+        topic: str = DEFAULT_TOPIC,
+        *,
+        timeout: float = 2.0,  # noqa: ASYNC109
+    ) -> list[int]:
+        """The ids of the nodes where a program reads a topic, sorted.
+
+        Every node that is not held dead is asked. One that has not answered when the time is over is
+        not among them: it may have a reader or not.
+
+        Args:
+            topic: 1 to 255 bytes.
+            timeout: seconds that a node may take to answer, above 0.
+
+        Raises:
+            RequestError: a bad topic or timeout, or too many programs ask at a time.
+            NoDaemonError: the daemon is gone.
+        """
+        params = {"topic": checked_topic(topic), "timeout": timeout}
+        value = await self._connection.ask("readers", params, timeout + GRACE_S)
+        return list(value["readers"])
+
     def stream(
         self,
         destination: int,
@@ -182,15 +260,24 @@ class Daemon(SendsToMany):
     async def _writing(
         self, destination: int, topic: str, priority: Priority, quality: Quality
     ) -> AsyncIterator[Writer]:
-        stream = Outgoing(self._connection, destination, topic, priority, quality)
-        self._streams.watch(stream)
+        connection = self._connection
+        await connection.until_sendable(destination, ANSWER_S)
+
+        def make() -> Outgoing:
+            stream = Outgoing(connection, destination, topic, priority, quality)
+            self._streams.watch(stream)
+            return stream
+
+        writer = Writer(make(), make if connection.lasts else None)
+        is_written = False
         try:
-            await stream.until_open()
-            yield Writer(stream)
-        except BaseException:
-            stream.abandon()
-            raise
-        await stream.close()
+            await writer.until_open()
+            yield writer
+            is_written = True
+        finally:
+            if not is_written:
+                writer.abandon()
+        await writer.close()
 
     async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until everything that this connection has sent is confirmed, or has failed.
@@ -316,6 +403,23 @@ class Daemon(SendsToMany):
         outcome = await self._connection.ask("evict", params, timeout + GRACE_S)
         return bool(outcome["ended"])
 
+    async def drain(self, timeout: float = 30.0) -> Drained:  # noqa: ASYNC109
+        """Let the daemon finish what it has, leave the cluster, and end.
+
+        It is not ready any more, and takes nothing new: sends to it and through it fail with
+        `LeavingError`. What its programs have sent before is confirmed, its readers finish what waits for
+        them. Then it tells the others, and ends. What this connection has sent before is settled first.
+
+        Args:
+            timeout: seconds that it may take; what is left over then is given up, and named.
+
+        Raises: as `status`.
+        """
+        until = asyncio.get_running_loop().time() + timeout
+        await self._streams.settle(min(SETTLE_S, timeout))
+        left = max(until - asyncio.get_running_loop().time(), 0.001)
+        return drained_of(await self._connection.ask("drain", {"timeout": left}, left + GRACE_S))
+
     async def leave(self) -> None:
         """Let the daemon leave the cluster and end; returns when the others are told.
 
@@ -370,10 +474,42 @@ class Daemon(SendsToMany):
     async def _reading(self, params: dict[str, Any], messages: Messages) -> AsyncIterator[Messages]:
         async with self._connection.reading("read", params, messages):
             yield messages
+            await messages.finish_replies()
 
     def membership(self) -> AbstractAsyncContextManager[Stream[Change]]:
         """Follow the membership: one `Change` for every node id, then every change, no gap."""
         return self._connection.stream("membership", {}, _changes, CHANGES_MAX)
+
+    def register(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Be known to the whole cluster as a program of this name, until the block is left.
+
+        Leaving it tells how the program ended: exit 0; by an exception 1; by SystemExit its code. A
+        program that is killed, or loses its daemon, ends with an unknown exit.
+
+        Args:
+            name: 1 to 255 bytes, not that of another registered program of this daemon.
+
+        Raises (on entry):
+            RequestError: a bad or known name, or too many programs.
+            LeavingError: the daemon is leaving.
+        """
+        return registered(self._connection, name)
+
+    def programs(self) -> AbstractAsyncContextManager[Stream[Program | ProgramEnd]]:
+        """Follow the registered programs of all nodes: those that run, then every start and end.
+
+        What a node that is held alive runs comes without a gap. When a node is dead, has left or begins a
+        new life, its programs end; those of one that was dead by mistake start again. Of a program that
+        started and ended while its node was out of reach nothing is told.
+        """
+        return self._connection.stream("programs", {}, ProgramReader(), CHANGES_MAX)
+
+    async def running_programs(self) -> list[Program]:
+        """The registered programs of all nodes that are held alive, sorted by id.
+
+        Raises: as `status`.
+        """
+        return await running(self._connection)
 
     def monitor(self) -> AbstractAsyncContextManager[Stream[dict[str, Any]]]:
         """Follow what the daemon observes, as dicts: ``event, peer, …``."""
@@ -386,23 +522,28 @@ class Daemon(SendsToMany):
 
 
 @asynccontextmanager
-async def connect(address: str) -> AsyncIterator[Daemon]:
+async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.
+        reconnect: live through restarts of the daemon, which must be there at first. Messages that
+            are not confirmed when it goes fail with UnreachableError, whose `sent` says what is known;
+            what is asked meanwhile waits within its time. Subscriptions, registrations and streams are
+            made again: a subscription shows the gap by an `Interrupted`, `membership` begins anew with
+            everybody, `programs` goes on with what differs. The first `write` or `flush` of a stream
+            after a restart raises, if anything of it was not confirmed; then it goes on.
 
     Raises:
         ConfigError: the address has another form.
         NoDaemonError: nobody answers there.
+        VersionError: the daemon speaks no version of the control protocol that this client does.
     """
-    connection = await open_connection(control_path(address))
-    try:
+    opening = open_lasting if reconnect else open_greeted
+    async with opening(control_path(address)) as connection:
         daemon = Daemon(connection)
         yield daemon
         await daemon.flush()
-    finally:
-        connection.close()
 
 
 # --- from the wire to values ----------------------------------------------------------------------

@@ -49,13 +49,14 @@ class Stream(Generic[T]):
         NoDaemonError: the daemon is gone.
     """
 
-    def __init__(self, bound: int, on_taken: Callable[[T], None] | None) -> None:
+    def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._on_taken = on_taken
         self._items: deque[T] = deque()
         self._error: BmgdError | None = None
         self._over = False
         self._changed = asyncio.Event()
+        self.sequence = 0
+        """The number of the request that opened it."""
 
     @property
     def over(self) -> bool:
@@ -73,10 +74,7 @@ class Stream(Generic[T]):
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
-        item = self._items.popleft()
-        if self._on_taken is not None and not self._over:
-            self._on_taken(item)
-        return item
+        return self._items.popleft()
 
     def add(self, items: list[T]) -> None:
         """Items came from the daemon.
@@ -131,7 +129,7 @@ class Reading(Sink, Protocol):
         """The stream that it fills."""
 
 
-class _Opened(Generic[T]):
+class Opened(Generic[T]):
     """A stream, and how an item of it is read from the wire."""
 
     __slots__ = ("read", "stream")
@@ -158,6 +156,42 @@ class Connection(asyncio.Protocol):
         self._streams: dict[int, Sink] = {}
         self._last_sequence = 0
         self._lost: BmgdError | None = None
+        self.features: frozenset[str] = frozenset()
+        """What the daemon has told that it can do beyond version 1's verbs."""
+
+    lasts = False
+    """Whether it is opened again when its daemon is."""
+
+    async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
+        """Wait until something can be sent; returns how many seconds are left.
+
+        Raises:
+            NoDaemonError: the daemon is gone for good.
+            UnreachableError: it is not there in time, and may come back.
+        """
+        if self._lost is not None:
+            raise self._lost
+        return timeout
+
+    async def greet(self) -> None:
+        """Agree on a version and features; a daemon that knows no `hello` serves version 1.
+
+        Raises:
+            VersionError: there is no common version.
+            SilentDaemonError, NoDaemonError: as `ask`.
+        """
+        params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
+        try:
+            match await self.ask("hello", params):
+                case {"features": list(features)}:
+                    self.features = frozenset(map(str, features))
+                case _:
+                    raise ProtocolError("not an answer to hello")
+        except RequestError:
+            if self._lost is not None:
+                # It was not the request that it refused, but the connection.
+                raise
+            self.features = frozenset()
 
     async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:
         """Ask for something and wait for the answer.
@@ -181,7 +215,6 @@ class Connection(asyncio.Protocol):
         params: Mapping[str, Any],
         read: Callable[[Any], list[T]],
         bound: int,
-        counts: bool = False,
     ) -> AsyncIterator[Stream[T]]:
         """A stream of items: open on entry, over at the daemon's side on exit.
 
@@ -189,21 +222,13 @@ class Connection(asyncio.Protocol):
             verb, params: see docs/control-protocol.md.
             read: turns the value of a frame into items; raises ProtocolError.
             bound: how many items may wait here.
-            counts: tell the daemon of every item that is taken.
 
         Raises: as `ask`.
         """
         sequence = self._request(verb, params)
-
-        def consumed(item: T) -> None:
-            # Broadcasts, and what was missed of them, have a credit of their own.
-            if getattr(item, "broadcast", True):
-                self.write(control.ConsumedBroadcasts(sequence, 1))
-            else:
-                self.write(control.Consumed(sequence, 1))
-
-        stream: Stream[T] = Stream(bound, consumed if counts else None)
-        self._streams[sequence] = _Opened(stream, read)
+        stream: Stream[T] = Stream(bound)
+        stream.sequence = sequence
+        self._streams[sequence] = Opened(stream, read)
         try:
             await self._answer(sequence, verb, ANSWER_S)
             yield stream
@@ -378,7 +403,7 @@ class Connection(asyncio.Protocol):
                     await stream.until_over()
         finally:
             stream.finish(None)
-            del self._streams[sequence]
+            self._streams.pop(sequence, None)
 
     def write(self, frame: Frame) -> None:
         """Send a frame; nothing happens when the connection is over."""
@@ -393,12 +418,38 @@ async def open_connection(path: str) -> Connection:
     Raises:
         NoDaemonError: nobody answers there.
     """
+    connection = Connection()
+    await open_socket(connection, path)
+    return connection
+
+
+async def open_socket(connection: Connection, path: str) -> None:
+    """Connect a connection to the daemon that listens at a Unix socket.
+
+    Raises:
+        NoDaemonError: nobody answers there.
+    """
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_S):
-            _, connection = await loop.create_unix_connection(Connection, path)
+            await loop.create_unix_connection(lambda: connection, path)
     except TimeoutError:
         raise NoDaemonError(f"no daemon at {path}: it does not accept") from None
     except OSError as error:
         raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
-    return connection
+
+
+@asynccontextmanager
+async def open_greeted(path: str) -> AsyncIterator[Connection]:
+    """A connection that ends with its daemon, or with the block.
+
+    Raises:
+        NoDaemonError: nobody answers there.
+        VersionError: there is no common version.
+    """
+    connection = await open_connection(path)
+    try:
+        await connection.greet()
+        yield connection
+    finally:
+        connection.close()

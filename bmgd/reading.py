@@ -10,18 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
+from bmgd.assembling import LONGS_MAX, Assembly, Life, Unfinished
 from bmgd.connection import Connection, Stream
 from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
-from bmgd.to_many import missed_of
+from bmgd.replying import Asker, Question, Replies
+from bmgd.to_many import Missed, missed_of
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.segments import OVERHEAD_BYTES
+from bmgd.writing import Payload
 
 _REPORT_MAX = 256
 """So many messages are taken at most before the daemon hears of it."""
+
+
+REPLY_S: Final = 10.0
 
 
 class _Fields(NamedTuple):
@@ -31,6 +38,15 @@ class _Fields(NamedTuple):
     broadcast: bool = False
     incarnation: int = 0
     redelivered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """An item of a subscription that lives through a restart: its daemon was away.
+
+    What the daemon had confirmed to its senders, and no program had taken, is lost with it; reliable
+    broadcasts of meanwhile did not come.
+    """
 
 
 class Message(_Fields):
@@ -46,6 +62,64 @@ class Message(_Fields):
     """
 
     __slots__ = ()
+
+    _asks: Question | None = None
+
+    @property
+    def is_request(self) -> bool:
+        """Whether its source waits for a reply."""
+        return self._asks is not None
+
+    async def reply(self, payload: Payload, *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
+        """Answer a request; returns when the asker's daemon holds the answer.
+
+        Args:
+            payload: any number of bytes.
+            timeout: seconds, above 0.
+
+        Raises:
+            RequestError: it is no request, or is answered already, or its subscription is over.
+            NoReaderError: the program that asked is gone.
+            DeadError: its node is dead, excluded or has left.
+            NewLifeError: its node restarted.
+            UnreachableError: no confirmation before the timeout; where it was not sent, it can be
+                answered again.
+            NoDaemonError: the daemon is gone.
+        """
+        await self._question().answer(payload, timeout)
+
+    async def reply_soon(
+        self,
+        payload: Payload,
+        *,
+        timeout: float = REPLY_S,  # noqa: ASYNC109
+    ) -> asyncio.Future[None]:
+        """Answer a request; waits only until the answer may be sent: the fast way to answer many.
+
+        Args:
+            payload: at most 65,527 bytes.
+
+        Returns:
+            Done when the asker's daemon holds the answer, or failed with what `reply` raises.
+
+        Raises: RequestError and UnreachableError, as `reply`.
+        """
+        return await self._question().answer_soon(payload, timeout)
+
+    async def refuse(self, text: str = "", *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
+        """Tell the asker that it gets no answer: its `request` raises `FailedAnswerError`.
+
+        Args:
+            text: why, at most 4096 bytes of it are sent.
+
+        Raises: as `reply`.
+        """
+        await self._question().fail(text, timeout)
+
+    def _question(self) -> Question:
+        if self._asks is None:
+            raise RequestError("this message is no request: nobody waits for a reply")
+        return self._asks
 
     @property
     def size(self) -> int:
@@ -66,6 +140,10 @@ class Message(_Fields):
             UnreachableError: its source went away, or gave it up, before the whole was here.
         """
         yield self.payload
+
+
+class _Asking(Message):
+    """A short question."""
 
 
 class _Whole(Message):
@@ -113,6 +191,8 @@ class _Pieces:
         self.topic: str = piece["topic"]
         self.incarnation: int = piece["incarnation"]
         self.size: int = piece["size"]
+        self.inbox: int = piece.get("inbox", 0)
+        self.question: int = piece.get("question", 0)
         self.dropped = False
         """Its program does not want to read the rest."""
         self.waiting: deque[bytes] = deque()
@@ -123,6 +203,16 @@ class _Pieces:
         self.taken = False
         self.changed = asyncio.Event()
         self.on_taken: Callable[[], None] = _nothing
+        self.consume: Callable[[int], None] = _nothing
+        """Give the credit of so many pieces back."""
+
+    def cut_off(self) -> None:
+        """The daemon is gone: no further piece comes, and none is given back."""
+        self.on_taken = _nothing
+        if not self.complete:
+            detail = "the daemon went away before the whole was here"
+            self.aborted = UnreachableError(self.source, detail, sent=True)
+            self.changed.set()
 
     async def next(self) -> bytes | None:
         """The next piece; None behind the last one."""
@@ -154,14 +244,17 @@ class Messages(Stream[Message]):
     def __init__(
         self, connection: Connection, credit: int, credit_bytes: int, max_message: int
     ) -> None:
-        super().__init__(credit, None)
-        self.sequence = 0
+        self._replies = Replies(connection)
+        super().__init__(credit)
         self._connection = connection
         self._credit, self._credit_bytes, self._max_message = credit, credit_bytes, max_message
         self._report_at = 1
         self._taken = 0
         """Messages taken that the daemon has not heard of."""
         self._special: Message | None = None
+        self._interruptions = 0
+        """Those that the program has not been shown."""
+        self._assembly = Assembly()
         self._longs: dict[int, _Pieces] = {}
         self._assembled: deque[int] = deque()
         """Long messages that are put together here: the first one is, the others wait."""
@@ -173,6 +266,19 @@ class Messages(Stream[Message]):
         """This stream."""
         return self
 
+    @property
+    def sequence(self) -> int:
+        """The number of the request that opened it."""
+        return self._replies.reader
+
+    @sequence.setter
+    def sequence(self, sequence: int) -> None:
+        self._replies.reader = sequence
+
+    async def finish_replies(self) -> None:
+        """What was answered is sent before the subscription ends."""
+        await self._replies.close()
+
     # --- taking -------------------------------------------------------------------------------
 
     async def __anext__(self) -> Message:
@@ -182,7 +288,7 @@ class Messages(Stream[Message]):
             self._report()
             await self._more()
         item = self._items.popleft()
-        if item.__class__ is Message:
+        if item.__class__ in _SHORT:
             self._taken += 1
         else:
             self._special = item
@@ -206,7 +312,7 @@ class Messages(Stream[Message]):
             await self._more()
         items = self._items
         first = items[0]
-        if first.__class__ is not Message:
+        if first.__class__ not in _SHORT:
             self._special = items.popleft()
             return [first]
         if self._plain and len(items) <= most:
@@ -214,7 +320,7 @@ class Messages(Stream[Message]):
             items.clear()
         else:
             taken = []
-            while items and len(taken) < most and items[0].__class__ is Message:
+            while items and len(taken) < most and items[0].__class__ in _SHORT:
                 taken.append(items.popleft())
         self._taken += len(taken)
         return taken
@@ -231,8 +337,32 @@ class Messages(Stream[Message]):
         self._changed.clear()
         await self._changed.wait()
 
+    def interrupt(self) -> None:
+        """The daemon is gone for now: what is here can be taken, and none of it is reported."""
+        self._interruptions += 1
+        self._taken, self._special = 0, None
+        for item in self._items:
+            if isinstance(item, LongMessage):
+                item._pieces.cut_off()
+        broadcasts = [unfinished.pieces for unfinished in self._assembly.end()]
+        for pieces in (*self._longs.values(), *broadcasts):
+            pieces.cut_off()
+        self._longs.clear()
+        self._assembled.clear()
+        # The askers of what is here know that no answer comes.
+        self._replies.end()
+        self._replies = Replies(self._connection)
+        self._plain = False
+        self._items.append(cast(Message, Interrupted()))
+        self._changed.set()
+
     def _report(self) -> None:
         """Tell the daemon what was finished: all that was taken."""
+        if self._interruptions:
+            # It is another daemon's, up to where the last interruption is shown.
+            self._interruptions -= isinstance(self._special, Interrupted)
+            self._taken, self._special = 0, None
+            return
         if self._taken and not self._over:
             self._connection.write(control.Consumed(self.sequence, self._taken))
         self._taken = 0
@@ -243,7 +373,7 @@ class Messages(Stream[Message]):
             self._consume_piece(special.long, 1)
         elif isinstance(special, LongMessage):
             self._drop_rest(special)
-        else:
+        elif not isinstance(special, _Lost):
             # Broadcasts, and what was missed of them, have a credit of their own.
             self._connection.write(control.ConsumedBroadcasts(self.sequence, 1))
 
@@ -252,7 +382,7 @@ class Messages(Stream[Message]):
         pieces = message._pieces
         pieces.dropped = True
         pieces.waiting.clear()
-        self._consume_piece(pieces.number, pieces.unconsumed)
+        pieces.consume(pieces.unconsumed)
         pieces.unconsumed = 0
 
     # --- what comes ---------------------------------------------------------------------------
@@ -279,6 +409,10 @@ class Messages(Stream[Message]):
                     self._connection.write(control.Consumed(self.sequence, count))
                     return
                 self._pace(count, len(body))
+                if "inbox" in value:
+                    self._add_questions(value, payloads)
+                    self._changed.set()
+                    return
                 rows = zip(
                     repeat(source),
                     repeat(topic),
@@ -291,7 +425,20 @@ class Messages(Stream[Message]):
                 self._items.extend(map(_new_message, repeat(Message), rows))
             case {"missed": _}:
                 self._plain = False
-                self._items.append(cast(Message, missed_of(value)))
+                self._on_missed(missed_of(value))
+            case {
+                "source": int(source),
+                "incarnation": int(incarnation),
+                "topic": str(),
+                "sequence": int(sequence),
+                "piece": [int(number), int(at), int(size)],
+                "body": bytes(body),
+            }:
+                self._plain = False
+                life = source, incarnation
+                if at == 0 and self._assembly.get(life, number) is None:
+                    self._begin_broadcast(life, _Pieces(number, {**value, "size": size}), sequence)
+                self._on_broadcast_piece(life, number, at, sequence, body)
             case {
                 "source": int(source),
                 "incarnation": int(incarnation),
@@ -305,6 +452,14 @@ class Messages(Stream[Message]):
                 raise ProtocolError("not a message")
         self._changed.set()
 
+    def _add_questions(self, value: Mapping[str, Any], payloads: list[bytes]) -> None:
+        source, topic, life = value["source"], value["topic"], value["incarnation"]
+        asker, number = Asker(source, life, value["inbox"]), value["question"]
+        for at, payload in enumerate(payloads):
+            message = _Asking(source, topic, payload, False, life)
+            message._asks = Question(self._replies, asker, number + at)
+            self._items.append(message)
+
     def _pace(self, count: int, body_bytes: int) -> None:
         """Give credit back in batches of an eighth of it, but seldom enough."""
         each = (body_bytes + OVERHEAD_BYTES) // count
@@ -314,7 +469,9 @@ class Messages(Stream[Message]):
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """Nothing more comes; what is here can still be taken."""
         self.finish(error)
-        for pieces in self._longs.values():
+        self._replies.end()
+        broadcasts = [unfinished.pieces for unfinished in self._assembly.end()]
+        for pieces in (*self._longs.values(), *broadcasts):
             if not pieces.complete:
                 pieces.aborted = error or RequestError("the subscription is over")
                 pieces.changed.set()
@@ -344,11 +501,13 @@ class Messages(Stream[Message]):
 
     def _begin(self, long: int, piece: Mapping[str, Any]) -> _Pieces:
         pieces = self._longs[long] = _Pieces(long, piece)
+        pieces.consume = lambda count: self._consume_piece(long, count)
         if pieces.size <= self._max_message:
             self._assembled.append(long)
             return pieces
         message = LongMessage(pieces.source, pieces.topic, b"", False, pieces.incarnation)
         message._pieces = pieces
+        message._asks = self._asks_of(pieces)
 
         def consumed() -> None:
             pieces.unconsumed -= 1
@@ -374,7 +533,100 @@ class Messages(Stream[Message]):
             whole = b"".join(pieces.waiting)
             message = _Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
             message.long = long
+            message._asks = self._asks_of(pieces)
             self._items.append(message)
+
+    # --- long broadcasts ----------------------------------------------------------------------
+
+    def _on_broadcast_piece(
+        self, life: Life, number: int, at: int, sequence: int, body: bytes
+    ) -> None:
+        unfinished = self._assembly.get(life, number)
+        if unfinished is None or unfinished.received != at:
+            # It began before this subscription, or is given up already.
+            self._consume_broadcasts(1)
+            return
+        unfinished.take(body, sequence)
+        pieces = unfinished.pieces
+        is_long = pieces.size > self._max_message
+        if pieces.complete:
+            self._assembly.remove(life, number)
+        if pieces.dropped:
+            pieces.waiting.clear()
+            pieces.consume(pieces.unconsumed)
+            pieces.unconsumed = 0
+        elif pieces.complete and not is_long:
+            # The credit of the last piece goes back when the program takes the whole.
+            whole = b"".join(pieces.waiting)
+            message = _Broadcast(pieces.source, pieces.topic, whole, True, pieces.incarnation)
+            self._items.append(message)
+        elif not is_long:
+            self._consume_broadcasts(1)
+
+    def _begin_broadcast(self, life: Life, pieces: _Pieces, sequence: int) -> None:
+        if len(self._assembly) >= LONGS_MAX:
+            self._miss(*self._assembly.oldest())
+        number = pieces.number
+        unfinished = Unfinished(pieces, sequence, lambda: self._on_silence(life, number))
+        self._assembly.add(life, number, unfinished)
+        pieces.consume = self._consume_broadcasts
+        if pieces.size > self._max_message:
+            message = LongMessage(pieces.source, pieces.topic, b"", True, pieces.incarnation)
+            message._pieces = pieces
+
+            def consumed() -> None:
+                pieces.unconsumed -= 1
+                self._consume_broadcasts(1)
+
+            pieces.on_taken = consumed
+            self._items.append(message)
+
+    def _on_silence(self, life: Life, number: int) -> None:
+        self._plain = False
+        self._miss(life, number)
+        self._changed.set()
+
+    def _on_missed(self, missed: Missed | None) -> None:
+        """Of a long broadcast that lacks a piece the whole is missed."""
+        assert missed is not None
+        first, life = missed.first, (missed.source, missed.incarnation)
+        for number in self._assembly.of_life(life):
+            unfinished = self._give_up(life, number)
+            first = min(first, unfinished.first) if unfinished else first
+        widened = Missed(missed.source, first, missed.last, missed.incarnation)
+        self._items.append(cast(Message, widened))
+
+    def _miss(self, life: Life, number: int) -> None:
+        """One that is not waited for any more; it has used no credit of the daemon's."""
+        unfinished = self._give_up(life, number)
+        if unfinished is not None:
+            found = _Lost(life[0], unfinished.first, unfinished.last, life[1])
+            self._items.append(cast(Message, found))
+
+    def _give_up(self, life: Life, number: int) -> Unfinished | None:
+        unfinished = self._assembly.remove(life, number)
+        if unfinished is not None:
+            pieces = unfinished.pieces
+            pieces.aborted = UnreachableError(life[0], "a piece of it did not come", sent=True)
+            if pieces.size > self._max_message:
+                pieces.consume(pieces.unconsumed)
+                pieces.unconsumed = 0
+            pieces.on_taken = _nothing
+            pieces.waiting.clear()
+            pieces.changed.set()
+        return unfinished
+
+    def _consume_broadcasts(self, count: int) -> None:
+        while count > 0 and not self._over:
+            part = min(count, control.CREDIT_MAX)
+            self._connection.write(control.ConsumedBroadcasts(self.sequence, part))
+            count -= part
+
+    def _asks_of(self, pieces: _Pieces) -> Question | None:
+        if not pieces.inbox:
+            return None
+        asker = Asker(pieces.source, pieces.incarnation, pieces.inbox)
+        return Question(self._replies, asker, pieces.question)
 
     def _abort(self, long: int, piece: Mapping[str, Any]) -> None:
         pieces = self._longs.pop(long, None)
@@ -399,8 +651,14 @@ class _Broadcast(Message):
     __slots__ = ()
 
 
-def _nothing() -> None:
+class _Lost(Missed):
+    """What this side gave up: it has no credit of the daemon's."""
+
+
+def _nothing(count: int = 0) -> None:
     pass
 
 
 _new_message = tuple.__new__
+_SHORT: Final = frozenset({Message, _Asking})
+"""Classes of messages that count against the credit as such."""

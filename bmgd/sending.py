@@ -18,6 +18,7 @@ from bmgd.writing import (
     checked_payload,
     checked_topic,
     send_and_wait,
+    send_long,
 )
 
 SHARED_MAX: Final = 64
@@ -70,6 +71,8 @@ class SharedStreams:
         """See `bmgd.Daemon.send`."""
         checked = checked_payload(payload)
         _check_timeout(timeout)
+        if self._connection.lost is not None:
+            timeout = await self._connection.until_sendable(destination, timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
             await self._send_long(destination, checked, topic, timeout, priority, quality)
             return
@@ -93,6 +96,8 @@ class SharedStreams:
         _check_timeout(timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
+        if self._connection.lost is not None:
+            timeout = await self._connection.until_sendable(destination, timeout)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         stream = self._stream(destination, topic, priority, quality)
@@ -120,19 +125,8 @@ class SharedStreams:
         if quality != "reliable":
             raise RequestError("a long message is not sent by best effort")
         stream = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
-        try:
-            async with asyncio.timeout(timeout):
-                await stream.until_open()
-                await stream.put_long(payload, timeout)
-                await stream.until_confirmed()
-        except TimeoutError:
-            stream.abandon()
-            detail = "no confirmation of the whole before the deadline"
-            raise UnreachableError(destination, detail, sent=True) from None
-        except BaseException:
-            stream.abandon()
-            raise
-        stream.finish()
+        overdue = "no confirmation of the whole before the deadline"
+        await send_long(stream, payload, timeout, overdue)
 
     async def settle(self, timeout: float) -> None:  # noqa: ASYNC109
         """Wait, so many seconds at most, until all that was sent is confirmed or has failed."""

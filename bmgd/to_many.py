@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, Final, Literal
 
+from bmgd.assembling import broadcast_long
 from bmgd.connection import Connection
 from bmgd.errors import (
-    BmgdError,
     DeliveryError,
     PartialError,
     ProtocolError,
@@ -22,8 +22,6 @@ from bmgd.wire.control import error_of
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 Quality = Literal["reliable", "best-effort"]
-RELIABLE_MAX: Final = 512
-"""Destinations of a reliable multicast."""
 GRACE_S: Final = 5.0
 """How much longer than its own timeout a daemon may take to answer."""
 
@@ -62,7 +60,8 @@ class SendsToMany:
         """Send a message to every reader of a topic, at every node, this one too.
 
         Args:
-            payload: at most 65,536 bytes.
+            payload: reliable any number of bytes, beyond 65,536 in pieces; at best effort at most
+                65,536.
             topic: 1 to 255 bytes.
             quality: "reliable": all nodes that nobody holds dead meanwhile get it, or none, in the
                 order in which this daemon sent them. "best-effort": at most once, and nothing is
@@ -78,8 +77,22 @@ class SendsToMany:
             NoQuorumError: this node stands aside.
             NoDaemonError: the daemon is gone.
         """
+        if quality == "reliable" and len(payload) > PAYLOAD_BYTES_MAX:
+            return await self._broadcast_long(payload, topic, timeout)
         params = {**_checked(payload, topic, quality), "timeout": timeout}
         return _report(await self._connection.ask("broadcast", params, timeout + GRACE_S))
+
+    async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
+        until_s = asyncio.get_running_loop().time() + timeout_s
+
+        async def ask_piece(params: dict[str, Any]) -> Report:
+            left_s = max(0.001, until_s - asyncio.get_running_loop().time())
+            params["timeout"] = left_s
+            answer = await self._connection.ask("broadcast_piece", params, left_s + GRACE_S)
+            return report_of(answer)
+
+        _checked(b"", topic, "reliable")
+        return await broadcast_long(ask_piece, payload, {"topic": topic})
 
     async def multicast(
         self,
@@ -95,9 +108,9 @@ class SendsToMany:
         Args:
             destinations: node ids, and ranges of them.
             payload, topic, timeout: as of `broadcast`.
-            quality: "reliable": as by a `send` to each, at most 512 of them; what others did not
-                confirm was confirmed by those that the report names. "best-effort": at most once,
-                over shared ways.
+            quality: "reliable": as by a `send` to each, in order with those, at most 512 of them;
+                what others did not confirm was confirmed by those that the report names.
+                "best-effort": at most once. Both share a way as long as they can.
 
         Raises: as `broadcast`.
         """
@@ -106,38 +119,7 @@ class SendsToMany:
             "destinations": _ranges(destinations),
             "timeout": timeout,
         }
-        if quality == "reliable":
-            return await self._send_to_each(params)
         return _report(await self._connection.ask("multicast", params, timeout + GRACE_S))
-
-    async def _send_to_each(self, params: dict[str, Any]) -> Report:
-        """A message of its own to each: what is confirmed is confirmed one by one."""
-        ids = [each for first, last in params["destinations"] for each in range(first, last + 1)]
-        if len(ids) > RELIABLE_MAX:
-            raise RequestError(f"a reliable multicast has at most {RELIABLE_MAX} destinations")
-        fields = {name: params[name] for name in ("topic", "payload", "timeout")}
-
-        async def send(node_id: int) -> BmgdError | None:
-            try:
-                request = {"destination": node_id, **fields}
-                await self._connection.ask("send", request, params["timeout"] + GRACE_S)
-            except BmgdError as error:
-                return error
-            return None
-
-        async with asyncio.TaskGroup() as tasks:
-            sent = {each: tasks.create_task(send(each)) for each in ids}
-        failed: dict[int, DeliveryError] = {}
-        for each, task in sent.items():
-            error = task.result()
-            if isinstance(error, DeliveryError):
-                failed[each] = error
-            elif error is not None:
-                raise error
-        report = Report(frozenset(ids) - failed.keys(), failed)
-        if failed:
-            raise PartialError(report)
-        return report
 
 
 def missed_of(value: Any) -> Missed | None:
@@ -183,12 +165,17 @@ def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
 
 
 def _report(value: Any) -> Report:
+    report = report_of(value)
+    if report.failed:
+        raise PartialError(report)
+    return report
+
+
+def report_of(value: Any) -> Report:
+    """The report that a daemon answers with."""
     match value:
         case {"confirmed": list(confirmed), "failed": list(failed)}:
-            report = Report(frozenset(confirmed), dict(_failure(item) for item in failed))
-            if report.failed:
-                raise PartialError(report)
-            return report
+            return Report(frozenset(confirmed), dict(_failure(item) for item in failed))
     raise ProtocolError("not a report")
 
 

@@ -1,4 +1,4 @@
-"""The version of this package, as `pyproject.toml` has it."""
+"""The version of this package; pyproject.toml reads it from here, and nothing else says it."""
 
 from __future__ import annotations
 

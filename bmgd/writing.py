@@ -16,7 +16,7 @@ Messages of `write` have no future each: the first error of the stream is raised
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from bmgd.connection import ANSWER_S, Connection
@@ -90,6 +90,7 @@ class Outgoing:
         destination: a node id.
         topic: 1 to 255 bytes.
         priority, quality: see `bmgd.Daemon.stream`.
+        opens: the verb and parameters of another kind of stream than that.
     """
 
     def __init__(
@@ -99,18 +100,20 @@ class Outgoing:
         topic: str,
         priority: Priority,
         quality: Quality,
+        opens: tuple[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.destination = destination
         self.topic = topic
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        params = {
+        params: Mapping[str, Any] = {
             "destination": destination,
             "topic": topic,
             "priority": priority,
             "quality": quality,
         }
-        self._sequence, self._answer = connection.open("stream", params, self)
+        verb, params = opens or ("stream", params)
+        self._sequence, self._answer = connection.open(verb, params, self)
         self._answer.add_done_callback(self._on_opened)
         self._is_open = False
         self._credit = 0
@@ -126,6 +129,8 @@ class Outgoing:
         self._error: BmgdError | None = None
         self._over = False
         self._closing = False
+        self.was_cut = False
+        """Whether something of it was not confirmed when it ended, and nobody was told."""
 
     # --- its state ----------------------------------------------------------------------------
 
@@ -158,7 +163,11 @@ class Outgoing:
         elif error is None:
             self._is_open = True
             self._credit = int(answer.result()["credit"])
+            self._begin(answer.result())
             self._pump()
+
+    def _begin(self, value: Mapping[str, Any]) -> None:
+        """The daemon has opened it."""
 
     # --- putting ------------------------------------------------------------------------------
 
@@ -299,6 +308,13 @@ class Outgoing:
         except TimeoutError:
             pass
 
+    async def until_sendable(self) -> None:
+        """Wait until the daemon is there.
+
+        Raises: as `bmgd.connection.Connection.until_sendable`.
+        """
+        await self._connection.until_sendable(self.destination, ANSWER_S)
+
     async def until_open(self) -> None:
         """Wait until the daemon has answered.
 
@@ -438,16 +454,17 @@ class Outgoing:
     def _fail(self, error: BmgdError | None, unsent: int) -> None:
         """What is not confirmed has failed; from `unsent` on it was not taken, and will not be."""
         self._over = True
+        self.was_cut |= not self.is_idle
         self._connection.forget(self._sequence)
         if error is not None:
             self._error = self._error or error
         over = error or RequestError("the stream is closed")
         underway, self._underway = self._underway, {}
         for number, segment in underway.items():
-            self._settle(segment, _with_sent(over, sent=number < unsent))
+            self._settle(segment, with_sent(over, sent=number < unsent))
         for message in self._waited.values():
             if not message.confirmed.done():
-                message.confirmed.set_exception(_with_sent(over, sent=False))
+                message.confirmed.set_exception(with_sent(over, sent=False))
         self._waited.clear()
         self._pending.clear()
         self._pending_bytes = 0
@@ -482,7 +499,7 @@ def _is_settled(segment: _Segment) -> bool:
     return bool(waited) and len(waited) == segment.count and all(m.given_up for m in waited)
 
 
-def _with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
+def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
     if isinstance(error, DeliveryError) and error.sent != sent:
         return type(error)(error.destination, error.detail, sent=sent)
     return error
@@ -491,9 +508,11 @@ def _with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
 class Writer:
     """A stream to one topic of one node; made by `bmgd.Daemon.stream`."""
 
-    def __init__(self, stream: Outgoing) -> None:
+    def __init__(self, stream: Outgoing, make: Callable[[], Outgoing] | None = None) -> None:
         self._stream = stream
         self._add = stream.add
+        self._make = make
+        """Makes the stream again after a restart of the daemon; None where that is its end."""
 
     async def write(self, payload: Payload, *, timeout: float = 0.0) -> None:  # noqa: ASYNC109
         """Send a message: the fast way, without a future for each.
@@ -514,7 +533,7 @@ class Writer:
         if payload.__class__ is not bytes:
             payload = checked_payload(payload)
         if stream._over or stream._error is not None:
-            stream.check()
+            stream = await self._go_on()
         if len(payload) > PAYLOAD_BYTES_MAX:
             await stream.put_long(payload, timeout)
             return
@@ -533,12 +552,54 @@ class Writer:
             UnreachableError: not within the timeout; what was written stays on its way.
             NoDaemonError: the daemon is gone.
         """
+        if self._make is not None and self._stream.over:
+            self._tell_cut()
+            return
         try:
             async with asyncio.timeout(timeout):
                 await self._stream.until_confirmed()
         except TimeoutError:
             detail = f"not everything is confirmed within {timeout:g} s"
             raise UnreachableError(self._stream.destination, detail, sent=True) from None
+
+    async def until_open(self) -> None:
+        """Wait until the daemon has answered.
+
+        Raises: as `write`.
+        """
+        await self._stream.until_open()
+
+    async def _go_on(self) -> Outgoing:
+        """The stream to write into: another one, where the daemon was restarted."""
+        if self._make is None or not self._stream.over:
+            self._stream.check()
+            return self._stream
+        self._tell_cut()
+        await self._stream.until_sendable()
+        self._stream = stream = self._make()
+        self._add = stream.add
+        await stream.until_open()
+        return stream
+
+    def _tell_cut(self) -> None:
+        """What was not confirmed when the daemon went away is told once."""
+        if self._stream.was_cut:
+            self._stream.was_cut = False
+            self._stream.check()
+
+    async def close(self) -> None:
+        """Let the daemon end the stream once all is confirmed.
+
+        Raises: as `flush`.
+        """
+        if self._make is not None and self._stream.over:
+            self._tell_cut()
+            return
+        await self._stream.close()
+
+    def abandon(self) -> None:
+        """End it at once: what waits here is not sent."""
+        self._stream.abandon()
 
 
 async def send_and_wait(stream: Outgoing, message: Pending, timeout: float) -> None:  # noqa: ASYNC109
@@ -604,3 +665,31 @@ def checked_topic(topic: str) -> str:
     if not 1 <= length <= TOPIC_BYTES_MAX:
         raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
     return topic
+
+
+async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue: str) -> None:  # noqa: ASYNC109
+    """Send one long message over a stream of its own, which ends with it.
+
+    Args:
+        stream: just made.
+        payload: the whole.
+        timeout: seconds until the whole must be confirmed.
+        overdue: what the error says when it is not.
+
+    Raises:
+        DeliveryError: it is not confirmed; `sent` says whether it may have been taken.
+    """
+    is_confirmed = False
+    try:
+        async with asyncio.timeout(timeout):
+            await stream.until_open()
+            await stream.put_long(payload, timeout)
+            await stream.until_confirmed()
+        is_confirmed = True
+    except TimeoutError:
+        raise UnreachableError(stream.destination, overdue, sent=True) from None
+    finally:
+        if is_confirmed:
+            stream.finish()
+        else:
+            stream.abandon()

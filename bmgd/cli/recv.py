@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, run_async, seconds
+from bmgd.errors import DeliveryError
+
+if TYPE_CHECKING:
+    from bmgd.client import Message
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -18,6 +24,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=seconds, metavar="S", help="end after S seconds, with exit code 4"
     )
+    parser.add_argument(
+        "--reply",
+        metavar="CMD",
+        help="run CMD in a shell for each message, which is its stdin; of a request its stdout is the "
+        "answer, and where it fails the asker is told so",
+    )
     add_target(parser)
 
 
@@ -26,7 +38,7 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> int:
-        from bmgd.client import Message, Missed, connect
+        from bmgd.client import Missed, connect
 
         def show(message: Message | Missed) -> None:
             if isinstance(message, Missed):
@@ -57,7 +69,10 @@ def run(args: Namespace) -> int:
                 daemon.subscribe(args.topic, credit=credit) as messages,
             ):
                 async for message in messages:
-                    show(message)
+                    if args.reply is None or isinstance(message, Missed):
+                        show(message)
+                    else:
+                        await answer(args.reply, message)
                     taken += not isinstance(message, Missed)
                     if taken == args.count:
                         break
@@ -68,3 +83,26 @@ def run(args: Namespace) -> int:
         return 0
 
     return run_async(main)
+
+
+async def answer(command: str, message: Message) -> None:
+    """Let a command answer a request; of another message what it prints is printed."""
+    process = await asyncio.create_subprocess_shell(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        out, _ = await process.communicate(message.payload)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
+    if why:
+        print(f"bmgd recv: {why}", file=sys.stderr)
+    if not message.is_request:
+        sys.stdout.buffer.write(out)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        await (message.refuse(why) if why else message.reply(out))
+    except DeliveryError as error:
+        print(f"bmgd recv: the answer is not confirmed: {error}", file=sys.stderr)

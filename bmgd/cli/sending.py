@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.target import seconds
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bmgd.errors import Report
 
 PARTIAL = 4
+WHOLE_BYTES_MAX: Final = 65_536
+"""Of a message that goes in one piece."""
 
 
 def add_message(parser: ArgumentParser) -> None:
@@ -36,20 +38,21 @@ def add_message(parser: ArgumentParser) -> None:
     )
 
 
-def payload_of(text: str) -> bytes:
+def payload_of(text: str, bytes_max: int = WHOLE_BYTES_MAX) -> bytes:
     """The message: the argument itself, or what stdin has.
+
+    Args:
+        bytes_max: how much stdin may have.
 
     Raises:
         RequestError: stdin has more than a message holds.
     """
     if text != "-":
         return os.fsencode(text)
-    from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-
     # One byte more than fits shows that it is too much, however much follows.
-    payload = sys.stdin.buffer.read(PAYLOAD_BYTES_MAX + 1)
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise RequestError(f"the payload has more than {PAYLOAD_BYTES_MAX} bytes")
+    payload = sys.stdin.buffer.read(bytes_max + 1)
+    if len(payload) > bytes_max:
+        raise RequestError(f"the payload has more than {bytes_max} bytes")
     return payload
 
 

@@ -39,6 +39,10 @@ def run(args: Namespace) -> int:
         if awaited:
             print(f"  awaited      {id_ranges(awaited)}")
         print(f"  links        {id_ranges(links)}")
+        if status["older"]:
+            print(
+                f"  older        {id_ranges(status['older'])}: what they do not know is not used yet"
+            )
         print(f"  digest       {status['digest']}")
         print(f"  process      {status.get('pid')}, {status['backend']}, {status['loop']}")
         print(f"  costs        {_costs(status.get('pid'))}")

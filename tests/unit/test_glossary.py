@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from bmgd.core.membership import Membership
-from bmgd.core.watching import watched_peers
+from bmgd.core.watched_links import watched_peers
 from bmgd.peers import PeerList
 from bmgd.types import NodeId
 

@@ -21,7 +21,7 @@ PACKAGE: Final = Path(bmgd.__file__).parent
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("errors", "version"),
     ("types",),
-    ("peers",),
+    ("frameheader", "peers"),
     ("profiles", "policy", "secret"),
     ("config",),
     ("topology",),
@@ -32,9 +32,14 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("wire",),
     ("linklayer",),
     ("connection",),
+    ("reconnecting",),
+    ("assembling",),
     ("to_many",),
-    ("reading", "writing"),
-    ("sending",),
+    ("writing",),
+    ("replying",),
+    ("reading",),
+    ("draining", "programs"),
+    ("requesting", "sending"),
     ("client",),
     ("blocking",),
     ("chaos",),
@@ -80,7 +85,21 @@ OF_CORE: Final = {
 
 OF_CLIENT: Final = {
     f"bmgd.{name}"
-    for name in ("blocking", "client", "connection", "reading", "sending", "to_many", "writing")
+    for name in (
+        "assembling",
+        "blocking",
+        "client",
+        "connection",
+        "draining",
+        "programs",
+        "reading",
+        "reconnecting",
+        "sending",
+        "requesting",
+        "replying",
+        "to_many",
+        "writing",
+    )
 }
 
 HELLO_NAMES_OF_CORE: Final = {"Refusal", "MISCONFIGURED"}
@@ -285,7 +304,16 @@ def test_layers_pure_rooms_take_nothing_with_a_clock_or_a_socket() -> None:
 
 def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
     rooms = {room_of(f.target) for f in IMPORTS if room_of(f.by) == "lab" and is_own(f.target)}
-    assert rooms <= {"lab", "errors", "types", "topology", "_labroutes", "routing", "healing"}
+    assert rooms <= {
+        "lab",
+        "errors",
+        "types",
+        "frameheader",
+        "topology",
+        "_labroutes",
+        "routing",
+        "healing",
+    }
 
 
 def test_layers_client_knows_neither_core_nor_shell() -> None:

@@ -15,6 +15,7 @@ from bmgd.core.effects import Announce, Reply, TellMissed
 from bmgd.errors import DeadError, PartialError, RequestError, UnreachableError
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.messages import Piece
 from tests.unit.cli.test_commands import run
 from tests.unit.fake_core import FakeCore
 
@@ -93,7 +94,7 @@ async def test_messages_to_many_are_refused_before_they_are_sent(core: ManyCore)
             ("", b"x"),
             ("t" * 256, b"x"),
             ("\ud800", b"x"),
-            ("t", bytes(65_537)),
+            ("\ud800", bytes(65_537)),
         ):
             with pytest.raises(RequestError):
                 await daemon.broadcast(payload, topic=topic)
@@ -133,8 +134,8 @@ async def test_commands_print_who_confirmed_and_exit_with_4_when_partial(core: M
     ran = await run("multicast", "0-1,3-4", "hello", "--json", *there)
     assert (ran.code, ran.out) == (
         4,
-        '{"confirmed":[0,1],"failed":{"3":{"error":"DeadError","sent":false},'
-        '"4":{"error":"UnreachableError","sent":false}}}\n',
+        '{"confirmed":[0,1],"failed":{"7":{"error":"DeadError","sent":true},'
+        '"9":{"error":"UnreachableError","sent":false}}}\n',
     )
     ran = await run("multicast", "1,7-9", "hello", "--best-effort", *there)
     assert ran.code == 0
@@ -185,16 +186,104 @@ async def test_recv_says_what_was_missed(core: ManyCore) -> None:
     assert second["payload"] == "6"
 
 
-async def test_reliable_multicast_is_a_message_to_each(core: ManyCore) -> None:
+async def test_reliable_multicast_names_whom_it_is_for_and_who_failed(core: ManyCore) -> None:
     async with bmgd.connect(core.address) as daemon:
-        report = await daemon.multicast([0, range(1, 3)], b"x", topic="jobs")
-        assert report == bmgd.Report(frozenset({0, 1, 2}), {})
-        with pytest.raises(PartialError, match="2 of 3") as partial:
-            await daemon.multicast([range(2, 5)], b"x", topic="jobs")
+        report = await daemon.multicast([0, range(1, 3), 8], b"x", topic="good", timeout=3)
+        assert report == bmgd.Report(frozenset({0, 1}), {})
+        named = id_set([0, 1, 2, 8])
+        assert core.last == MulticastTo(named, "good", b"x", True, 3_000_000_000)
+        with pytest.raises(PartialError, match="2 of 4") as partial:
+            await daemon.multicast([range(2, 5)], b"x", topic="bad")
         failed = partial.value.report.failed
-        assert isinstance(failed[3], DeadError)
-        assert isinstance(failed[4], UnreachableError)
-        with pytest.raises(RequestError, match="no node"):
-            await daemon.multicast([1, 6], b"x")
-        with pytest.raises(RequestError, match="512"):
-            await daemon.multicast([range(513)], b"x")
+        assert isinstance(failed[7], DeadError)
+        assert isinstance(failed[9], UnreachableError)
+
+
+def piece(
+    core: ManyCore, sequence: int, at: int, payload: bytes, size: int, number: int = 9
+) -> None:
+    assert core.reader is not None
+    life, place = Incarnation(1 << 32), Piece(number, at, size)
+    core.server.announce(Announce(core.reader, NodeId(4), life, sequence, "news", payload, place))
+
+
+async def test_long_broadcast_goes_in_pieces_and_is_confirmed_by_whom_all_are(
+    core: ManyCore,
+) -> None:
+    payload = bytes(range(256)) * 1024
+    async with bmgd.connect(core.address) as daemon:
+        report = await daemon.broadcast(payload, topic="good", timeout=3)
+        assert report == bmgd.Report(frozenset({0, 1}), {})
+        commands = [command for _, command in core.told if isinstance(command, BroadcastTo)]
+        places = [command.piece for command in commands]
+        assert [place and (place.at, place.size) for place in places] == [
+            (at, len(payload)) for at in range(0, len(payload), 65_536)
+        ]
+        assert len({place and place.number for place in places}) == 1
+        assert b"".join(command.payload for command in commands) == payload
+        with pytest.raises(PartialError, match="2 of 4") as partial:
+            await daemon.broadcast(payload, topic="bad")
+        assert sorted(partial.value.report.failed) == [7, 9]
+        with pytest.raises(RequestError, match="at most 65536"):
+            await daemon.broadcast(payload, quality="best-effort")
+
+
+async def test_long_broadcast_is_read_whole_or_in_parts(core: ManyCore) -> None:
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+    ):
+        for sequence, at in enumerate((0, 4, 8), 1):
+            piece(core, sequence, at, b"%04d" % at if at < 8 else b"8", 9)
+        whole = await anext(messages)
+        assert (whole.payload, whole.broadcast) == (b"000000048", True)
+        for sequence, at in enumerate((0, 6), 4):
+            piece(core, sequence, at, b"part-%d" % at, 12, number=10)
+        long = await anext(messages)
+        assert (long.is_long, long.size) == (True, 12)
+        assert [part async for part in long.parts()] == [b"part-0", b"part-6"]
+
+
+async def test_long_broadcast_that_lacks_a_piece_is_missed_as_a_whole(core: ManyCore) -> None:
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+    ):
+        piece(core, 5, 0, b"0123", 9)
+        piece(core, 6, 0, b"x" * 16, 32, number=10)
+        long = await anext(messages)
+        assert core.reader is not None
+        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 7, 8))
+        piece(core, 9, 8, b"8", 9)
+        core.announce(b"next")
+        missed: object = await anext(messages)
+        assert missed == bmgd.Missed(source=4, first=5, last=8, incarnation=1 << 32)
+        with pytest.raises(UnreachableError, match="piece"):
+            assert [part async for part in long.parts()]
+        assert (await anext(messages)).payload == b"next"
+
+
+async def test_long_broadcast_of_which_nothing_more_comes_is_missed(
+    core: ManyCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmgd.assembling.SILENCE_S", 0.01)
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+    ):
+        piece(core, 5, 0, b"0123", 9)
+        missed: object = await anext(messages)
+        assert isinstance(missed, bmgd.Missed)
+        assert (missed.source, missed.first, missed.last) == (4, 5, 5)
+        core.announce(b"next")
+        assert (await anext(messages)).payload == b"next"
+
+
+async def test_piece_of_what_began_before_the_subscription_is_left_out(core: ManyCore) -> None:
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+    ):
+        piece(core, 5, 4, b"4567", 8)
+        core.announce(b"next")
+        assert (await anext(messages)).payload == b"next"

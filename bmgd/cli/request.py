@@ -1,0 +1,50 @@
+"""Ask a program at a node, and print its answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+
+from bmgd.cli.output import print_json
+from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("destination", type=node_id, metavar="DEST", help="a node id")
+    parser.add_argument(
+        "payload", nargs="?", default="-", help="the question; - reads it from stdin"
+    )
+    parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="give up after S seconds, with exit code 4",
+    )
+    add_target(parser)
+
+
+def run(args: Namespace) -> int:
+    """Ask, and print the answer."""
+    address = address_of(args)
+    asked = sys.stdin.buffer.read() if args.payload == "-" else os.fsencode(args.payload)
+
+    async def main() -> int:
+        from bmgd.client import connect
+
+        async with connect(address) as daemon:
+            answer = await daemon.request(
+                args.destination, asked, topic=args.topic, timeout=args.timeout
+            )
+        if args.json:
+            fields = {"destination": args.destination, "topic": args.topic}
+            print_json({**fields, "answer": answer})
+        else:
+            sys.stdout.buffer.write(answer + b"\n")
+            sys.stdout.buffer.flush()
+        return 0
+
+    return run_async(main)

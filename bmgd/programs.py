@@ -1,0 +1,137 @@
+"""Registered programs, as programs see them: who runs where, under which name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, NamedTuple
+
+from bmgd.connection import Connection
+from bmgd.errors import ControlError, ProtocolError
+
+_FAILED: Final = 1
+_BATCHES: Final = 1024
+
+
+class Program(NamedTuple):
+    """A registered program that runs.
+
+    Attributes:
+        id: the node id of its daemon.
+        incarnation: the life of its daemon.
+        name: unique among the programs of that daemon.
+    """
+
+    id: int
+    incarnation: int
+    name: str
+
+
+class ProgramEnd(NamedTuple):
+    """A registered program that ended.
+
+    Attributes:
+        id, incarnation, name: as of its `Program`.
+        exit: its exit code; None where it is not known: killed, or its daemon is gone.
+    """
+
+    id: int
+    incarnation: int
+    name: str
+    exit: int | None
+
+
+@asynccontextmanager
+async def registered(connection: Connection, name: str) -> AsyncIterator[None]:
+    """See `bmgd.Daemon.register`."""
+    async with connection.stream("register", {"name": name}, _nothing, 1) as stream:
+        exit_code = 0
+        try:
+            yield
+        except BaseException as error:
+            exit_code = _exit_code_of(error)
+            raise
+        finally:
+            if not stream.over and connection.lost is None:
+                # A daemon that is gone, or does not answer, has told of the end or will.
+                with suppress(ControlError):
+                    params = {"registration": stream.sequence, "exit": exit_code}
+                    await connection.ask("unregister", params)
+
+
+def _exit_code_of(error: BaseException) -> int:
+    """How a program ends that leaves its block by this exception."""
+    match error:
+        case SystemExit(code=None):
+            return 0
+        case SystemExit(code=int(code)):
+            return code
+    return _FAILED
+
+
+async def running(connection: Connection) -> list[Program]:
+    """See `bmgd.Daemon.running_programs`."""
+
+    def read(value: Any) -> list[list[Program | ProgramEnd]]:
+        return [read_programs(value)]
+
+    async with connection.stream("programs", {}, read, _BATCHES) as batches:
+        snapshot = await anext(batches)
+    return [each for each in snapshot if isinstance(each, Program)]
+
+
+def _nothing(value: Any) -> list[None]:
+    raise ProtocolError("a registration has no items")
+
+
+class ProgramReader:
+    """Reads the items of the stream `programs`; of a second snapshot it tells what differs."""
+
+    def __init__(self) -> None:
+        self._running: dict[Program, None] = {}
+        self._has_begun = False
+
+    def __call__(self, value: Any) -> list[Program | ProgramEnd]:
+        """Starts and ends.
+
+        Raises:
+            ProtocolError: it is no such item.
+        """
+        found = read_programs(value)
+        if "programs" in value and self._has_begun:
+            found = self._differing([each for each in found if isinstance(each, Program)])
+        self._has_begun = True
+        for each in found:
+            if isinstance(each, Program):
+                self._running[each] = None
+            else:
+                self._running.pop(Program(*each[:3]), None)
+        return found
+
+    def _differing(self, snapshot: list[Program]) -> list[Program | ProgramEnd]:
+        there = set(snapshot)
+        gone = [ProgramEnd(*each, None) for each in self._running if each not in there]
+        return [*gone, *(each for each in snapshot if each not in self._running)]
+
+
+def read_programs(value: Any) -> list[Program | ProgramEnd]:
+    """An item of the stream `programs`.
+
+    Raises:
+        ProtocolError: it is no such item.
+    """
+    match value:
+        case {"programs": list(rows)} | {"changes": list(rows)}:
+            return [_program(row) for row in rows]
+    raise ProtocolError("not programs")
+
+
+def _program(row: Any) -> Program | ProgramEnd:
+    match row:
+        case {"id": int(node), "incarnation": int(life), "name": str(name), "exit": exit_code} if (
+            exit_code is None or type(exit_code) is int
+        ):
+            return ProgramEnd(node, life, name, exit_code)
+        case {"id": int(node), "incarnation": int(life), "name": str(name)}:
+            return Program(node, life, name)
+    raise ProtocolError("not a program")

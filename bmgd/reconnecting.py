@@ -1,0 +1,351 @@
+"""A connection that lives through the restarts of its daemon: ``connect(..., reconnect=True)``.
+
+Theory of operation. One object stays; its socket is opened again, at once and then with pauses that grow
+to `PAUSE_MAX_S`, for as long as the program keeps the connection. What was open on the lost socket
+
+    messages that are not confirmed  fail with UnreachableError, whose `sent` says what is known of them
+    streams out                      are over; the next message opens another one
+    what was asked and changes nothing  is asked again, within its time
+    what else was asked              fails with NoDaemonError: it may have been done, or not
+    what lasts: subscriptions, registrations, membership, programs, monitor  is opened again, in order
+
+and who asks for something meanwhile waits, within its own time, until the daemon is there again. A
+subscription shows the gap by an `Interrupted` between what came before and what comes after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from bmgd.connection import ANSWER_S, Connection, Opened, Reading, Sink, Stream, open_socket
+from bmgd.errors import (
+    BmgdError,
+    ControlError,
+    NoDaemonError,
+    RequestError,
+    SilentDaemonError,
+    UnreachableError,
+)
+from bmgd.wire import control
+from bmgd.wire.control import ANSWER_BYTES_MAX, FrameReader
+
+PAUSE_MIN_S: Final = 0.02
+PAUSE_MAX_S: Final = 2.0
+REPEATABLE: Final = frozenset(
+    {"status", "members", "links", "cluster", "ping", "trace", "readers", "programs"}
+)
+"""Verbs that change nothing."""
+LOST: Final = "its daemon went away before the confirmation"
+_END_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+class _Interruptible(Protocol):
+    def interrupt(self) -> None:
+        """The daemon is gone, and may come back."""
+
+
+class _Lasting:
+    """Something that is open, and is opened again after an interruption; the sink of what comes.
+
+    Args:
+        connection: on which.
+        verb, params: how it is opened.
+        sink: takes what comes, while the daemon is there.
+        on_opened: gets the number of each request that opens it.
+        on_interrupted: told of each interruption.
+    """
+
+    def __init__(
+        self,
+        connection: LastingConnection,
+        verb: str,
+        params: Mapping[str, Any],
+        sink: Sink,
+        on_opened: Callable[[int], None],
+        on_interrupted: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.sink = sink
+        self.sequence = 0
+        self._connection = connection
+        self._verb, self._params = verb, params
+        self._on_opened, self._on_interrupted = on_opened, on_interrupted
+        self._is_open = False
+
+    def open(self) -> asyncio.Future[Any]:
+        """Ask the daemon to open it; returns its answer."""
+        self.sequence, answer = self._connection.open(self._verb, self._params, self)
+        self._on_opened(self.sequence)
+        answer.add_done_callback(self._on_answer)
+        return answer
+
+    def _on_answer(self, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is None:
+            self._is_open = True
+        elif self._is_open and isinstance(error, BmgdError):
+            # It was open before, and cannot be again.
+            self.on_end(error, {})
+
+    def on_item(self, value: Any) -> None:
+        """An item came."""
+        self.sink.on_item(value)
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        """It is over, or its daemon is gone for now."""
+        if not isinstance(error, NoDaemonError):
+            self.sink.on_end(error, fields)
+        elif self._is_open:
+            self._on_interrupted()
+
+
+class LastingConnection(Connection):
+    """A connection that is opened again when its daemon is.
+
+    Args:
+        path: of the daemon's socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._lost = NoDaemonError(f"no daemon at {path} yet")
+        self._lasting: dict[_Lasting, None] = {}
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._random = Random(id(self))
+
+    # --- up and down --------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the daemon is there."""
+        return self._lost is None
+
+    async def keep_open(self) -> None:
+        """Connect again whenever the daemon has gone, until this is cancelled."""
+        pause_s = PAUSE_MIN_S
+        while not self._is_closed:
+            if self.is_up:
+                pause_s = PAUSE_MIN_S
+                await self._wait_for_change()
+                continue
+            try:
+                await self.reopen()
+            except (NoDaemonError, SilentDaemonError, RequestError):
+                self._interrupt(NoDaemonError("the daemon is not there yet"))
+                await asyncio.sleep(pause_s * (0.5 + self._random.random()))
+                pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            except BmgdError as error:
+                # Another version, or something that is no daemon: it will not be better.
+                self._end(error)
+
+    async def reopen(self) -> None:
+        """Connect, and open again what lasts.
+
+        Raises: as `bmgd.connect`.
+        """
+        self._reader = FrameReader(ANSWER_BYTES_MAX)
+        await open_socket(self, self._path)
+        self._lost = None
+        await self.greet()
+        for lasting in list(self._lasting):
+            lasting.open()
+        self._tell_change()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._interrupt(NoDaemonError("the daemon closed the connection"))
+
+    def _lose(self, error: BmgdError) -> None:
+        if isinstance(error, RequestError | NoDaemonError):
+            # Too many programs, for instance.
+            self._interrupt(NoDaemonError(str(error)))
+        else:
+            self._end(error)
+
+    def _interrupt(self, error: NoDaemonError) -> None:
+        """The daemon is gone for now: what is underway fails, what lasts waits."""
+        if self._lost is None:
+            self._lost = error
+            self._fail_all(error)
+            self._tell_change()
+
+    def _end(self, error: BmgdError) -> None:
+        """The connection is over for good."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._lost = error
+        self._fail_all(error)
+        for lasting in list(self._lasting):
+            lasting.on_end(error, {})
+        self._tell_change()
+
+    def _fail_all(self, error: BmgdError) -> None:
+        for sequence in list(self._answers):
+            self._settle(sequence, None, error)
+        sinks, self._streams = list(self._streams.values()), {}
+        # Streams out know best what became of what was put into them.
+        for sink in sorted(sinks, key=lambda sink: not hasattr(sink, "destination")):
+            destination = getattr(sink, "destination", None)
+            if destination is None or not isinstance(error, NoDaemonError):
+                sink.on_end(error, {})
+            else:
+                sink.on_end(UnreachableError(destination, LOST, sent=True), {})
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._end(ControlError("the connection is closed"))
+
+    def _tell_change(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _wait_for_change(self) -> None:
+        await self._changed.wait()
+
+    async def until_up(self, within_s: float) -> None:
+        """Wait until the daemon is there, so many seconds at most.
+
+        Raises:
+            NoDaemonError: it is not.
+            BmgdError: the connection is over for good.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while self._lost is not None and not self._is_closed:
+                    await self._wait_for_change()
+        except TimeoutError:
+            pass
+        if self._lost is not None:
+            raise self._lost
+
+    lasts = True
+
+    async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
+        """As of a `Connection`."""
+        if self._lost is None:
+            return timeout
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        try:
+            await self.until_up(timeout)
+        except NoDaemonError:
+            raise UnreachableError(destination, "its daemon is not there", sent=False) from None
+        return max(until - loop.time(), 0.001)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:
+        """As of a `Connection`; waits until the daemon is there, and asks again what changes nothing."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
+        while True:
+            await self.until_up(max(until - loop.time(), 0))
+            try:
+                return await super().ask(verb, params, max(until - loop.time(), 0.001))
+            except NoDaemonError:
+                if verb not in REPEATABLE or self._is_closed or loop.time() >= until:
+                    raise
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        verb: str,
+        params: Mapping[str, Any],
+        read: Callable[[Any], list[T]],
+        bound: int,
+    ) -> AsyncIterator[Stream[T]]:
+        """As of a `Connection`; opened again when the daemon is."""
+        stream: Stream[T] = Stream(bound)
+
+        def on_opened(sequence: int) -> None:
+            stream.sequence = sequence
+
+        lasting = _Lasting(self, verb, params, Opened(stream, read), on_opened)
+        async with self._kept(lasting, stream):
+            yield stream
+
+    @asynccontextmanager
+    async def reading(
+        self, verb: str, params: Mapping[str, Any], stream: Reading
+    ) -> AsyncIterator[None]:
+        """As of a `Connection`; opened again when the daemon is."""
+
+        def on_opened(sequence: int) -> None:
+            stream.sequence = sequence
+
+        interrupt = cast(_Interruptible, stream).interrupt
+        lasting = _Lasting(self, verb, params, stream, on_opened, interrupt)
+        async with self._kept(lasting, stream.items):
+            try:
+                yield
+            finally:
+                stream.finish_taken()
+
+    @asynccontextmanager
+    async def _kept(self, lasting: _Lasting, items: Stream[Any]) -> AsyncIterator[None]:
+        await self.until_up(ANSWER_S)
+        answer = lasting.open()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await asyncio.shield(answer)
+            self._lasting[lasting] = None
+            yield
+        except TimeoutError:
+            if answer.done():
+                raise
+            raise SilentDaemonError(f"no answer for {ANSWER_S:g} s") from None
+        finally:
+            self._lasting.pop(lasting, None)
+            await self._end_lasting(lasting, items)
+
+    async def _end_lasting(self, lasting: _Lasting, items: Stream[Any]) -> None:
+        try:
+            if self.is_up and not items.over:
+                self.write(control.Cancel(lasting.sequence))
+                await self._until_over(items)
+        finally:
+            items.finish(None)
+            self.forget(lasting.sequence)
+
+    async def _until_over(self, items: Stream[Any]) -> None:
+        waiting = asyncio.ensure_future(items.until_over())
+        down = asyncio.ensure_future(self._wait_for_change())
+        try:
+            await asyncio.wait((waiting, down), timeout=_END_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            down.cancel()
+
+
+@asynccontextmanager
+async def open_lasting(path: str) -> AsyncIterator[Connection]:
+    """A connection that is opened again when its daemon is, until the block is left.
+
+    Raises:
+        NoDaemonError: nobody answers there at first.
+        VersionError: there is no common version.
+    """
+    connection = LastingConnection(path)
+    keeping: asyncio.Task[None] | None = None
+    try:
+        await connection.reopen()
+        keeping = asyncio.create_task(connection.keep_open())
+        yield connection
+    finally:
+        connection.close()
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.wait((keeping,))

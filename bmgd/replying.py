@@ -1,0 +1,180 @@
+"""Answers of one program to the questions that a subscription brought it.
+
+All answers to one asker's inbox share a stream. An answer is confirmed when the asker's daemon holds it.
+A question is answered once; one that was not sent may be answered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from bmgd.connection import Connection
+from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.wire.answers import ANSWER, FAILED, answer_head
+from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.writing import Outgoing, Payload, Pending, checked_payload, send_and_wait, send_long
+
+STREAMS_MAX: Final = 64
+"""Streams kept open for answers to come; beyond, the one idle for longest is closed."""
+SETTLE_S: Final = 5.0
+"""So long what was answered may take to be confirmed when a subscription ends."""
+TEXT_BYTES_MAX: Final = 4096
+
+
+class Asker(NamedTuple):
+    """One inbox of one life of a node."""
+
+    source: int
+    incarnation: int
+    inbox: int
+
+
+class Replies:
+    """The streams of answers of one subscription."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.reader = 0
+        """The number of the subscription, once it is open."""
+        self._connection = connection
+        self._streams: dict[Asker, Outgoing] = {}
+        self._over = False
+
+    def check(self) -> None:
+        """See whether an answer can still be given.
+
+        Raises:
+            RequestError: the subscription is over, and so the asker was told that no answer comes.
+        """
+        if self._over:
+            raise RequestError("its subscription is over, and the asker knows that no answer comes")
+
+    def stream(self, asker: Asker) -> Outgoing:
+        """The stream to an asker."""
+        stream = self._streams.pop(asker, None)
+        if stream is None or stream.over:
+            if len(self._streams) >= STREAMS_MAX:
+                idle = next((k for k, s in self._streams.items() if s.is_idle or s.over), None)
+                if idle is not None:
+                    self._streams.pop(idle).finish()
+            stream = self.new_stream(asker)
+        # The one used last is at the end.
+        self._streams[asker] = stream
+        return stream
+
+    def new_stream(self, asker: Asker) -> Outgoing:
+        """A stream of its own, for a long answer."""
+        params = {
+            "destination": asker.source,
+            "incarnation": asker.incarnation,
+            "inbox": asker.inbox,
+            "reader": self.reader,
+        }
+        opens = "answers", params
+        return Outgoing(self._connection, asker.source, "answers", "normal", "reliable", opens)
+
+    async def close(self) -> None:
+        """No further answer: what was given is sent, the streams end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                for stream in list(self._streams.values()):
+                    await stream.until_settled()
+        self.end()
+
+    def end(self) -> None:
+        """The subscription is over, and so are its streams."""
+        self._over = True
+        for stream in self._streams.values():
+            stream.finish()
+        self._streams.clear()
+
+
+class Question:
+    """What a message asks, and how it is answered.
+
+    Attributes:
+        answered: whether an answer is on its way.
+    """
+
+    __slots__ = ("_asker", "_number", "_replies", "answered")
+
+    def __init__(self, replies: Replies, asker: Asker, number: int) -> None:
+        self._replies = replies
+        self._asker = asker
+        self._number = number
+        self.answered = False
+
+    async def answer(self, payload: Payload, timeout: float) -> None:  # noqa: ASYNC109
+        """Answer it; returns when the asker's daemon holds the answer.
+
+        Raises: as `bmgd.Message.reply`.
+        """
+        checked = checked_payload(payload)
+        await self._send(answer_head(ANSWER, self._number) + bytes(checked), timeout)
+
+    async def fail(self, text: str, timeout: float) -> None:  # noqa: ASYNC109
+        """Say that there is no answer, and why.
+
+        Raises: as `bmgd.Message.reply`.
+        """
+        detail = text.encode()[:TEXT_BYTES_MAX]
+        await self._send(answer_head(FAILED, self._number) + detail, timeout)
+
+    async def answer_soon(
+        self,
+        payload: Payload,
+        timeout: float,  # noqa: ASYNC109
+    ) -> asyncio.Future[None]:
+        """Answer it; waits only until the answer may be sent.
+
+        Returns:
+            Done when the asker's daemon holds the answer, or failed with what `answer` raises.
+        """
+        checked = checked_payload(payload)
+        whole = answer_head(ANSWER, self._number) + bytes(checked)
+        if len(whole) > PAYLOAD_BYTES_MAX:
+            raise RequestError("a long answer is sent by reply()")
+        self._begin()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        stream = self._replies.stream(self._asker)
+        while stream.is_full and not stream.over:
+            if loop.time() >= until:
+                self.answered = False
+                detail = "its stream could not send it before the deadline"
+                raise UnreachableError(self._asker.source, detail, sent=False)
+            await stream.until_changed(until)
+        if stream.over:
+            stream = self._replies.stream(self._asker)
+        message = Pending(whole, until, loop.create_future())
+        stream.add(whole, message)
+        return message.confirmed
+
+    def _begin(self) -> None:
+        self._replies.check()
+        if self.answered:
+            raise RequestError("the request is answered already")
+        self.answered = True
+
+    async def _send(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
+        if not 0 < timeout <= 86_400:
+            raise RequestError("a timeout is a number of seconds above 0, at most 86400")
+        self._begin()
+        try:
+            if len(whole) > PAYLOAD_BYTES_MAX:
+                await self._send_long(whole, timeout)
+                return
+            loop = asyncio.get_running_loop()
+            stream = self._replies.stream(self._asker)
+            message = Pending(whole, loop.time() + timeout, loop.create_future())
+            stream.add(whole, message)
+            await send_and_wait(stream, message, timeout)
+        except DeliveryError as error:
+            self.answered = error.sent
+            raise
+
+    async def _send_long(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
+        stream = self._replies.new_stream(self._asker)
+        overdue = "no confirmation of the whole answer before the deadline"
+        await send_long(stream, whole, timeout, overdue)
