@@ -1,0 +1,100 @@
+// A client of bmgd for Node.js, in nothing but Node.js: what docs/control-protocol.md says is all it needs.
+//
+//     import { connect } from "./bmgd.mjs";
+//
+//     const daemon = await connect("/run/bmgd/3.sock");
+//     await daemon.send(7, Buffer.from("x"), { topic: "jobs", timeout: 10 });
+//     const answer = await daemon.request(7, Buffer.from("q"), { topic: "rpc", timeout: 2 });
+//     for await (const message of await daemon.subscribe("jobs")) ...   // .source .topic .payload
+//     await daemon.answer("rpc", async (question, source) => Buffer.from("a"));
+//     for await (const change of await daemon.membership()) ...         // the snapshot first, then changes
+//     await daemon.close();
+
+import { Answering } from "./answering.mjs";
+import { Asking } from "./asking.mjs";
+import { Connection, connected } from "./connection.mjs";
+import { Kind } from "./frames.mjs";
+import { Items } from "./items.mjs";
+
+export { BmgdError } from "./connection.mjs";
+
+const HELLO = { versions: [1], features: ["requests"] };
+
+/**
+ * Connect to the daemon whose control socket is at `path`, and agree on a version of the protocol.
+ * Throws NoDaemonError where none listens, VersionError where it does not speak this version.
+ */
+export async function connect(path) {
+  const connection = new Connection(await connected(path));
+  await connection.request("hello", HELLO);
+  return new Daemon(connection);
+}
+
+class Daemon {
+  #connection;
+  #asking;
+  #answering = [];
+
+  constructor(connection) {
+    this.#connection = connection;
+    this.#asking = new Asking(connection);
+  }
+
+  /** The map that `bmgd status --json` prints. */
+  status() {
+    return this.#connection.request("status", {});
+  }
+
+  /** `{revision, members}`, sorted by id. */
+  members() {
+    return this.#connection.request("members", {});
+  }
+
+  /** Send up to 64 KiB; done when the destination's daemon has it. */
+  async send(destination, payload, { topic, timeout = 30 }) {
+    const parameters = { destination, topic, payload: Buffer.from(payload), timeout };
+    await this.#connection.request("send", parameters);
+  }
+
+  /** Ask who reads `topic` at a node, with up to 64 KiB; the answer, or NoReaderError, ReaderLostError, DeadError. */
+  request(destination, payload, { topic, timeout = 30 }) {
+    return this.#asking.ask(destination, Buffer.from(payload), topic, timeout);
+  }
+
+  /** Answer all questions to `topic` by what `answerTo(question, source)` returns, until the connection ends. */
+  async answer(topic, answerTo) {
+    const answering = new Answering(this.#connection, topic, answerTo);
+    await answering.begin();
+    this.#answering.push(answering);
+  }
+
+  /** Read a topic: an async iterable of `{source, topic, payload}`. A message is consumed when the next one is asked for. */
+  subscribe(topic, { credit = 64 } = {}) {
+    // Broadcasts, and what says that some are missing, have a credit of their own.
+    const kindOf = (item) => (item.broadcast || item.missed ? Kind.CONSUMED_BROADCASTS : Kind.CONSUMED);
+    return this.#iterable("subscribe", { topic, credit }, (number, item) =>
+      this.#connection.write(kindOf(item), number, 1),
+    );
+  }
+
+  /** All members first (`{revision, members}`), then each change, without a gap. */
+  membership() {
+    return this.#iterable("membership", {}, () => {});
+  }
+
+  /** End the connection, once all answers are taken. What else still waits fails with NoDaemonError. */
+  async close() {
+    for (const answering of this.#answering) await answering.flush();
+    await this.#connection.close();
+  }
+
+  async #iterable(verb, parameters, consume) {
+    const items = new Items(
+      (item) => consume(number, item),
+      () => this.#connection.write(Kind.CANCEL, number),
+    );
+    const { number, answer } = this.#connection.open(verb, parameters, items);
+    await answer;
+    return items;
+  }
+}

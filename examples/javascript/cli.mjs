@@ -1,0 +1,81 @@
+// A command line over bmgd.mjs, a line of JSON for everything that comes:
+//
+//     node cli.mjs SOCKET send DEST TOPIC TEXT
+//     node cli.mjs SOCKET recv TOPIC COUNT
+//     node cli.mjs SOCKET request DEST TOPIC TEXT
+//     node cli.mjs SOCKET answer TOPIC COUNT   the first COUNT questions, each with its text in capitals
+//     node cli.mjs SOCKET members
+//     node cli.mjs SOCKET watch COUNT          the first COUNT changes of the membership
+
+import { connect } from "./bmgd.mjs";
+
+const COMMANDS = {
+  async send(daemon, destination, topic, text) {
+    await daemon.send(Number(destination), Buffer.from(text), { topic });
+    print({ confirmed: Number(destination) });
+  },
+
+  async recv(daemon, topic, count) {
+    const messages = await daemon.subscribe(topic);
+    print({ reading: topic });
+    await first(messages, Number(count), ({ source, payload, broadcast = false }) =>
+      print({ source, payload: payload.toString("utf8"), broadcast }),
+    );
+  },
+
+  async request(daemon, destination, topic, text) {
+    const answer = await daemon.request(Number(destination), Buffer.from(text), { topic, timeout: 10 });
+    print({ answer: answer.toString("utf8") });
+  },
+
+  async answer(daemon, topic, count) {
+    let left = Number(count);
+    let enough;
+    const over = new Promise((resolve) => (enough = resolve));
+    await daemon.answer(topic, (question, source) => {
+      print({ question: question.toString("utf8"), source });
+      if (--left === 0) setImmediate(enough);
+      return Buffer.from(question.toString("utf8").toUpperCase());
+    });
+    print({ answering: topic });
+    await over;
+  },
+
+  async members(daemon) {
+    print(await daemon.members());
+  },
+
+  async watch(daemon, count) {
+    const changes = await daemon.membership();
+    await first(changes, Number(count) + 1, print);
+  },
+};
+
+async function first(items, count, show) {
+  if (count === 0) return;
+  for await (const item of items) {
+    show(item);
+    if (--count === 0) return;
+  }
+}
+
+function print(value) {
+  const text = JSON.stringify(value, (_, field) => (typeof field === "bigint" ? field.toString() : field));
+  process.stdout.write(text + "\n");
+}
+
+const [path, name, ...words] = process.argv.slice(2);
+if (!Object.hasOwn(COMMANDS, name ?? "")) {
+  process.stderr.write(`usage: node cli.mjs SOCKET ${Object.keys(COMMANDS).join("|")} ...\n`);
+  process.exit(2);
+}
+let daemon = null;
+try {
+  daemon = await connect(path);
+  await COMMANDS[name](daemon, ...words);
+} catch (error) {
+  print({ error: error.name, detail: error.message, sent: error.sent ?? null });
+  process.exitCode = error.name === "NoDaemonError" ? 3 : 1;
+} finally {
+  await daemon?.close();
+}
