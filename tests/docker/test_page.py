@@ -12,7 +12,7 @@ import pytest
 from tests.docker.compose import SIZE, composed
 from tests.integration.cluster import free_base_port
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 TOKEN = "0123456789abcdef0123"
 PAGE = ("docker-compose.yml", "docker-compose.page.yml")

@@ -517,6 +517,11 @@ class LaunchedCluster(Cluster):
             and fields.items() <= event.items()
         ]
 
+    async def reported(self, kind: str, since_ns: int = 0, **fields: object) -> list[Event]:
+        """The same, once there is one: daemons report later than they answer programs."""
+        await until_true(f"{kind} is reported", lambda: bool(self.found(kind, since_ns, **fields)))
+        return self.found(kind, since_ns, **fields)
+
     async def told_of(self, peer: int, since_ns: int, status: str = "excluded") -> float:
         """Wait until every other daemon has heard of a record; milliseconds until the last had."""
         others = {i for i in self.alive if i not in self.stopped} - {peer}

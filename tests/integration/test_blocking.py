@@ -12,7 +12,13 @@ import pytest
 
 import bmgd
 from bmgd import blocking
-from bmgd.errors import DeadError, NoDaemonError, RequestError
+from bmgd.errors import (
+    DeadError,
+    FailedAnswerError,
+    NoDaemonError,
+    NoReaderError,
+    RequestError,
+)
 from tests.integration.cluster import LaunchedCluster, launched
 
 LONG_BYTES = 3_000_000
@@ -69,6 +75,31 @@ async def test_blocking_long_message_is_read_in_parts(tmp_path: Path) -> None:
             assert not sender.is_alive()
 
     async with launched(2, tmp_path) as cluster:
+        await asyncio.to_thread(program, cluster)
+
+
+async def test_blocking_asks_and_answers(tmp_path: Path) -> None:
+    def program(cluster: LaunchedCluster) -> None:
+        with connected(cluster, 0) as here, connected(cluster, 2) as there:
+            with pytest.raises(NoReaderError):
+                here.request(2, b"q", topic="rpc", timeout=30)
+            with there.subscribe("rpc") as messages:
+                assert here.readers("rpc") == [2]
+
+                def answer() -> None:
+                    messages.reply(next(messages), b"a")
+                    messages.refuse(next(messages), "not today")
+
+                answering = threading.Thread(target=answer)
+                answering.start()
+                assert here.request(2, b"q", topic="rpc", timeout=30) == b"a"
+                with pytest.raises(FailedAnswerError, match="not today"):
+                    here.request(2, b"q", topic="rpc", timeout=30)
+                answering.join(30)
+                assert not answering.is_alive()
+
+    async with launched(3, tmp_path) as cluster:
+        await cluster.at_rest()
         await asyncio.to_thread(program, cluster)
 
 

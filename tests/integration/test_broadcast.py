@@ -6,7 +6,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from bmgd.client import Message
+from bmgd.errors import DeadError, PartialError
 from tests.integration.cluster import DEADLINE_S, launched, until, until_true
 
 SIZE = 16
@@ -74,3 +77,51 @@ async def test_reliable_broadcasts_of_a_source_that_is_killed_reach_all_or_none(
         payloads = [[each.payload for each in got] for got in taken.values()]
         assert payloads == [payloads[0]] * len(others)
         assert payloads[0] == [b"first", *(b"%d" % n for n in range(len(payloads[0]) - 1))]
+
+
+async def test_long_broadcast_comes_whole_to_some_and_in_parts_to_others(tmp_path: Path) -> None:
+    size, payload = 8, bytes(range(256)) * (3 << 12)
+    async with launched(size, tmp_path) as cluster, AsyncExitStack() as stack:
+
+        async def read(number: int) -> bytes:
+            daemon = await cluster.daemon(number)
+            most = len(payload) if number % 2 else 1 << 16
+            async with daemon.subscribe(TOPIC, max_message=most) as messages:
+                reading.append(number)
+                message = await anext(messages)
+                assert (message.broadcast, message.size) == (True, len(payload))
+                if not message.is_long:
+                    return message.payload
+                return b"".join([part async for part in message.parts()])
+
+        reading: list[int] = []
+        tasks = [asyncio.create_task(read(number)) for number in range(size)]
+        stack.callback(lambda: [task.cancel() for task in tasks])
+        await until_true("all read", lambda: len(reading) == size)
+        source = await cluster.daemon(2)
+        report = await source.broadcast(payload, topic=TOPIC, timeout=DEADLINE_S)
+        assert report.confirmed == frozenset(range(size))
+        async with asyncio.timeout(DEADLINE_S):
+            assert set(await asyncio.gather(*tasks)) == {payload}
+
+
+async def test_reliable_multicast_shares_frames_and_names_whom_it_lost(tmp_path: Path) -> None:
+    async with launched(SIZE, tmp_path) as cluster, AsyncExitStack() as stack:
+        taken = {
+            number: await stack.enter_async_context(cluster.reading(number, TOPIC))
+            for number in range(SIZE)
+        }
+        source, victim = await cluster.daemon(3), 11
+        report = await source.multicast([range(SIZE)], b"all", topic=TOPIC, timeout=DEADLINE_S)
+        assert report.confirmed == frozenset(range(SIZE))
+        counts = (await source.status())["to_many"]["multicast"]
+        assert (counts["sent"], counts["lost"]) == (1, 0)
+        assert counts["shared"] > 0
+        await cluster.kill(victim)
+        with pytest.raises(PartialError) as partial:
+            await source.multicast([range(8, SIZE)], b"rest", topic=TOPIC, timeout=DEADLINE_S)
+        assert partial.value.report.confirmed == frozenset(range(8, SIZE)) - {victim}
+        assert isinstance(partial.value.report.failed[victim], DeadError)
+        for number in set(range(SIZE)) - {victim}:
+            payloads = [each.payload for each in taken[number]]
+            assert payloads == ([b"all", b"rest"] if number >= 8 else [b"all"])

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from bmgd.errors import NoQuorumError
+from bmgd.errors import NoQuorumError, RequestError
 from bmgd.launcher.requests import ask_grow
 from bmgd.launcher.rundir import read_members
 from tests.integration.cluster import (
     FoundedCluster,
     ended,
     founded,
+    free_base_port,
     launched,
     linked_exactly,
     until,
@@ -193,3 +196,31 @@ async def test_minority_stands_aside_and_says_so(tmp_path: Path) -> None:
         await cluster.restart(1)
         assert (await cluster.status(0))["quorum"]["holds"]
         await cluster.exchange([0, 1])
+
+
+async def test_joiners_that_end_are_told_with_the_log_that_says_why(tmp_path: Path) -> None:
+    port = free_base_port(4)
+    async with launched(3, tmp_path, "--http", str(port)):
+        with socket.create_server(("127.0.0.1", port + 3)):
+            says = r"1 of 1 joiners ended; .*/joiner-1\.log says why"
+            with pytest.raises(RequestError, match=says):
+                await asyncio.to_thread(ask_grow, str(tmp_path), 1)
+    assert "in use" in (tmp_path / "joiner-1.log").read_text()
+
+
+async def test_joiners_of_a_launch_with_pages_find_ports_of_their_own(tmp_path: Path) -> None:
+    """Without a port for the daemons they are searched behind those of the pages, joiners' too."""
+    port, run_dir = free_base_port(5), str(tmp_path / "run")
+    words = [sys.executable, "-m", "bmgd", "launch", "-n", "3", "--run-dir", run_dir, "--json"]
+    process = await asyncio.create_subprocess_exec(
+        *words, "--http", str(port), stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        while json.loads(await process.stdout.readline())["event"] != "up":
+            pass
+        grown = await asyncio.to_thread(ask_grow, run_dir, 2)
+        assert grown["ids"] == [3, 4]
+    finally:
+        process.send_signal(signal.SIGINT)
+        await process.communicate()

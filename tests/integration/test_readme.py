@@ -31,4 +31,5 @@ async def test_readme_example_runs_against_launch_of_8(tmp_path: Path) -> None:
     assert (process.returncode, err) == (0, b"")
     lines = out.decode().splitlines()
     assert lines[0] == "node 3 sent b'payload'"
-    assert [line.split()[1] for line in lines[1:]] == [str(i) for i in range(8)]
+    assert lines[1] == "the answer is b'4'"
+    assert [line.split()[1] for line in lines[2:]] == [str(i) for i in range(8)]

@@ -14,6 +14,7 @@ from bmgd.cli import DONE, main
 from bmgd.errors import BmgdError
 from bmgd.secret import fingerprint, parse_secrets
 from tests.integration.cluster import Cluster, founded, launched, until, until_true
+from tests.integration.test_tls import certified, keys_of
 
 
 async def using(cluster: Cluster, key: str) -> None:
@@ -98,13 +99,73 @@ async def test_rotation_of_secrets_under_traffic(tmp_path: Path) -> None:
     async with launched(16, tmp_path, "--secret-file", str(path)) as cluster:
         await cluster.at_rest()
         await under(cluster, fingerprint(old))
-        async with talking(cluster):
+        async with talking(cluster), never_unlinked(cluster):
             assert main(["secret", "add", str(path)]) == DONE
             new = parse_secrets(path.read_bytes(), "")[0]
             await under(cluster, fingerprint(new))
             assert main(["secret", "retire", str(path)]) == DONE
             await using(cluster, fingerprint(new))
             await under(cluster, fingerprint(new))
+        await cluster.at_rest()
+        await cluster.exchange()
+
+
+@asynccontextmanager
+async def never_unlinked(cluster: Cluster) -> AsyncIterator[None]:
+    """No linked pair is without a link for a moment, by what both its ends observe and when."""
+    changes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    watching: list[asyncio.Event] = []
+
+    async def watch(node_id: int, began: asyncio.Event) -> None:
+        daemon = await cluster.daemon(node_id)
+        async with daemon.monitor() as events:
+            began.set()
+            async for event in events:
+                pair, at_ns = (node_id, event["peer"]), event["at_ns"]
+                if event["event"] == "link up":
+                    changes.setdefault(pair, []).append((at_ns, 1))
+                elif event["event"] == "link down":
+                    # Whoever closes a link observes nothing: the other end does, a moment later.
+                    changes.setdefault(pair, []).append((at_ns, -1))
+                    changes.setdefault(pair[::-1], []).append((at_ns, -1))
+
+    tasks = []
+    for i in range(cluster.size):
+        watching.append(asyncio.Event())
+        tasks.append(asyncio.create_task(watch(i, watching[-1])))
+    for began in watching:
+        await began.wait()
+    yield
+    await cluster.statuses()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert changes
+    for pair, seen in changes.items():
+        links = 1
+        for _, change in sorted(seen):
+            links += change
+            assert links >= 1, f"{pair} were without a link"
+
+
+async def test_rotation_of_certificates_under_traffic(tmp_path: Path) -> None:
+    root, flags = certified(tmp_path, 16)
+    async with launched(16, tmp_path, *flags) as cluster:
+        await cluster.at_rest()
+        before = {i: await keys_of(cluster, i) for i in range(16)}
+        async with talking(cluster), never_unlinked(cluster):
+            for i in range(16):
+                fresh = await asyncio.to_thread(root.sign, f"bmgd/{i}", name=f"fresh-{i}")
+                shutil.copy(fresh.key, tmp_path / f"node-{i}.key")
+                shutil.copy(fresh.cert, tmp_path / f"node-{i}.pem")
+
+            async def renewed() -> list[str]:
+                now = {i: await keys_of(cluster, i) for i in range(16)}
+                return [
+                    f"{i}: {now[i]}" for i in range(16) if len(now[i]) > 1 or now[i] & before[i]
+                ]
+
+            await until("all links are under new certificates", renewed, 60)
         await cluster.at_rest()
         await cluster.exchange()
 

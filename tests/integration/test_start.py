@@ -115,7 +115,7 @@ async def test_start_again_at_once_is_a_new_life_for_everybody(
             before = (await cluster.at_rest())[node_id]
             killed_ns = await cluster.kill(node_id)
             seconds = await cluster.restart(node_id)
-            listening = cluster.found("listening", killed_ns, id=node_id)
+            listening = await cluster.reported("listening", killed_ns, id=node_id)
             record_property("listening_ms", round((listening[-1]["at_ns"] - killed_ns) / 1e6, 1))
             record_property("ready_ms", round(seconds * 1e3, 1))
             after = (await cluster.at_rest())[node_id]
