@@ -17,8 +17,8 @@ from bmgd.sim import Network
 from bmgd.sim.checkers import watch
 from bmgd.sim.host import Host
 from bmgd.sim.inside import linked_peers, membership_of
+from bmgd.sim.observing import Watcher
 from bmgd.sim.rest import unrest
-from bmgd.sim.watching import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 from bmgd.wire.messages import Notice

@@ -31,14 +31,14 @@ import psutil
 
 from bmgd.core.effects import Dial, Effect, Observed, RecordChanged
 from bmgd.core.events import Event
+from bmgd.frameheader import BODY_PREFIX_BYTES, HEADER_BYTES, KIND_AT, LENGTH_BYTES
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
-from bmgd.routing.header import BODY_PREFIX_BYTES, HEADER_BYTES, KIND_AT, LENGTH_BYTES
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.inside import linked_peers, membership_of
+from bmgd.sim.observing import Watcher
 from bmgd.sim.rest import unrest
-from bmgd.sim.watching import Watcher
 from bmgd.types import NodeId, Status
 from bmgd.wire.codec import encode
 from bmgd.wire.messages import Heartbeat

@@ -26,19 +26,29 @@ class Launched:
         size: how many daemons.
         run_dir: a directory of its own.
         extra: further flags.
+        python: the interpreter, which chooses the code; this one by default.
 
     Attributes:
         up_s: from the start of the command to the line that says all have joined.
     """
 
-    def __init__(self, size: int, run_dir: Path, extra: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        size: int,
+        run_dir: Path,
+        extra: tuple[str, ...] = (),
+        python: Path = Path(sys.executable),
+    ) -> None:
         self.size = size
         self.run_dir = run_dir
+        # Without -P the sources of the working directory would come before those that are installed.
+        is_own = python == Path(sys.executable)
+        self._bmgd = (str(python), *(() if is_own else ("-P",)), "-m", "bmgd")
         self._lines: queue.Queue[dict[str, Any]] = queue.Queue()
         began_s = time.perf_counter()
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "bmgd", "launch", "--json"),
+                *(*self._bmgd, "launch", "--json"),
                 *("-n", str(size), "--run-dir", str(run_dir), *extra),
             ],
             stdout=subprocess.PIPE,
@@ -89,7 +99,7 @@ class Launched:
 
     def restart(self, node_id: int) -> None:
         """Start a killed daemon again and wait until it has joined."""
-        command = (sys.executable, "-m", "bmgd", "launch", "--restart", str(node_id))
+        command = (*self._bmgd, "launch", "--restart", str(node_id))
         subprocess.run([*command, "--run-dir", str(self.run_dir)], check=True, capture_output=True)
 
     def stop(self) -> None:
@@ -102,10 +112,12 @@ class Launched:
 
 
 @contextmanager
-def launched(size: int, extra: tuple[str, ...] = ()) -> Iterator[Launched]:
+def launched(
+    size: int, extra: tuple[str, ...] = (), python: Path = Path(sys.executable)
+) -> Iterator[Launched]:
     """A cluster that ends with the block."""
     with tempfile.TemporaryDirectory(prefix="bmgd-bench-") as place:
-        cluster = Launched(size, Path(place) / "run", extra)
+        cluster = Launched(size, Path(place) / "run", extra, python)
         try:
             yield cluster
         finally:

@@ -9,7 +9,7 @@ same run, with nats-py in a virtual environment that this benchmark makes in its
 are interleaved, medians are shown.
 
 A receiver counts from its first message to its last one; nats-py's is a plain subscription, at most
-once, and `request` where a single message is confirmed.
+once, and `request` where a single message is confirmed, or asks for an answer.
 """
 
 from __future__ import annotations
@@ -42,8 +42,13 @@ CASES: Final[dict[str, tuple[int, int, int]]] = {
     "64KiB": (65_536, 6_000, RELAYED),
     "1GiB": (LONG_BYTES, 1, RELAYED),
     "send": (64, 2_000, NEIGHBOR),
+    "request": (64, 2_000, RELAYED),
+    "200 requests": (64, 20_000, RELAYED),
 }
 """Bytes of a message, how many, and to which id."""
+ANSWERED: Final = ("send", "request", "200 requests")
+"""The cases that the sender measures, and nats-py's `request` beside each."""
+AT_A_TIME: Final = 200
 
 
 # --- the programs, each in a process of its own -------------------------------------------------------
@@ -60,6 +65,11 @@ async def _bmgd_receiver(case: str, address: str, size: int, count: int, topic: 
         subscription = daemon.subscribe(topic, credit_bytes=8 * 2**20, max_message=2**20)
         async with subscription as messages:
             _tell(ready=True)
+            if "request" in case:
+                while taken := await messages.take(1000):
+                    for message in taken:
+                        await message.reply_soon(b"")
+                return
             first = await anext(messages)
             began = time.perf_counter()
             got = 1
@@ -95,23 +105,44 @@ async def _bmgd_sender(case: str, address: str, size: int, count: int, topic: st
         if case == "1GiB":
             await daemon.send(to, payload, topic=topic, timeout=600)
         elif case == "send":
-            took = []
-            for _ in range(count):
-                began = time.perf_counter()
-                await daemon.send(to, payload, topic=topic)
-                took.append(time.perf_counter() - began)
-            _tell(median=statistics.median(took), p99=statistics.quantiles(took, n=100)[98])
+            await _measure_one_by_one(count, lambda: daemon.send(to, payload, topic=topic))
+        elif case == "request":
+            await _measure_one_by_one(count, lambda: daemon.request(to, payload, topic=topic))
+        elif case in ANSWERED:
+            await _measure_together(count, lambda: daemon.request(to, payload, topic=topic))
         else:
             async with daemon.stream(to, topic) as stream:
                 for _ in range(count):
                     await stream.write(payload)
 
 
+async def _measure_one_by_one(count: int, ask: Callable[[], Awaitable[object]]) -> None:
+    took = []
+    for _ in range(count):
+        began = time.perf_counter()
+        await ask()
+        took.append(time.perf_counter() - began)
+    percentiles = statistics.quantiles(took, n=100)
+    _tell(median_ms=statistics.median(took) * 1e3, p99_ms=percentiles[98] * 1e3)
+
+
+async def _measure_together(count: int, ask: Callable[[], Awaitable[object]]) -> None:
+    """So many requests, `AT_A_TIME` of them at a time."""
+
+    async def some() -> None:
+        for _ in range(count // AT_A_TIME):
+            await ask()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(some() for _ in range(AT_A_TIME)))
+    _tell(per_s=count / (time.perf_counter() - began))
+
+
 async def _nats_receiver(case: str, address: str, size: int, count: int, topic: str) -> None:
     import nats  # type: ignore[import-not-found]
 
     connection = await nats.connect(address)
-    if case == "send":
+    if case in ANSWERED:
 
         async def answer(message: Any) -> None:
             await message.respond(b"")
@@ -139,13 +170,9 @@ async def _nats_sender(case: str, address: str, size: int, count: int, topic: st
 
     payload = bytes(size)
     connection = await nats.connect(address)
-    if case == "send":
-        took = []
-        for _ in range(count):
-            began = time.perf_counter()
-            await connection.request(topic, payload)
-            took.append(time.perf_counter() - began)
-        _tell(median=statistics.median(took), p99=statistics.quantiles(took, n=100)[98])
+    if case in ANSWERED:
+        measured = _measure_together if case == "200 requests" else _measure_one_by_one
+        await measured(count, lambda: connection.request(topic, payload, timeout=10))
         return
     for _ in range(count):
         await connection.publish(topic, payload)
@@ -193,9 +220,9 @@ def measure(
         sender = subprocess.run(
             command("sender", sender_at), stdout=subprocess.PIPE, text=True, check=True, timeout=900
         )
-        if case == "send":
+        if case in ANSWERED:
             told: dict[str, float] = json.loads(sender.stdout)
-            return {"median_ms": told["median"] * 1e3, "p99_ms": told["p99"] * 1e3}
+            return told
         came = json.loads(receiver.stdout.readline())
     finally:
         receiver.kill()

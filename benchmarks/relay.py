@@ -34,6 +34,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.commits import python_of
 from benchmarks.relay_load import Case, Sample
 from benchmarks.relay_targets import (
     BUILD,
@@ -43,7 +44,6 @@ from benchmarks.relay_targets import (
     nats,
     nats_server,
     plain,
-    python_of,
 )
 
 Start = Callable[[], AbstractContextManager[Running]]

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -232,28 +231,3 @@ def _connected(port: int) -> socket.socket:
         else:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
-
-
-# --- other commits --------------------------------------------------------------------------------
-
-
-def python_of(commit: str) -> Path:
-    """An interpreter with the bmgd of a commit, built from `git archive` unless that was done."""
-    words = ["git", "rev-parse", "--verify", f"{commit}^{{commit}}"]
-    found = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
-    directory = BUILD / found.stdout.strip()
-    python = directory / "venv" / "bin" / "python"
-    if (directory / "built").exists():
-        return python
-    shutil.rmtree(directory, ignore_errors=True)
-    (directory / "source").mkdir(parents=True)
-    archive = subprocess.Popen(
-        ["git", "archive", found.stdout.strip()], cwd=ROOT, stdout=subprocess.PIPE
-    )
-    subprocess.run(["tar", "-x"], cwd=directory / "source", stdin=archive.stdout, check=True)
-    if archive.wait() != 0:
-        raise SystemExit(f"git cannot archive {commit}")
-    subprocess.run([sys.executable, "-m", "venv", directory / "venv"], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", directory / "source"], check=True)
-    (directory / "built").touch()
-    return python
