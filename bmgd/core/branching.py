@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from bmgd.core.context import Context, Link
+from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
 from bmgd.routing import first_hops, hop_count, id_of, rank_of
@@ -29,7 +29,6 @@ from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hop
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, without
 from bmgd.topology.broadcast import Order
 from bmgd.types import NodeId
-from bmgd.wire.features import NEEDS
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import (
     BRANCH_BYTES_MAX,
@@ -246,7 +245,7 @@ class Branching:
         )
         frame = replace(message, route=route, branches=tuple(branches))
         link = self._links.to(peer) if is_linked else None
-        if link is not None and may_take(link, frame):
+        if link is not None and link.knows(type(frame)):
             self._context.send(link.id, frame)
         elif link is not None or not self._forwarding.originate(frame):
             self.lost += sum(branch.cover.bit_count() for branch in branches)
@@ -272,9 +271,3 @@ def _apart(branches: Iterable[Branch]) -> list[Branch]:
         if cover:
             found.append(Branch(branch.head, cover))
     return found
-
-
-def may_take(link: Link, message: Branched) -> bool:
-    """Whether the other end of a link knows a kind of message; what it does not know it is not sent."""
-    need = NEEDS.get(type(message))
-    return need is None or bool(link.features & need.feature)

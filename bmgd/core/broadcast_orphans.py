@@ -16,7 +16,6 @@ that it lacks such ones was held dead, or began later: it skips them.
 
 from __future__ import annotations
 
-from bmgd.core.branching import may_take
 from bmgd.core.broadcast_retention import BroadcastRetention, Heard, LifeKey
 from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
@@ -267,5 +266,5 @@ class BroadcastOrphans:
         counts = sorted(count for count in heard.copies if count >= message.first)
         for count in counts[:PULLED_MAX]:
             copy = self._retention.copy_for(heard, count, link.peer)
-            if may_take(link, copy):
+            if link.knows(type(copy)):
                 self._context.send(link.id, copy)

@@ -29,6 +29,7 @@ from bmgd.types import (
     counter_of,
     incarnation_tag,
 )
+from bmgd.wire.features import NEEDS
 from bmgd.wire.messages import Message
 
 
@@ -83,6 +84,11 @@ class Link:
     key: str = ""
     renews: bool = False
     features: int = 0
+
+    def knows(self, kind: type[Message]) -> bool:
+        """Whether the other end knows a kind of message; what it does not know it is not sent."""
+        need = NEEDS.get(kind)
+        return need is None or bool(self.features & need.feature)
 
 
 @dataclass(frozen=True, slots=True)

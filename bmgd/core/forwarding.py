@@ -9,13 +9,16 @@ the ids that have had it, and the stack of ids from the search's start to the se
 the message to its linked peer nearest to the destination that has not had it; without one, back to
 the top of the stack; where that way is gone the search starts anew here, at most `RESTARTS_MAX`
 times. While links hold still every connected live node is found, in at most 2(N-1) hops.
+
+Who relays by the snapshot needs the header only. A search, and the last hop, go to nobody who does not
+know the kind of message (`wire/features.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from bmgd.core.context import Context
+from bmgd.core.context import Context, Link
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.links import Links
 from bmgd.core.visited import is_visited, nothing_visited, visited_bytes, with_visited
@@ -23,7 +26,7 @@ from bmgd.frameheader import flow_of
 from bmgd.routing import Snapshot, hop_count, rank_of
 from bmgd.topology import diameter_bound
 from bmgd.types import LinkId, NodeId
-from bmgd.wire.features import NEEDS, Need, Scope
+from bmgd.wire.features import NEEDS, Scope
 from bmgd.wire.messages import (
     ROUTE_IDS_MAX,
     SEARCH_BYTES_MAX,
@@ -120,7 +123,7 @@ class Forwarding:
         if way is not None or not self._context.membership.in_layout(destination):
             return way
         begun = with_visited(self._nothing(), self._context.id)
-        onward = self._nearest_unvisited(destination, begun)
+        onward = self._nearest_unvisited(destination, begun, Segment)
         link = None if onward is None else self._links.to(onward)
         return None if link is None else link.id
 
@@ -132,18 +135,20 @@ class Forwarding:
         Args:
             avoiding: an id that it does not leave by, where another shortest way is.
         """
-        need = NEEDS.get(type(message))
-        if need is not None and not self._is_met(need, message.route.destination):
+        if not self._is_met(type(message), message.route.destination):
             self._context.counts.add("withheld_messages")
             return False
         return self._forward(message, came_from=avoiding)
 
-    def _is_met(self, need: Need, destination: NodeId) -> bool:
-        """Whether those who must have a feature for a message have it."""
+    def _is_met(self, kind: type[RoutedMessage], destination: NodeId) -> bool:
+        """Whether those who must have a feature for a kind of message have it."""
+        need = NEEDS.get(kind)
+        if need is None:
+            return True
         if need.scope is Scope.CLUSTER:
             return bool(self._context.compatibility.common & need.feature)
         direct = self._links.to(destination)
-        return direct is not None and bool(direct.features & need.feature)
+        return direct is not None and direct.knows(kind)
 
     def relay(self, message: RoutedMessage, came_from: NodeId | None) -> bool:
         """Pass on a message that the data plane left to the core; False when there is no way now."""
@@ -164,8 +169,7 @@ class Forwarding:
             return self._search(message, route.search)
         direct = self._links.to(route.destination)
         if direct is not None:
-            self._context.send(direct.id, message)
-            return True
+            return self._give(direct, message)
         if self._links.forwarding_stale:
             # A link that closed in this very step is no way any more.
             self.publish()
@@ -191,14 +195,15 @@ class Forwarding:
         direct = self._links.to(message.route.destination)
         if direct is not None:
             return self._pass_on(message, direct.peer, Search(visited, (*search.stack, me)))
-        onward = self._nearest_unvisited(message.route.destination, visited)
+        onward = self._nearest_unvisited(message.route.destination, visited, type(message))
         if onward is not None:
             found = Search(visited, (*search.stack, me), search.restarts)
             return self._pass_on(message, onward, found)
         if not search.stack:
             return False
         back = search.stack[-1]
-        if back in self._links.by_peer:
+        link = self._links.to(back)
+        if link is not None and link.knows(type(message)):
             return self._pass_on(message, back, Search(visited, search.stack[:-1], search.restarts))
         if search.restarts >= RESTARTS_MAX:
             return False
@@ -210,10 +215,20 @@ class Forwarding:
         link = self._links.to(peer)
         assert link is not None
         self._context.counts.add("careful_messages")
-        self._context.send(link.id, _with_route(message, replace(message.route, search=search)))
+        return self._give(link, _with_route(message, replace(message.route, search=search)))
+
+    def _give(self, link: Link, message: RoutedMessage) -> bool:
+        """Send over a link; False where its other end must look into the message and does not know it."""
+        if not link.knows(type(message)):
+            self._context.counts.add("withheld_messages")
+            return False
+        self._context.send(link.id, message)
         return True
 
-    def _nearest_unvisited(self, destination: NodeId, visited: Visited) -> NodeId | None:
+    def _nearest_unvisited(
+        self, destination: NodeId, visited: Visited, kind: type[RoutedMessage]
+    ) -> NodeId | None:
+        """The linked peer that a search goes on to: nobody who does not know its kind of message."""
         membership = self._context.membership
         size, outside = membership.layout_size, membership.outside
         target = membership.rank(destination)
@@ -223,7 +238,11 @@ class Forwarding:
                 return _FAR, peer
             return hop_count(size, (target - rank_of(peer, outside)) % size), peer
 
-        candidates = [peer for peer in self._links.by_peer if not is_visited(visited, peer)]
+        candidates = [
+            peer
+            for peer, links in self._links.by_peer.items()
+            if not is_visited(visited, peer) and links[0].knows(kind)
+        ]
         return min(candidates, key=distance, default=None)
 
     def _report_unreachable(self, message: RoutedMessage) -> None:

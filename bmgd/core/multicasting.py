@@ -33,7 +33,6 @@ from bmgd.core.stream_out import Sending, StreamOut
 from bmgd.errors import BmgdError, DeliveryError, RequestError, UnreachableError
 from bmgd.routing.id_sets import ids_in
 from bmgd.types import NodeId
-from bmgd.wire.features import Feature
 from bmgd.wire.messages import ENTRIES_MAX, Entry, Segment, SegmentFlag, SharedSegment
 from bmgd.wire.segments import packed
 
@@ -137,7 +136,7 @@ class Multicasting:
         groups, _ = self._branching.ways(list(ready))
         for peer, ids in groups:
             link = self._links.to(peer)
-            if link is None or not link.features & Feature.SHARED_SEGMENTS:
+            if link is None or not link.knows(SharedSegment):
                 # A daemon of an older release: those behind it follow singly.
                 continue
             segments = []
@@ -186,7 +185,7 @@ class Multicasting:
         link = self._links.to(peer)
         assert link is not None
         route = replace(message.route, hop_budget=max(0, message.route.hop_budget - 1))
-        if len(entries) == 1 or not link.features & Feature.SHARED_SEGMENTS:
+        if len(entries) == 1 or not link.knows(SharedSegment):
             # Relays need no core for a unicast, and those of an older release know nothing else.
             onward = replace(message, route=route)
             for entry in entries:

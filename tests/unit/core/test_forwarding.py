@@ -11,7 +11,8 @@ from bmgd.core.node import Node
 from bmgd.core.stream_answers import REROUTE_NS
 from bmgd.sim import Network
 from bmgd.types import LinkId, NodeId, Record, Status
-from bmgd.wire.messages import Notice, Route, Search, Segment, Unreachable
+from bmgd.wire.features import Feature
+from bmgd.wire.messages import Notice, ProgramAsk, Route, Search, Segment, Unreachable
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import segment
 
@@ -92,3 +93,41 @@ def test_link_that_closed_in_this_step_carries_nothing_more() -> None:
     after = [e for e in effects[closed + 1 :] if isinstance(e, Send)]
     assert link.id not in {e.link for e in after}
     assert [e for e in after if isinstance(e.message, Segment)]
+
+
+def test_search_goes_on_to_nobody_who_does_not_know_the_kind_of_message() -> None:
+    network = Network(9)
+    settle(network)
+    node = network.hosts[NodeId(0)].node
+    life = network.status(5)["incarnation"]
+    route = Route(FAR, NodeId(5), life, 0, 1, search=Search(b"\x20", ()))
+    asked = ProgramAsk(route, 0)
+    came = next(iter(node._links.by_peer.values()))[0]
+
+    def went_to() -> list[NodeId]:
+        effects = node.step(network.now_ns, Received(came.id, asked))
+        links = [e.link for e in effects if isinstance(e, Send) and isinstance(e.message, ProgramAsk)]
+        return [node._links.table[link].peer for link in links]
+
+    tried = went_to()
+    assert len(tried) == 1
+    for links in list(node._links.by_peer.values()):
+        links[0].features &= ~Feature.PROGRAMS
+        following = went_to()
+        assert links[0].peer not in following
+    assert following == []
+    assert node.counts.plain["withheld_messages"] == 0
+
+
+def test_last_hop_is_not_taken_to_who_does_not_know_the_kind_of_message() -> None:
+    network = Network(9)
+    settle(network)
+    node = network.hosts[NodeId(0)].node
+    life = network.status(5)["incarnation"]
+    peer, links = next(iter(node._links.by_peer.items()))
+    links[0].features &= ~Feature.PROGRAMS
+    for search in (None, Search(b"\x20", ())):
+        asked = ProgramAsk(Route(peer, NodeId(5), life, 0, 1, search=search), 0)
+        effects = node.step(network.now_ns, Received(links[0].id, asked))
+        assert not [m for m in sent(effects) if isinstance(m, ProgramAsk)]
+    assert node.counts.plain["withheld_messages"] == 2
