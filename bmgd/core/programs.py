@@ -215,7 +215,9 @@ class Programs:
         row = self._rows.get(moved.id)
         if row is None:
             return
-        if moved.after.status is Status.LEFT or row.life < moved.after.incarnation:
+        believed = moved.after.incarnation
+        has_left = moved.after.status is Status.LEFT and row.life == believed
+        if row.life < believed or has_left:
             self._drop(moved.id, row)
             return
         self._look(moved.id, row)
@@ -234,8 +236,11 @@ class Programs:
             row = None
         if row is None:
             membership = self._context.membership
-            has_left = membership.status_of(node_id) in (None, Status.LEFT)
-            if has_left or membership.incarnation(node_id) > life:
+            record = membership.get(node_id)
+            if record is None or membership.incarnation(node_id) > life:
+                return None
+            if record.status is Status.LEFT and record.incarnation == life:
+                # Of an earlier life that left this is no news: the record of the next may be slower.
                 return None
             row = self._rows[node_id] = _Row(life)
             row.shown = self._is_to_be_shown(node_id, row)

@@ -106,7 +106,9 @@ def test_search_goes_on_to_nobody_who_does_not_know_the_kind_of_message() -> Non
 
     def went_to() -> list[NodeId]:
         effects = node.step(network.now_ns, Received(came.id, asked))
-        links = [e.link for e in effects if isinstance(e, Send) and isinstance(e.message, ProgramAsk)]
+        links = [
+            e.link for e in effects if isinstance(e, Send) and isinstance(e.message, ProgramAsk)
+        ]
         return [node._links.table[link].peer for link in links]
 
     tried = went_to()

@@ -10,15 +10,15 @@ import pytest
 from bmgd.core import programs as registry
 from bmgd.core.commands import BroadcastTo, Leave, Register, ShowPrograms, Subscribe, Unregister
 from bmgd.core.effects import Announce, Effect, ProgramsChanged, Send
-from bmgd.core.events import Event, Received
+from bmgd.core.events import DeadlineReached, Event, Received
 from bmgd.core.programs import KNOWN_MAX, PROGRAMS_TIMER, REGISTERED_MAX
 from bmgd.errors import LeavingError, RequestError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import LinkId, NodeId
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.features import SPOKEN, Feature
-from bmgd.wire.messages import MemberFeatures, ProgramAsk, ProgramList, ReliableBroadcast
+from bmgd.wire.messages import MemberFeatures, Notice, ProgramAsk, ProgramList, ReliableBroadcast
 from tests.unit.core.clusters import S, reply_to, settle
 
 
@@ -281,6 +281,26 @@ def test_list_that_came_leaves_no_deadline() -> None:
     assert changes.asks == 1
     assert not programs._rows[NodeId(0)].wanted
     assert (PROGRAMS_TIMER, 0, 0) not in timers
+
+
+def test_list_is_asked_for_when_a_skip_is_faster_than_the_record_of_the_new_life() -> None:
+    network, _ = watched(3)
+    assert reply_to(network, 2, Leave(S)).error is None
+    network.run(1)
+    node = network.hosts[NodeId(0)].node
+    former = node._context.membership.get(NodeId(2))
+    assert former is not None
+    assert former.status is Status.LEFT
+    life = Incarnation(former.incarnation + 1)
+    node._context.membership.learn_life(NodeId(2), life)
+    node._to_many.programs.on_skipped(NodeId(2), life)
+    later_ns = network.now_ns + S // 100
+    node.step(later_ns, DeadlineReached())
+    assert (PROGRAMS_TIMER, 0, 0) not in node._context.timers
+    notice = Notice(((NodeId(2), Record(life, 0, Status.ALIVE, former.address)),))
+    link = node._links.by_peer[NodeId(1)][0]
+    node.step(later_ns, Received(link.id, notice))
+    assert (PROGRAMS_TIMER, 0, 0) in node._context.timers
 
 
 def test_wanted_list_of_a_node_that_is_held_dead_leaves_no_deadline() -> None:
