@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from bmgd.connection import Connection
@@ -44,19 +45,24 @@ class ProgramEnd(NamedTuple):
 @asynccontextmanager
 async def registered(connection: Connection, name: str) -> AsyncIterator[None]:
     """See `bmgd.Daemon.register`."""
-    async with connection.stream("register", {"name": name}, _nothing, 1) as stream:
-        exit_code = 0
-        try:
-            yield
-        except BaseException as error:
-            exit_code = _exit_code_of(error)
-            raise
-        finally:
-            if not stream.over and connection.lost is None:
-                # A daemon that is gone, or does not answer, has told of the end or will.
-                with suppress(ControlError):
-                    params = {"registration": stream.sequence, "exit": exit_code}
-                    await connection.ask("unregister", params)
+
+    async def tell_end(
+        _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        if stream.over or connection.lost is not None:
+            # A daemon that is gone tells of the end itself.
+            return
+        exit_code = 0 if error is None else _exit_code_of(error)
+        with suppress(ControlError):
+            params = {"registration": stream.sequence, "exit": exit_code}
+            await connection.ask("unregister", params)
+
+    async with (
+        connection.stream("register", {"name": name}, _nothing, 1) as stream,
+        AsyncExitStack() as block,
+    ):
+        block.push_async_exit(tell_end)
+        yield
 
 
 def _exit_code_of(error: BaseException) -> int:
