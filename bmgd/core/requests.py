@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from bmgd.core.asking import Asking
 from bmgd.core.commands import (
@@ -76,56 +77,15 @@ class Requests:
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
-        context = self.context
         match command:
-            case ShowStatus() | ShowMembers() if context.membership.known_count > SHOWN_IDS_MAX:
-                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
-                context.emit(Reply(request, error=error))
-            case ShowStatus():
-                facts = {
-                    "quorum": self.quorum.show(),
-                    "underway": self.outbound.underway,
-                    "waiting": self.topics.waiting(),
-                    "requests": self.topics.inboxes.underway,
-                    "owed": len(self.topics.questions),
-                    "neighbors": list(self.dialling.wanted),
-                    "healing": self.relayout.show(),
-                    "to_many": self.to_many.show(),
-                    "isolated": is_isolated(self.links, self.quorum.counted),
-                }
-                context.emit(Reply(request, show_status(context, self.links) | facts))
-            case ShowMembers():
-                context.emit(Reply(request, show_members(context)))
-            case ShowLinks():
-                context.emit(Reply(request, show_links(context, self.links)))
-            case SendTo():
-                self.outbound.send(request, command)
-            case OpenStream():
-                self.outbound.open(request, command)
-            case PutSegment():
-                self.outbound.put(request, command)
-            case OpenQuestions():
-                self.asking.open_questions(request, command)
-            case OpenAnswers():
-                self.asking.open_answers(request, command)
-            case OpenInbox(credit_bytes):
-                if not self.topics.open_inbox(request, credit_bytes):
-                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
-            case Settled(count, questions):
-                self.topics.settled(request, count, questions)
-            case FindReaders():
-                self.finding.start(request, command)
-            case Withdraw():
-                self.outbound.withdraw(request, command)
-            case CloseStream():
-                self.outbound.close(request, command)
-            case ProbeTo():
-                self.probing.start(request, command)
-            case Subscribe(topic, credit, credit_bytes, takes_long):
-                if self.topics.subscribe(request, topic, credit, credit_bytes, takes_long):
-                    self.to_many.announcements.subscribe(request, topic)
-                else:
-                    context.emit(Reply(request, error=RequestError("too many subscriptions")))
+            case ShowStatus() | ShowMembers() | ShowLinks() | ShowReport():
+                self._show(request, command)
+            case SendTo() | OpenStream() | PutSegment() | Withdraw() | CloseStream():
+                self._send(request, command)
+            case OpenQuestions() | OpenAnswers() | OpenInbox() | Settled() | FindReaders():
+                self._ask(request, command)
+            case Subscribe() | Consumed() | Unsubscribe():
+                self._read(request, command)
             case (
                 BroadcastTo()
                 | MulticastTo()
@@ -135,15 +95,10 @@ class Requests:
                 | ShowPrograms()
             ):
                 self.to_many.on_command(request, command)
-            case Consumed(count, long):
-                self.topics.consumed(request, count, long)
-            case Unsubscribe():
-                self.topics.unsubscribe(request)
-                self.to_many.announcements.unsubscribe(request)
+            case ProbeTo():
+                self.probing.start(request, command)
             case Evict():
                 self.eviction.start(request, command)
-            case ShowReport():
-                context.emit(Reply(request, self.survey.describe()))
             case AskReports(ids):
                 self.survey.ask(ids)
             case SendReport():
@@ -152,3 +107,82 @@ class Requests:
                 self.survey.trace(request, command)
             case Leave(timeout_ns):
                 self.lifecycle.leave(request, timeout_ns)
+
+    def _show(
+        self, request: int, command: ShowStatus | ShowMembers | ShowLinks | ShowReport
+    ) -> None:
+        context = self.context
+        match command:
+            case ShowStatus() | ShowMembers() if context.membership.known_count > SHOWN_IDS_MAX:
+                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
+                context.emit(Reply(request, error=error))
+            case ShowStatus():
+                context.emit(Reply(request, self._status()))
+            case ShowMembers():
+                context.emit(Reply(request, show_members(context)))
+            case ShowLinks():
+                context.emit(Reply(request, show_links(context, self.links)))
+            case ShowReport():
+                context.emit(Reply(request, self.survey.describe()))
+
+    def _status(self) -> dict[str, Any]:
+        return show_status(self.context, self.links) | {
+            "quorum": self.quorum.show(),
+            "underway": self.outbound.underway,
+            "waiting": self.topics.waiting(),
+            "requests": self.topics.inboxes.underway,
+            "owed": len(self.topics.questions),
+            "neighbors": list(self.dialling.wanted),
+            "healing": self.relayout.show(),
+            "to_many": self.to_many.show(),
+            "isolated": is_isolated(self.links, self.quorum.counted),
+        }
+
+    def _send(
+        self, request: int, command: SendTo | OpenStream | PutSegment | Withdraw | CloseStream
+    ) -> None:
+        match command:
+            case SendTo():
+                self.outbound.send(request, command)
+            case OpenStream():
+                self.outbound.open(request, command)
+            case PutSegment():
+                self.outbound.put(request, command)
+            case Withdraw():
+                self.outbound.withdraw(request, command)
+            case CloseStream():
+                self.outbound.close(request, command)
+
+    def _ask(
+        self,
+        request: int,
+        command: OpenQuestions | OpenAnswers | OpenInbox | Settled | FindReaders,
+    ) -> None:
+        match command:
+            case OpenQuestions():
+                self.asking.open_questions(request, command)
+            case OpenAnswers():
+                self.asking.open_answers(request, command)
+            case OpenInbox(credit_bytes):
+                if not self.topics.open_inbox(request, credit_bytes):
+                    self._refuse_subscription(request)
+            case Settled(count, questions):
+                self.topics.settled(request, count, questions)
+            case FindReaders():
+                self.finding.start(request, command)
+
+    def _read(self, request: int, command: Subscribe | Consumed | Unsubscribe) -> None:
+        match command:
+            case Subscribe(topic, credit, credit_bytes, takes_long):
+                if self.topics.subscribe(request, topic, credit, credit_bytes, takes_long):
+                    self.to_many.announcements.subscribe(request, topic)
+                else:
+                    self._refuse_subscription(request)
+            case Consumed(count, long):
+                self.topics.consumed(request, count, long)
+            case Unsubscribe():
+                self.topics.unsubscribe(request)
+                self.to_many.announcements.unsubscribe(request)
+
+    def _refuse_subscription(self, request: int) -> None:
+        self.context.emit(Reply(request, error=RequestError("too many subscriptions")))
