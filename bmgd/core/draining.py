@@ -36,7 +36,7 @@ class Draining:
         """Whether nothing is left that is waited for."""
         waits = self.outbound.has_unconfirmed or self.outbound.unfinished
         asks = self.topics.inboxes.underway
-        return not (waits or asks or self.topics.being_read() or self.to_many.undrained)
+        return not (waits or asks or self.topics.table.being_read() or self.to_many.undrained)
 
     def describe(self) -> dict[str, Any]:
         """What is left over now: the counts, and by streams and topics.
@@ -45,7 +45,7 @@ class Draining:
             ``{"drained", "unconfirmed", "unread", "left_over": [{"kind", …}, …]}``,
             see `drain` in docs/control-protocol.md.
         """
-        unconfirmed, unread = self.outbound.left_over(), self.topics.left_over()
+        unconfirmed, unread = self.outbound.left_over(), self.topics.table.left_over()
         sent, told = self.to_many.source.underway, self.to_many.announcements.being_read()
         rows: list[dict[str, Any]] = [
             {"kind": "unconfirmed", "destination": to, "topic": topic, "messages": count}
@@ -72,6 +72,6 @@ class Draining:
         """Give up what is not confirmed: its programs are told, and how much nobody read."""
         self.outbound.answers.abandon(f"{ABANDONED} the confirmation came")
         self.to_many.abandon(f"{ABANDONED} everybody confirmed it")
-        lost = self.topics.unconsumed
+        lost = self.topics.table.unconsumed
         if lost:
             self.context.observe("left unread", detail=f"{lost} messages that no program consumed")

@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.inboxes import is_inbox
+from bmgd.core.taken import Offer, Taken
 from bmgd.core.timers import TimerKey
-from bmgd.core.topics import Offer, Taken, Topics
+from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.types import Incarnation, NodeId, NodeState, Status, incarnation_tag
 from bmgd.wire.messages import (

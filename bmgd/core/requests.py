@@ -129,7 +129,7 @@ class Requests:
         return show_status(self.context, self.links) | {
             "quorum": self.quorum.show(),
             "underway": self.outbound.underway,
-            "waiting": self.topics.waiting(),
+            "waiting": self.topics.table.waiting(),
             "requests": self.topics.inboxes.underway,
             "owed": len(self.topics.questions),
             "neighbors": list(self.dialling.wanted),

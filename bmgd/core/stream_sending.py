@@ -17,7 +17,8 @@ from bmgd.core.effects import Reply, StreamEnded, StreamMoved
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.stream_out import NEVER_NS, NUMBER_MAX, RESEND_MAX_NS, Sending, StreamOut
 from bmgd.core.stream_table import STREAM_TIMER, StreamTable
-from bmgd.core.topics import Offer, Taken, Topics
+from bmgd.core.taken import Offer, Taken
+from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import BmgdError, DeliveryError, NewLifeError, NoReaderError
 from bmgd.types import LinkId, NodeId

@@ -99,7 +99,7 @@ class Survey:
             "suspects": self.detector.suspects,
             "wanted": list(self.dialling.wanted)[:LINKS_MAX],
             "underway": self.outbound.underway,
-            "waiting": self.topics.waiting(),
+            "waiting": self.topics.table.waiting(),
             "delivered": context.counts.delivered,
             "relayouts": self.relayout.relayouts,
             "links": self._links(),

@@ -111,7 +111,7 @@ def unread_bodies(node: Node) -> list[tuple[int, bytes]]:
     """What a node has taken and not handed out: of each segment how many messages, and its body."""
     return [
         (segment.count, segment.body)
-        for topic in node._topics._topics.values()
+        for topic in node._topics.table.topics.values()
         for segment in topic.waiting
     ]
 
@@ -119,9 +119,13 @@ def unread_bodies(node: Node) -> list[tuple[int, bytes]]:
 def being_read(node: Node) -> int:
     """How many messages, and pieces of long ones that have come, readers have to consume."""
     topics = node._topics
-    pieces = sum(len(each.waiting) + len(each.unconsumed) for each in topics._longs.values())
-    unfinished = sum(len(reader.longs) for reader in topics._subscriptions.values())
-    return topics.being_read() - unfinished + pieces + node._to_many.announcements.being_read()
+    pieces = sum(
+        len(each.waiting) + len(each.unconsumed) for each in topics.longs.by_stream.values()
+    )
+    unfinished = sum(len(reader.longs) for reader in topics.table.subscriptions.values())
+    return (
+        topics.table.being_read() - unfinished + pieces + node._to_many.announcements.being_read()
+    )
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:

@@ -160,30 +160,33 @@ class Inside:
         """
         return [
             (s.count, s.bytes, s.credit_bytes + COST_MAX * (1 + len(s.longs)))
-            for s in self.topics._subscriptions.values()
+            for s in self.topics.table.subscriptions.values()
         ]
 
     def queues(self) -> list[tuple[int, int, int]]:
         """Of each topic: messages waiting, bytes as counted, bytes as they are."""
         return [
             (t.waiting_count, t.waiting_bytes, sum(m.cost for m in t.waiting))
-            for t in self.topics._topics.values()
+            for t in self.topics.table.topics.values()
         ]
 
     def awaited_messages(self) -> int:
         """Messages that wait in topics that have a reader, and long ones that are being read."""
-        topics, readers = self.topics._topics.values(), self.topics._subscriptions.values()
+        topics, readers = (
+            self.topics.table.topics.values(),
+            self.topics.table.subscriptions.values(),
+        )
         waiting = sum(m.count for t in topics if t.readers for m in t.waiting)
         return waiting + sum(len(reader.longs) for reader in readers)
 
     def counted_bytes(self) -> int:
         """Bytes not yet consumed, as the node counts them."""
-        return self.topics._held_bytes
+        return self.topics.table.held_bytes
 
     def handed_bytes(self) -> int:
         """Bytes that readers have and have not consumed, and those of long messages on their way."""
-        subscriptions = self.topics._subscriptions.values()
-        longs = self.topics._longs.values()
+        subscriptions = self.topics.table.subscriptions.values()
+        longs = self.topics.longs.by_stream.values()
         return sum(m.cost for s in subscriptions for m in s.unconsumed) + sum(
             piece.cost for long in longs for piece in (*long.waiting, *long.unconsumed)
         )

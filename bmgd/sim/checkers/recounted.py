@@ -106,9 +106,9 @@ def _topics(inside: Inside) -> Iterator[Counted]:
     """Queues, what readers have in their hands, and long messages on their way to them."""
     topics = inside.topics
     held = 0
-    for name, topic in topics._topics.items():
-        readers = [s for s in topics._subscriptions.values() if s.topic == name]
-        longs = [each for each in topics._longs.values() if each.topic == name]
+    for name, topic in topics.table.topics.items():
+        readers = [s for s in topics.table.subscriptions.values() if s.topic == name]
+        longs = [each for each in topics.longs.by_stream.values() if each.topic == name]
         waiting = [(segment.count - segment.consumed, segment.cost) for segment in topic.waiting]
         yield f"messages of {name!r}", topic.waiting_count, sum(count for count, _ in waiting)
         yield f"bytes of {name!r}", topic.waiting_bytes, sum(cost for _, cost in waiting)
@@ -124,9 +124,9 @@ def _topics(inside: Inside) -> Iterator[Counted]:
         )
         yield f"readers of {name!r}, each once", len(topic.readers), len(readers)
     yield "bytes held", inside.counted_bytes(), held
-    for request, reader in topics._subscriptions.items():
-        yield f"topic of reader {request}", reader.topic in topics._topics, True
-        mine = [each for each in topics._longs.values() if each.reader is reader]
+    for request, reader in topics.table.subscriptions.items():
+        yield f"topic of reader {request}", reader.topic in topics.table.topics, True
+        mine = [each for each in topics.longs.by_stream.values() if each.reader is reader]
         count = sum(segment.count - segment.consumed for segment in reader.unconsumed)
         yield f"messages in the hands of {request}", reader.count, count
         cost = sum(segment.cost for segment in reader.unconsumed)
@@ -141,14 +141,14 @@ def _requests(inside: Inside) -> Iterator[Counted]:
     topics = inside.topics
     owed = topics.questions.owed()
     yield "questions owed", len(topics.questions), len(owed)
-    gone = sorted({reader for reader, _ in owed if reader not in topics._subscriptions})
+    gone = sorted({reader for reader, _ in owed if reader not in topics.table.subscriptions})
     yield "readers that owe and are gone", gone, []
-    for name, topic in topics._topics.items():
+    for name, topic in topics.table.topics.items():
         if any(segment.inbox for segment in topic.waiting):
             able = any(reader.takes_long for reader in topic.readers)
             yield f"a reader for the questions of {name!r}", able, True
     opened = {topic_of(inbox.number) for inbox in topics.inboxes.inboxes()}
-    yield "inboxes", opened, {name for name in topics._topics if is_inbox(name)}
+    yield "inboxes", opened, {name for name in topics.table.topics if is_inbox(name)}
 
 
 def _streams_out(inside: Inside) -> Iterator[Counted]:

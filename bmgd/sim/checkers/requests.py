@@ -325,7 +325,7 @@ class RoomOfAnswersIsGivenBack(Checker):
                 wrong = sorted(set(inbox.underway) ^ there)[:4]
                 self.violate(journal, f"keeps room for other questions than are open: {wrong}")
             underway += len(there)
-            held = topics._topics[topic_of(inbox.number)].held_bytes
+            held = topics.table.topics[topic_of(inbox.number)].held_bytes
             if inbox.held_bytes != held:
                 self.violate(journal, f"counts {inbox.held_bytes} bytes of answers, not {held}")
             covered += min(held, len(there) * ANSWER_BYTES)

@@ -71,10 +71,10 @@ def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_form
     sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), hop_budget=9)
     data = Received(LinkId(10**6), segment(sent, b"x"))
     network._step(host, data)
-    assert host.node._topics.waiting() == 0
+    assert host.node._topics.table.waiting() == 0
     network.run(host.node._context.settings.join_ns / S)
     network._step(host, data)
-    assert host.node._topics.waiting() == 1
+    assert host.node._topics.table.waiting() == 1
 
 
 def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
@@ -94,7 +94,7 @@ def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
         for effect in host.node._context.effects
         if isinstance(effect, Send) and isinstance(effect.message, StreamReset)
     ]
-    assert host.node._topics.waiting() == 0
+    assert host.node._topics.table.waiting() == 0
     assert reasons == [ResetReason.FOREIGN_TAG]
 
 
@@ -119,4 +119,4 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     network.run_until(lambda: third in replies, 2)
     assert replies[third].error is None
     assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
-    assert network.hosts[NodeId(1)].node._topics.waiting() == 2
+    assert network.hosts[NodeId(1)].node._topics.table.waiting() == 2

@@ -25,7 +25,8 @@ from bmgd.core.commands import (
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.core.inboxes import ANSWER_BYTES, QUESTIONS_MAX, Inboxes, inbox_of, is_inbox, topic_of
-from bmgd.core.topics import HELD_BYTES_MAX, Offer, Taken
+from bmgd.core.taken import Offer, Taken
+from bmgd.core.topic_table import HELD_BYTES_MAX
 from bmgd.errors import (
     DeadError,
     NewLifeError,
@@ -463,7 +464,7 @@ def test_answers_are_taken_where_all_other_room_is_used_up() -> None:
     queues.topics.open_inbox(1, CREDIT_BYTES)
     queues.topics.inboxes.reserve(1, range(1, 41))
     # All other room is used up, and the inbox holds more than one segment's worth is always taken.
-    queues.topics._held_bytes += HELD_BYTES_MAX
+    queues.topics.table.held_bytes += HELD_BYTES_MAX
     body = pack_messages([bytes(60_000)])
     answer = Taken(NodeId(7), Incarnation(1), 1, 1, body)
     assert queues.topics.offer(topic_of(1), answer) is Offer.TAKEN
@@ -495,7 +496,7 @@ def test_inbox_ends_with_what_it_holds() -> None:
     body = pack_messages([bytes(60_000)])
     queues.topics.offer(topic_of(1), Taken(NodeId(7), Incarnation(1), 1, 1, body))
     queues.topics.unsubscribe(1)
-    assert queues.topics._held_bytes == 0
+    assert queues.topics.table.held_bytes == 0
     again = Taken(NodeId(7), Incarnation(1), 1, 1, body)
     assert queues.topics.offer(topic_of(1), again) is Offer.NO_READER
     queues.topics.open_inbox(2, CREDIT_BYTES)

@@ -9,17 +9,11 @@ from bmgd.core.commands import SendTo, Subscribe, Unsubscribe
 from bmgd.core.context import Context, LongSettled, RoomFreed
 from bmgd.core.effects import Deliver, Effect, Reply
 from bmgd.core.events import CommandIssued
+from bmgd.core.handing_out import HAND_OUT_MAX
 from bmgd.core.settings import Settings
-from bmgd.core.topics import (
-    HAND_OUT_MAX,
-    HELD_BYTES_MAX,
-    QUEUE_BYTES_MAX,
-    SUBSCRIPTIONS_MAX,
-    TOPICS_MAX,
-    Offer,
-    Taken,
-    Topics,
-)
+from bmgd.core.taken import Offer, Taken
+from bmgd.core.topic_table import HELD_BYTES_MAX, QUEUE_BYTES_MAX, SUBSCRIPTIONS_MAX, TOPICS_MAX
+from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.peers import PeerList
 from bmgd.sim.network import Network
@@ -121,7 +115,7 @@ def test_topics_forget_one_that_nobody_reads_and_that_holds_nothing() -> None:
 def test_topics_hold_as_many_messages_as_the_bound_and_no_more() -> None:
     queues = Queues(queue_messages=3)
     assert queues.put("a", "b", "c", "d") == [True, True, True, False]
-    assert queues.topics.waiting() == 3
+    assert queues.topics.table.waiting() == 3
     assert queues.put("e", topic="other") == [True]
     # Where somebody reads, bytes are the bound: his pace is the sender's.
     queues.topics.subscribe(1, "jobs", 1)
@@ -136,7 +130,7 @@ def test_topics_hold_as_many_bytes_as_the_bound_and_no_more() -> None:
     many = "x" * 60_000
     while queues.put(many) == [True]:
         pass
-    held = queues.topics.waiting() * (60_000 + 3 + OVERHEAD_BYTES)
+    held = queues.topics.table.waiting() * (60_000 + 3 + OVERHEAD_BYTES)
     assert QUEUE_BYTES_MAX - COST_MAX < held <= QUEUE_BYTES_MAX
     # Others have room all the same, and one with a reader has more.
     assert queues.put(many, topic="other") == [True]
@@ -174,7 +168,7 @@ def test_topics_that_nobody_reads_expire_with_what_they_hold_and_make_room() -> 
     queues.topics.on_expiry_timer(key)
     assert queues.put("a", topic="one more") == [True]
     assert queues.topics.dropped == TOPICS_MAX - 1
-    assert queues.topics.waiting() == 2
+    assert queues.topics.table.waiting() == 2
 
 
 def test_topics_cut_a_segment_between_messages_for_a_reader_whose_credit_is_smaller() -> None:
@@ -202,7 +196,7 @@ def test_topics_give_back_what_of_a_segment_was_not_consumed_marked_as_redeliver
     queues.topics.consumed(1, 1)
     queues.delivered()
     queues.topics.unsubscribe(1)
-    assert queues.topics.waiting() == 2
+    assert queues.topics.table.waiting() == 2
     queues.topics.subscribe(2, "jobs", 9)
     (handed,) = [e for e in queues.context.effects if isinstance(e, Deliver)]
     assert (payloads_of(handed), handed.redelivered) == ([b"b", b"c"], True)
@@ -228,7 +222,7 @@ def test_topics_settle_a_long_message_when_its_reader_has_consumed_the_last_piec
     assert queues.facts() == []
     queues.topics.consumed(1, 1, 1)
     assert queues.facts() == [LongSettled(NodeId(7), 1, taken=True)]
-    assert queues.topics._held_bytes == 0
+    assert queues.topics.table.held_bytes == 0
 
 
 def test_topics_tell_when_the_reader_of_a_long_message_is_gone() -> None:
@@ -238,7 +232,7 @@ def test_topics_tell_when_the_reader_of_a_long_message_is_gone() -> None:
     queues.topics.unsubscribe(1)
     assert queues.facts() == [LongSettled(NodeId(7), 1, taken=False)]
     assert queues.put_piece("b", 3) is Offer.NO_READER
-    assert queues.topics._held_bytes == 0
+    assert queues.topics.table.held_bytes == 0
 
 
 def test_topics_tell_the_reader_of_a_long_message_that_no_more_comes() -> None:
@@ -279,7 +273,7 @@ def test_topics_hand_out_a_bounded_number_in_one_step() -> None:
     for _ in range(2):
         queues.work.on_timer(("work", 0, 0))
         assert len(queues.delivered()) == HAND_OUT_MAX
-    assert queues.topics.waiting() == 0
+    assert queues.topics.table.waiting() == 0
 
 
 def test_topics_take_no_message_for_one_more_topic_than_the_bound() -> None:
@@ -320,10 +314,10 @@ def test_topics_pass_over_a_reader_without_credit() -> None:
     queues.topics.subscribe(2, "jobs", 3)
     queues.put("a", "b", "c", "d", "e")
     assert queues.delivered() == [(1, "a"), (2, "b"), (2, "c"), (2, "d")]
-    assert queues.topics.waiting() == 1
+    assert queues.topics.table.waiting() == 1
     queues.topics.consumed(1, 1)
     assert queues.delivered() == [(1, "e")]
-    assert queues.topics.waiting() == 0
+    assert queues.topics.table.waiting() == 0
 
 
 def test_topics_count_no_more_consumed_than_was_delivered() -> None:
@@ -342,7 +336,7 @@ def test_topics_put_unconsumed_messages_back_in_front_and_in_order() -> None:
     queues.topics.consumed(1, 1)
     assert queues.delivered() == [(1, "a"), (1, "b"), (1, "c"), (1, "d")]
     queues.topics.unsubscribe(1)
-    assert queues.topics.waiting() == 4
+    assert queues.topics.table.waiting() == 4
     queues.topics.subscribe(2, "jobs", 8)
     assert queues.delivered() == [(2, "b"), (2, "c"), (2, "d"), (2, "e")]
 
@@ -355,19 +349,19 @@ def test_topics_give_what_comes_back_to_the_other_readers_at_once() -> None:
     assert queues.delivered() == [(1, "a"), (1, "b")]
     queues.topics.unsubscribe(1)
     assert queues.delivered() == [(2, "a")]
-    assert queues.topics.waiting() == 1
+    assert queues.topics.table.waiting() == 1
 
 
 def test_topics_account_for_bytes_that_come_back() -> None:
     queues = Queues()
     queues.topics.subscribe(1, "jobs", 2)
     queues.put("a", "b", "c")
-    held = queues.topics._held_bytes
+    held = queues.topics.table.held_bytes
     queues.topics.unsubscribe(1)
-    assert queues.topics._held_bytes == held == 3 * (OVERHEAD_BYTES + 3)
+    assert queues.topics.table.held_bytes == held == 3 * (OVERHEAD_BYTES + 3)
     queues.topics.subscribe(2, "jobs", 9)
     queues.topics.consumed(2, 3)
-    assert queues.topics._held_bytes == 0
+    assert queues.topics.table.held_bytes == 0
 
 
 def test_topics_ignore_a_subscription_that_is_over() -> None:

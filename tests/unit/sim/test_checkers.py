@@ -388,13 +388,13 @@ def link_missing_in_its_index(f: Forger) -> None:
 
 def wrong_counts_of_a_topic(f: Forger) -> None:
     f.network.issue(ME, Subscribe("t", 9))
-    f.inside.topics._topics["t"].held_bytes += 1
+    f.inside.topics.table.topics["t"].held_bytes += 1
     f.scene.at_rest()
 
 
 def wrong_count_in_readers_hands(f: Forger) -> None:
     f.network.issue(ME, Subscribe("t", 9))
-    next(iter(f.inside.topics._subscriptions.values())).count += 1
+    next(iter(f.inside.topics.table.subscriptions.values())).count += 1
     f.scene.at_rest()
 
 
