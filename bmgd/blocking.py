@@ -27,10 +27,11 @@ from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
 from bmgd.connection import Stream
 from bmgd.draining import Drained
 from bmgd.errors import NoDaemonError, Report
+from bmgd.message import Message
+from bmgd.outgoing import Payload, Priority, Quality
 from bmgd.programs import Program, ProgramEnd
-from bmgd.reading import Message, Messages
+from bmgd.reading import Messages
 from bmgd.requesting import MAX_ANSWER
-from bmgd.writing import Payload, Priority, Quality
 
 __all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
 

@@ -23,14 +23,16 @@ from bmgd.config import control_path
 from bmgd.connection import ANSWER_S, Connection, Stream, open_greeted
 from bmgd.draining import Drained, LeftOver, drained_of
 from bmgd.errors import ProtocolError, RequestError
+from bmgd.message import LongMessage, Message
+from bmgd.outgoing import Outgoing, Payload, Priority, Quality
 from bmgd.programs import Program, ProgramEnd, ProgramReader, registered, running
-from bmgd.reading import Interrupted, LongMessage, Message, Messages
+from bmgd.reading import Interrupted, Messages
 from bmgd.reconnecting import open_lasting
 from bmgd.requesting import MAX_ANSWER, Asking
 from bmgd.sending import SharedStreams
 from bmgd.to_many import Missed, SendsToMany
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
-from bmgd.writing import Outgoing, Payload, Priority, Quality, Writer, checked_topic
+from bmgd.writing import Writer, checked_topic
 
 __all__ = [
     "Change",

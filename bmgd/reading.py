@@ -7,37 +7,24 @@ what a program has not finished when it goes away comes again, to the next reade
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from bmgd.assembling import LONGS_MAX, Assembly, Life, Unfinished
 from bmgd.connection import Connection, Stream
 from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
+from bmgd.message import Asking, BroadcastMessage, LongMessage, Message, Pieces, Whole, nothing
 from bmgd.replying import Asker, Question, Replies
 from bmgd.to_many import Missed, missed_of
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.segments import OVERHEAD_BYTES
-from bmgd.writing import Payload
 
 _REPORT_MAX = 256
 """So many messages are taken at most before the daemon hears of it."""
-
-
-REPLY_S: Final = 10.0
-
-
-class _Fields(NamedTuple):
-    source: int
-    topic: str
-    payload: bytes
-    broadcast: bool = False
-    incarnation: int = 0
-    redelivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,187 +34,6 @@ class Interrupted:
     What the daemon had confirmed to its senders, and no program had taken, is lost with it; reliable
     broadcasts of meanwhile did not come.
     """
-
-
-class Message(_Fields):
-    """A message that came to this node. A tuple, because one call makes all of a segment.
-
-    Attributes:
-        source: the node id that sent it.
-        topic: the topic that it was sent to.
-        payload: its bytes; of one that is longer than the subscription's `max_message` see `parts`.
-        broadcast: whether it was sent to every reader, and not to this one alone.
-        incarnation: the source's life.
-        redelivered: another reader had it before, and went away without having finished it.
-    """
-
-    __slots__ = ()
-
-    _asks: Question | None = None
-
-    @property
-    def is_request(self) -> bool:
-        """Whether its source waits for a reply."""
-        return self._asks is not None
-
-    async def reply(self, payload: Payload, *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
-        """Answer a request; returns when the asker's daemon holds the answer.
-
-        Args:
-            payload: any number of bytes.
-            timeout: seconds, above 0.
-
-        Raises:
-            RequestError: it is no request, or is answered already, or its subscription is over.
-            NoReaderError: the program that asked is gone.
-            DeadError: its node is dead, excluded or has left.
-            NewLifeError: its node restarted.
-            UnreachableError: no confirmation before the timeout; where it was not sent, it can be
-                answered again.
-            NoDaemonError: the daemon is gone.
-        """
-        await self._question().answer(payload, timeout)
-
-    async def reply_soon(
-        self,
-        payload: Payload,
-        *,
-        timeout: float = REPLY_S,  # noqa: ASYNC109
-    ) -> asyncio.Future[None]:
-        """Answer a request; waits only until the answer may be sent: the fast way to answer many.
-
-        Args:
-            payload: at most 65,527 bytes.
-
-        Returns:
-            Done when the asker's daemon holds the answer, or failed with what `reply` raises.
-
-        Raises: RequestError and UnreachableError, as `reply`.
-        """
-        return await self._question().answer_soon(payload, timeout)
-
-    async def refuse(self, text: str = "", *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
-        """Tell the asker that it gets no answer: its `request` raises `FailedAnswerError`.
-
-        Args:
-            text: why, at most 4096 bytes of it are sent.
-
-        Raises: as `reply`.
-        """
-        await self._question().fail(text, timeout)
-
-    def _question(self) -> Question:
-        if self._asks is None:
-            raise RequestError("this message is no request: nobody waits for a reply")
-        return self._asks
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return len(self.payload)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it can be read by `parts` only."""
-        return False
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        """Its bytes, from the beginning, in pieces of at most 64 KiB.
-
-        Of a message that is_long: before the next message is taken, and once.
-
-        Raises:
-            UnreachableError: its source went away, or gave it up, before the whole was here.
-        """
-        yield self.payload
-
-
-class _Asking(Message):
-    """A short question."""
-
-
-class _Whole(Message):
-    """A long message that was put together here; it is confirmed once it is taken."""
-
-    long: int
-
-
-class LongMessage(Message):
-    """A message longer than the subscription's `max_message`: read it with `parts`."""
-
-    _pieces: _Pieces
-
-    @property
-    def payload(self) -> bytes:
-        """Not there as a whole.
-
-        Raises:
-            RequestError: always.
-        """
-        raise RequestError(f"a message of {self.size} bytes is read with parts()")
-
-    @property
-    def size(self) -> int:
-        """Its length in bytes."""
-        return self._pieces.size
-
-    @property
-    def is_long(self) -> bool:
-        """It can be read by `parts` only."""
-        return True
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        """Its bytes, from the beginning, in pieces of at most 64 KiB; see `Message.parts`."""
-        while (piece := await self._pieces.next()) is not None:
-            yield piece
-
-
-class _Pieces:
-    """A long message as it comes."""
-
-    def __init__(self, number: int, piece: Mapping[str, Any]) -> None:
-        self.number = number
-        self.source: int = piece["source"]
-        self.topic: str = piece["topic"]
-        self.incarnation: int = piece["incarnation"]
-        self.size: int = piece["size"]
-        self.inbox: int = piece.get("inbox", 0)
-        self.question: int = piece.get("question", 0)
-        self.dropped = False
-        """Its program does not want to read the rest."""
-        self.waiting: deque[bytes] = deque()
-        self.unconsumed = 0
-        """Pieces whose credit was not given back."""
-        self.complete = False
-        self.aborted: BmgdError | None = None
-        self.taken = False
-        self.changed = asyncio.Event()
-        self.on_taken: Callable[[], None] = _nothing
-        self.consume: Callable[[int], None] = _nothing
-        """Give the credit of so many pieces back."""
-
-    def cut_off(self) -> None:
-        """The daemon is gone: no further piece comes, and none is given back."""
-        self.on_taken = _nothing
-        if not self.complete:
-            detail = "the daemon went away before the whole was here"
-            self.aborted = UnreachableError(self.source, detail, sent=True)
-            self.changed.set()
-
-    async def next(self) -> bytes | None:
-        """The next piece; None behind the last one."""
-        if self.taken:
-            self.taken = False
-            self.on_taken()
-        while not self.waiting:
-            if self.aborted is not None:
-                raise self.aborted
-            if self.complete:
-                return None
-            self.changed.clear()
-            await self.changed.wait()
-        self.taken = True
-        return self.waiting.popleft()
 
 
 class Messages(Stream[Message]):
@@ -255,7 +61,7 @@ class Messages(Stream[Message]):
         self._interruptions = 0
         """Those that the program has not been shown."""
         self._assembly = Assembly()
-        self._longs: dict[int, _Pieces] = {}
+        self._longs: dict[int, Pieces] = {}
         self._assembled: deque[int] = deque()
         """Long messages that are put together here: the first one is, the others wait."""
         self.malformed = 0
@@ -369,7 +175,7 @@ class Messages(Stream[Message]):
         special, self._special = self._special, None
         if special is None or self._over:
             return
-        if isinstance(special, _Whole):
+        if isinstance(special, Whole):
             self._consume_piece(special.long, 1)
         elif isinstance(special, LongMessage):
             self._drop_rest(special)
@@ -437,7 +243,7 @@ class Messages(Stream[Message]):
                 self._plain = False
                 life = source, incarnation
                 if at == 0 and self._assembly.get(life, number) is None:
-                    self._begin_broadcast(life, _Pieces(number, {**value, "size": size}), sequence)
+                    self._begin_broadcast(life, Pieces(number, {**value, "size": size}), sequence)
                 self._on_broadcast_piece(life, number, at, sequence, body)
             case {
                 "source": int(source),
@@ -447,7 +253,7 @@ class Messages(Stream[Message]):
                 "broadcast": True,
             }:
                 self._plain = False
-                self._items.append(_Broadcast(source, topic, payload, True, incarnation))
+                self._items.append(BroadcastMessage(source, topic, payload, True, incarnation))
             case _:
                 raise ProtocolError("not a message")
         self._changed.set()
@@ -456,7 +262,7 @@ class Messages(Stream[Message]):
         source, topic, life = value["source"], value["topic"], value["incarnation"]
         asker, number = Asker(source, life, value["inbox"]), value["question"]
         for at, payload in enumerate(payloads):
-            message = _Asking(source, topic, payload, False, life)
+            message = Asking(source, topic, payload, False, life)
             message._asks = Question(self._replies, asker, number + at)
             self._items.append(message)
 
@@ -499,8 +305,8 @@ class Messages(Stream[Message]):
             self._consume_piece(long, pieces.unconsumed)
             pieces.unconsumed = 0
 
-    def _begin(self, long: int, piece: Mapping[str, Any]) -> _Pieces:
-        pieces = self._longs[long] = _Pieces(long, piece)
+    def _begin(self, long: int, piece: Mapping[str, Any]) -> Pieces:
+        pieces = self._longs[long] = Pieces(long, piece)
         pieces.consume = lambda count: self._consume_piece(long, count)
         if pieces.size <= self._max_message:
             self._assembled.append(long)
@@ -531,7 +337,7 @@ class Messages(Stream[Message]):
             self._assembled.popleft()
             del self._longs[long]
             whole = b"".join(pieces.waiting)
-            message = _Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
+            message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
             message.long = long
             message._asks = self._asks_of(pieces)
             self._items.append(message)
@@ -558,12 +364,12 @@ class Messages(Stream[Message]):
         elif pieces.complete and not is_long:
             # The credit of the last piece goes back when the program takes the whole.
             whole = b"".join(pieces.waiting)
-            message = _Broadcast(pieces.source, pieces.topic, whole, True, pieces.incarnation)
+            message = BroadcastMessage(pieces.source, pieces.topic, whole, True, pieces.incarnation)
             self._items.append(message)
         elif not is_long:
             self._consume_broadcasts(1)
 
-    def _begin_broadcast(self, life: Life, pieces: _Pieces, sequence: int) -> None:
+    def _begin_broadcast(self, life: Life, pieces: Pieces, sequence: int) -> None:
         if len(self._assembly) >= LONGS_MAX:
             self._miss(*self._assembly.oldest())
         number = pieces.number
@@ -611,7 +417,7 @@ class Messages(Stream[Message]):
             if pieces.size > self._max_message:
                 pieces.consume(pieces.unconsumed)
                 pieces.unconsumed = 0
-            pieces.on_taken = _nothing
+            pieces.on_taken = nothing
             pieces.waiting.clear()
             pieces.changed.set()
         return unfinished
@@ -622,7 +428,7 @@ class Messages(Stream[Message]):
             self._connection.write(control.ConsumedBroadcasts(self.sequence, part))
             count -= part
 
-    def _asks_of(self, pieces: _Pieces) -> Question | None:
+    def _asks_of(self, pieces: Pieces) -> Question | None:
         if not pieces.inbox:
             return None
         asker = Asker(pieces.source, pieces.incarnation, pieces.inbox)
@@ -647,18 +453,10 @@ class Messages(Stream[Message]):
         self._report()
 
 
-class _Broadcast(Message):
-    __slots__ = ()
-
-
 class _Lost(Missed):
     """What this side gave up: it has no credit of the daemon's."""
 
 
-def _nothing(count: int = 0) -> None:
-    pass
-
-
 _new_message = tuple.__new__
-_SHORT: Final = frozenset({Message, _Asking})
+_SHORT: Final = frozenset({Message, Asking})
 """Classes of messages that count against the credit as such."""

@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 
 from bmgd.connection import Connection
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.outgoing import Outgoing, Payload, Pending
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import Outgoing, Payload, Pending, checked_payload, send_and_wait, send_long
+from bmgd.writing import checked_payload, send_and_wait, send_long
 
 STREAMS_MAX: Final = 64
 """Streams kept open for answers to come; beyond, the one idle for longest is closed."""

@@ -29,6 +29,7 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
+from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending, Priority, with_sent
 from bmgd.wire import control
 from bmgd.wire.answers import (
     ANSWER,
@@ -40,16 +41,7 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import (
-    GRACE_S,
-    Outgoing,
-    Payload,
-    Pending,
-    Priority,
-    checked_payload,
-    checked_topic,
-    with_sent,
-)
+from bmgd.writing import checked_payload, checked_topic
 
 UNDERWAY_MAX: Final = 1024
 """Questions of one connection without an outcome; one more waits."""

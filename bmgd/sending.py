@@ -8,18 +8,9 @@ from typing import Final
 
 from bmgd.connection import Connection
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.outgoing import Outgoing, Payload, Pending, Priority, Quality
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import (
-    Outgoing,
-    Payload,
-    Pending,
-    Priority,
-    Quality,
-    checked_payload,
-    checked_topic,
-    send_and_wait,
-    send_long,
-)
+from bmgd.writing import checked_payload, checked_topic, send_and_wait, send_long
 
 SHARED_MAX: Final = 64
 """Streams kept open for messages to come; beyond, the one idle for longest is closed."""

@@ -18,7 +18,7 @@ from bmgd.errors import ConfigError
 
 if TYPE_CHECKING:
     from bmgd.client import Daemon
-    from bmgd.writing import Payload, Quality
+    from bmgd.outgoing import Payload, Quality
 
 PROGRESS_S = 1.0
 

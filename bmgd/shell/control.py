@@ -23,7 +23,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from bmgd.core.commands import (
     CloseStream,
@@ -56,7 +56,8 @@ from bmgd.errors import (
     SubscriptionError,
     VersionError,
 )
-from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
+from bmgd.shell.access import READ_ONLY, Access, Level, Peer
+from bmgd.shell.control_connection import PAUSE_BYTES, Call, ProgramConnection
 from bmgd.shell.control_hello import answer_hello
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.shell.verbs import (
@@ -72,15 +73,13 @@ from bmgd.shell.verbs import (
 )
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.control import Frame, FrameReader
+from bmgd.wire.control import Frame
 
 PROGRAMS_MAX: Final = 1024
 HELD_BYTES_MAX: Final = 64 * 2**20
 """What was read of programs and is not whole yet, and what waits for those that do not read."""
 CALLS_MAX: Final = 1024
-PAUSE_BYTES: Final = 256 * 1024
 OUTGOING_BYTES_MAX: Final = 4 * 2**20
-LINGER_S: Final = 5.0
 READERS: Final = ("subscribe", "read", "inbox")
 """The verbs that read a topic."""
 WRITERS: Final = ("stream", "questions", "answers")
@@ -90,38 +89,6 @@ SNAPSHOTS: Final = ("membership", "programs")
 
 Issue = Callable[[int, Command], None]
 Describe = Callable[[], Mapping[str, object]]
-
-
-class _Call:
-    """One request of a program, until it is answered or its stream ends."""
-
-    __slots__ = (
-        "forgotten",
-        "number",
-        "opened",
-        "program",
-        "revision",
-        "sequence",
-        "unread",
-        "unread_broadcasts",
-        "unread_pieces",
-        "value",
-        "verb",
-    )
-
-    def __init__(self, program: _Program, sequence: int, verb: str, number: int) -> None:
-        self.program = program
-        self.sequence = sequence
-        self.verb = verb
-        self.number = number
-        self.opened = False
-        self.forgotten = False
-        self.unread = 0
-        self.unread_broadcasts = 0
-        self.unread_pieces = 0
-        self.revision = 0
-        self.value: Any = None
-        """What it was answered, of one that goes on."""
 
 
 class ControlServer:
@@ -153,10 +120,10 @@ class ControlServer:
         self._access = access or Access(os.geteuid())
         self._note = note
         self._server: asyncio.AbstractServer | None = None
-        self._programs: dict[_Program, None] = {}
-        self._calls: dict[int, _Call] = {}
-        self._watchers: dict[int, _Call] = {}
-        self._monitors: dict[int, _Call] = {}
+        self._programs: dict[ProgramConnection, None] = {}
+        self._calls: dict[int, Call] = {}
+        self._watchers: dict[int, Call] = {}
+        self._monitors: dict[int, Call] = {}
         self._last_number = 0
         self._inode = 0
 
@@ -171,7 +138,7 @@ class ControlServer:
         )
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(
-            lambda: _Program(self), sock=sock, backlog=PROGRAMS_MAX
+            lambda: ProgramConnection(self), sock=sock, backlog=PROGRAMS_MAX
         )
 
     def close(self) -> None:
@@ -294,7 +261,7 @@ class ControlServer:
 
     # --- from programs ------------------------------------------------------------------------
 
-    def admit(self, program: _Program, peer: Peer) -> Level:
+    def admit(self, program: ProgramConnection, peer: Peer) -> Level:
         """Count a new connection in, and say what it may do.
 
         Raises:
@@ -313,12 +280,12 @@ class ControlServer:
         self._programs[program] = None
         return level
 
-    def _check_allowed(self, program: _Program, verb: str) -> None:
+    def _check_allowed(self, program: ProgramConnection, verb: str) -> None:
         if program.level is not Level.EVERYTHING and verb not in READ_ONLY:
             self._note("control", f"refused {verb!r} of {program.peer}: it may only look")
             raise RequestError(f"uid {program.peer.uid} may only look, not {verb}")
 
-    def on_frame(self, program: _Program, frame: Frame) -> None:
+    def on_frame(self, program: ProgramConnection, frame: Frame) -> None:
         """Do what a program asks.
 
         Raises:
@@ -342,7 +309,7 @@ class ControlServer:
             case _:
                 raise ProtocolError("that frame is the daemon's to send")
 
-    def _on_request(self, program: _Program, request: control.Request) -> None:
+    def _on_request(self, program: ProgramConnection, request: control.Request) -> None:
         if request.sequence in program.calls or request.sequence == 0:
             raise ProtocolError(f"request number {request.sequence} is in use")
         try:
@@ -371,7 +338,7 @@ class ControlServer:
             program.write(control.failure_of(request.sequence, error))
             return
         self._last_number += 1
-        call = _Call(program, request.sequence, request.verb, self._last_number)
+        call = Call(program, request.sequence, request.verb, self._last_number)
         self._calls[call.number] = program.calls[call.sequence] = call
         if request.verb in SNAPSHOTS:
             self._watchers[call.number] = call
@@ -381,7 +348,9 @@ class ControlServer:
             self._monitors[call.number] = call
             self._open(call)
 
-    def _on_hello(self, program: _Program, request: control.Request, *, is_first: bool) -> None:
+    def _on_hello(
+        self, program: ProgramConnection, request: control.Request, *, is_first: bool
+    ) -> None:
         try:
             if not is_first:
                 raise RequestError("hello is the first request of a connection")
@@ -394,7 +363,7 @@ class ControlServer:
         else:
             program.write(answer)
 
-    def _on_unregister(self, program: _Program, request: control.Request) -> None:
+    def _on_unregister(self, program: ProgramConnection, request: control.Request) -> None:
         """A program ends its registration, and says how."""
         try:
             number, command = parse_unregister(request.params)
@@ -409,7 +378,7 @@ class ControlServer:
         program.write(control.End(call.sequence))
         program.write(control.Result(request.sequence))
 
-    def _answer(self, program: _Program, request: control.Request) -> None:
+    def _answer(self, program: ProgramConnection, request: control.Request) -> None:
         """Answer what the core is not asked for."""
         try:
             if request.params:
@@ -420,7 +389,7 @@ class ControlServer:
         else:
             program.write(answer)
 
-    def _on_consumed(self, program: _Program, consumed: control.Consumed) -> None:
+    def _on_consumed(self, program: ProgramConnection, consumed: control.Consumed) -> None:
         call = program.calls.get(consumed.sequence)
         if call is None or call.verb not in READERS:
             return
@@ -430,7 +399,7 @@ class ControlServer:
         self._issue_command(call.number, Consumed(consumed.count))
 
     def _on_consumed_broadcasts(
-        self, program: _Program, consumed: control.ConsumedBroadcasts
+        self, program: ProgramConnection, consumed: control.ConsumedBroadcasts
     ) -> None:
         call = program.calls.get(consumed.sequence)
         if call is None or call.verb not in READERS:
@@ -440,7 +409,9 @@ class ControlServer:
         call.unread_broadcasts -= consumed.count
         self._issue_command(call.number, ConsumedAnnouncements(consumed.count))
 
-    def _on_consumed_pieces(self, program: _Program, consumed: control.ConsumedPieces) -> None:
+    def _on_consumed_pieces(
+        self, program: ProgramConnection, consumed: control.ConsumedPieces
+    ) -> None:
         call = program.calls.get(consumed.sequence)
         if call is None or call.verb not in ("read", "inbox"):
             return
@@ -449,7 +420,7 @@ class ControlServer:
         call.unread_pieces -= consumed.count
         self._issue_command(call.number, Consumed(consumed.count, consumed.long))
 
-    def _on_settled(self, program: _Program, settled: control.Settled) -> None:
+    def _on_settled(self, program: ProgramConnection, settled: control.Settled) -> None:
         call = program.calls.get(settled.sequence)
         if call is None or call.verb != "inbox":
             return
@@ -459,7 +430,9 @@ class ControlServer:
         self._issue_command(call.number, Settled(settled.count, tuple(settled.questions)))
 
     def _on_stream_frame(
-        self, program: _Program, frame: control.PutSegment | control.Withdraw | control.Close
+        self,
+        program: ProgramConnection,
+        frame: control.PutSegment | control.Withdraw | control.Close,
     ) -> None:
         call = program.calls.get(frame.sequence)
         if call is None or call.verb not in WRITERS:
@@ -485,7 +458,7 @@ class ControlServer:
                 command = CloseStream()
         self._issue_command(call.number, command)
 
-    def _on_cancel(self, program: _Program, cancel: control.Cancel) -> None:
+    def _on_cancel(self, program: ProgramConnection, cancel: control.Cancel) -> None:
         call = program.calls.get(cancel.sequence)
         if call is None:
             return
@@ -496,7 +469,7 @@ class ControlServer:
             # The answer goes out all the same: until then the number is in use.
             call.forgotten = True
 
-    def forget(self, program: _Program) -> None:
+    def forget(self, program: ProgramConnection) -> None:
         """A program is gone: end its subscriptions, drop the answers it waits for."""
         self._programs.pop(program, None)
         for call in list(program.calls.values()):
@@ -504,21 +477,21 @@ class ControlServer:
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _open(self, call: _Call, value: object = None) -> None:
+    def _open(self, call: Call, value: object = None) -> None:
         call.opened = True
         call.program.write(control.Result(call.sequence, value))
         if call.forgotten:
             self._end_stream(call)
             call.program.write(control.End(call.sequence))
 
-    def _fail(self, call: _Call, error: BmgdError) -> None:
+    def _fail(self, call: Call, error: BmgdError) -> None:
         self._drop(call)
         if call.opened:
             call.program.write(control.End(call.sequence, type(error).__name__, str(error)))
         else:
             call.program.write(control.failure_of(call.sequence, error))
 
-    def _end_stream(self, call: _Call) -> None:
+    def _end_stream(self, call: Call) -> None:
         self._drop(call)
         if call.verb in READERS:
             self._issue_command(call.number, Unsubscribe())
@@ -527,7 +500,7 @@ class ControlServer:
         elif call.verb == "register":
             self._issue_command(call.number, Unregister())
 
-    def _drop(self, call: _Call) -> None:
+    def _drop(self, call: Call) -> None:
         self._calls.pop(call.number, None)
         self._watchers.pop(call.number, None)
         self._monitors.pop(call.number, None)
@@ -538,7 +511,7 @@ class ControlServer:
         """What the daemon holds for programs that do not read, and of frames that are not whole."""
         return sum(program.held_bytes for program in self._programs)
 
-    def _item(self, call: _Call, value: Mapping[str, Any]) -> None:
+    def _item(self, call: Call, value: Mapping[str, Any]) -> None:
         program = call.program
         backlog_bytes = program.backlog_bytes
         is_slow = backlog_bytes > OUTGOING_BYTES_MAX
@@ -549,11 +522,11 @@ class ControlServer:
         else:
             program.write(control.Item(call.sequence, value))
 
-    def _item_within_credit(self, call: _Call, value: Mapping[str, Any]) -> None:
+    def _item_within_credit(self, call: Call, value: Mapping[str, Any]) -> None:
         """What the program has given credit for it is not cut off for."""
         call.program.write(control.Item(call.sequence, value))
 
-    def _cut_slow(self, program: _Program) -> None:
+    def _cut_slow(self, program: ProgramConnection) -> None:
         error = SubscriptionError("the program reads too slowly")
         for call in list(program.calls.values()):
             if call.opened:
@@ -562,7 +535,7 @@ class ControlServer:
         program.finish()
 
 
-def _among(program: _Program, command: Command | None) -> Command | None:
+def _among(program: ProgramConnection, command: Command | None) -> Command | None:
     """A command that names another request of its program, with what that is for the core.
 
     Raises:
@@ -579,86 +552,3 @@ def _among(program: _Program, command: Command | None) -> Command | None:
                 raise RequestError(f"no stream of messages has the number {sequence}")
             return replace(command, reader=reader.number)
     return command
-
-
-class _Program(asyncio.Protocol):
-    """The connection of one program."""
-
-    def __init__(self, server: ControlServer) -> None:
-        self.calls: dict[int, _Call] = {}
-        self.peer = Peer(0, 0, frozenset())
-        self.level = Level.NOTHING
-        self.has_asked = False
-        self._server = server
-        self._reader = FrameReader(control.REQUEST_BYTES_MAX)
-        self._transport: asyncio.Transport | None = None
-        self._paused = False
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes that the program has not read and the kernel does not hold."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    @property
-    def held_bytes(self) -> int:
-        """Those, and what was read of the program and is not done."""
-        return self.backlog_bytes + self._reader.waiting_bytes
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=PAUSE_BYTES)
-        self.peer = peer_of(transport.get_extra_info("socket"))
-        try:
-            self.level = self._server.admit(self, self.peer)
-        except RequestError as error:
-            self.write(control.failure_of(0, error))
-            self.finish()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._server.forget(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        self._read_frames()
-
-    def pause_writing(self) -> None:
-        self._paused = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._paused = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            self._read_frames()
-
-    def write(self, frame: Frame) -> None:
-        """Send a frame; an answer too long for one becomes an error that says so."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        try:
-            data = control.encode(frame)
-        except ProtocolError as error:
-            detail = RequestError(f"the answer cannot be sent: {error}")
-            data = control.encode(control.failure_of(frame.sequence, detail))
-        self._transport.write(data)
-
-    def finish(self) -> None:
-        """Close once what was written has gone out, or after `LINGER_S`."""
-        transport = self._transport
-        if transport is not None and not transport.is_closing():
-            transport.close()
-            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
-
-    def _read_frames(self) -> None:
-        try:
-            while not self._paused and self._transport and not self._transport.is_closing():
-                frame = self._reader.next_frame()
-                if frame is None:
-                    return
-                self._server.on_frame(self, frame)
-        except ProtocolError as error:
-            self.write(control.failure_of(0, error))
-            self.finish()

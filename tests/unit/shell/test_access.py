@@ -13,7 +13,7 @@ import pytest
 
 from bmgd.client import connect
 from bmgd.errors import ConfigError, RequestError
-from bmgd.shell import control
+from bmgd.shell import control_connection
 from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
 from bmgd.shell.control import ControlServer
 from bmgd.shell.verbs import VERBS
@@ -104,7 +104,7 @@ async def served(
     """A daemon, its log, and whom it takes those who connect for."""
     peers = [Peer(77, 5, frozenset({READERS}))]
     notes = Notes()
-    monkeypatch.setattr(control, "peer_of", lambda sock: peers[0])
+    monkeypatch.setattr(control_connection, "peer_of", lambda sock: peers[0])
     async with fake_daemon(tmp_path / "d.sock") as core:
         core.server.close()
         core.server = ControlServer(

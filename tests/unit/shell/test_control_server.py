@@ -16,6 +16,7 @@ from bmgd.core.commands import SendTo, Unsubscribe
 from bmgd.core.effects import Observed
 from bmgd.errors import ConfigError
 from bmgd.shell import control as server_module
+from bmgd.shell.control_connection import PAUSE_BYTES
 from bmgd.shell.control_socket import bind_control_socket
 from bmgd.types import Status
 from bmgd.wire.control import (
@@ -346,7 +347,7 @@ async def test_programs_that_do_not_read_are_cut_and_nobody_is_let_in_above_the_
             assert isinstance(answer, Failure)
             assert (answer.sequence, answer.name) == (0, "RequestError")
             assert "do not read" in answer.message
-        assert core.server.held_bytes > server_module.PAUSE_BYTES
+        assert core.server.held_bytes > PAUSE_BYTES
         core.server.observed(Observed("x", detail="y"), 7)
         frames = []
         while (frame := await slow.hear()) is not None:

@@ -1,0 +1,214 @@
+"""A message that came, as its program sees it: whole, or in the parts of a long one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from bmgd.errors import BmgdError, RequestError, UnreachableError
+from bmgd.outgoing import Payload
+from bmgd.replying import Question
+
+REPLY_S: Final = 10.0
+
+
+class _Fields(NamedTuple):
+    source: int
+    topic: str
+    payload: bytes
+    broadcast: bool = False
+    incarnation: int = 0
+    redelivered: bool = False
+
+
+class Message(_Fields):
+    """A message that came to this node. A tuple, because one call makes all of a segment.
+
+    Attributes:
+        source: the node id that sent it.
+        topic: the topic that it was sent to.
+        payload: its bytes; of one that is longer than the subscription's `max_message` see `parts`.
+        broadcast: whether it was sent to every reader, and not to this one alone.
+        incarnation: the source's life.
+        redelivered: another reader had it before, and went away without having finished it.
+    """
+
+    __slots__ = ()
+
+    _asks: Question | None = None
+
+    @property
+    def is_request(self) -> bool:
+        """Whether its source waits for a reply."""
+        return self._asks is not None
+
+    async def reply(self, payload: Payload, *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
+        """Answer a request; returns when the asker's daemon holds the answer.
+
+        Args:
+            payload: any number of bytes.
+            timeout: seconds, above 0.
+
+        Raises:
+            RequestError: it is no request, or is answered already, or its subscription is over.
+            NoReaderError: the program that asked is gone.
+            DeadError: its node is dead, excluded or has left.
+            NewLifeError: its node restarted.
+            UnreachableError: no confirmation before the timeout; where it was not sent, it can be
+                answered again.
+            NoDaemonError: the daemon is gone.
+        """
+        await self._question().answer(payload, timeout)
+
+    async def reply_soon(
+        self,
+        payload: Payload,
+        *,
+        timeout: float = REPLY_S,  # noqa: ASYNC109
+    ) -> asyncio.Future[None]:
+        """Answer a request; waits only until the answer may be sent: the fast way to answer many.
+
+        Args:
+            payload: at most 65,527 bytes.
+
+        Returns:
+            Done when the asker's daemon holds the answer, or failed with what `reply` raises.
+
+        Raises: RequestError and UnreachableError, as `reply`.
+        """
+        return await self._question().answer_soon(payload, timeout)
+
+    async def refuse(self, text: str = "", *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
+        """Tell the asker that it gets no answer: its `request` raises `FailedAnswerError`.
+
+        Args:
+            text: why, at most 4096 bytes of it are sent.
+
+        Raises: as `reply`.
+        """
+        await self._question().fail(text, timeout)
+
+    def _question(self) -> Question:
+        if self._asks is None:
+            raise RequestError("this message is no request: nobody waits for a reply")
+        return self._asks
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return len(self.payload)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it can be read by `parts` only."""
+        return False
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Its bytes, from the beginning, in pieces of at most 64 KiB.
+
+        Of a message that is_long: before the next message is taken, and once.
+
+        Raises:
+            UnreachableError: its source went away, or gave it up, before the whole was here.
+        """
+        yield self.payload
+
+
+class Asking(Message):
+    """A short question."""
+
+
+class Whole(Message):
+    """A long message that was put together here; it is confirmed once it is taken."""
+
+    long: int
+
+
+class LongMessage(Message):
+    """A message longer than the subscription's `max_message`: read it with `parts`."""
+
+    _pieces: Pieces
+
+    @property
+    def payload(self) -> bytes:
+        """Not there as a whole.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError(f"a message of {self.size} bytes is read with parts()")
+
+    @property
+    def size(self) -> int:
+        """Its length in bytes."""
+        return self._pieces.size
+
+    @property
+    def is_long(self) -> bool:
+        """It can be read by `parts` only."""
+        return True
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Its bytes, from the beginning, in pieces of at most 64 KiB; see `Message.parts`."""
+        while (piece := await self._pieces.next()) is not None:
+            yield piece
+
+
+class Pieces:
+    """A long message as it comes."""
+
+    def __init__(self, number: int, piece: Mapping[str, Any]) -> None:
+        self.number = number
+        self.source: int = piece["source"]
+        self.topic: str = piece["topic"]
+        self.incarnation: int = piece["incarnation"]
+        self.size: int = piece["size"]
+        self.inbox: int = piece.get("inbox", 0)
+        self.question: int = piece.get("question", 0)
+        self.dropped = False
+        """Its program does not want to read the rest."""
+        self.waiting: deque[bytes] = deque()
+        self.unconsumed = 0
+        """Pieces whose credit was not given back."""
+        self.complete = False
+        self.aborted: BmgdError | None = None
+        self.taken = False
+        self.changed = asyncio.Event()
+        self.on_taken: Callable[[], None] = nothing
+        self.consume: Callable[[int], None] = nothing
+        """Give the credit of so many pieces back."""
+
+    def cut_off(self) -> None:
+        """The daemon is gone: no further piece comes, and none is given back."""
+        self.on_taken = nothing
+        if not self.complete:
+            detail = "the daemon went away before the whole was here"
+            self.aborted = UnreachableError(self.source, detail, sent=True)
+            self.changed.set()
+
+    async def next(self) -> bytes | None:
+        """The next piece; None behind the last one."""
+        if self.taken:
+            self.taken = False
+            self.on_taken()
+        while not self.waiting:
+            if self.aborted is not None:
+                raise self.aborted
+            if self.complete:
+                return None
+            self.changed.clear()
+            await self.changed.wait()
+        self.taken = True
+        return self.waiting.popleft()
+
+
+class BroadcastMessage(Message):
+    """A message to all readers."""
+
+    __slots__ = ()
+
+
+def nothing(count: int = 0) -> None:
+    """Nobody is to be told."""

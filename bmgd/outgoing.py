@@ -1,0 +1,508 @@
+"""What a program sends to one topic of one node: packed into segments, confirmed in batches.
+
+Theory of operation. A message waits in `_pending` until the stream may send: its daemon grants credit
+in bytes, and one segment may always be underway. What waits then goes into one segment, by one call.
+A lone message leaves at the end of this turn of the event loop; while `CROWDED` segments are underway
+what follows waits for the next confirmation, or until a segment is full. So no timer delays anything.
+
+    pending --in a segment--> underway --next above it--> confirmed
+       |                         |--withdrawn--------> not sent (UnreachableError, QueueFullError)
+       +--timeout, cancelled     |--doubted----------> in doubt (sent is true)
+          --> not sent           +--stream over------> its error; sent by what the daemon says
+
+Messages of `write` have no future each: the first error of the stream is raised by `flush`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from bmgd.connection import ANSWER_S, Connection
+from bmgd.errors import (
+    BmgdError,
+    DeliveryError,
+    ProtocolError,
+    RequestError,
+    SilentDaemonError,
+    UnreachableError,
+)
+from bmgd.wire import control
+from bmgd.wire.batch import pack_messages
+from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
+from bmgd.wire.messages import (
+    MESSAGES_PER_SEGMENT_MAX,
+    PAYLOAD_BYTES_MAX,
+)
+from bmgd.wire.segments import OVERHEAD_BYTES
+
+Priority = Literal["high", "normal", "bulk"]
+Quality = Literal["reliable", "best-effort"]
+Payload = bytes | bytearray | memoryview
+
+CROWDED: Final = 16
+"""Segments underway, from which on the next one waits until it is full or one is confirmed."""
+GRACE_S: Final = 5.0
+"""How much longer than a message's own timeout a daemon may take to tell of it."""
+PREFIX_BYTES: Final = 5
+"""What a message takes in a segment beyond its bytes, at most."""
+_FULL: Final = PAYLOAD_BYTES_MAX
+
+
+class Pending:
+    """A message that its sender waits for.
+
+    Attributes:
+        confirmed: done when it is, or failed with a `DeliveryError`.
+        segment: the number of the segment that it is in; 0 while it waits here.
+        given_up: its sender waits no longer, and knows that.
+    """
+
+    __slots__ = ("confirmed", "deadline", "given_up", "payload", "segment")
+
+    def __init__(self, payload: bytes, deadline: float, confirmed: asyncio.Future[None]) -> None:
+        self.payload = payload
+        self.deadline = deadline
+        self.confirmed = confirmed
+        self.segment = 0
+        self.given_up = False
+
+
+class _Segment:
+    """Some messages underway to the daemon and beyond."""
+
+    __slots__ = ("cost", "count", "waited")
+
+    def __init__(self, cost: int, count: int, waited: list[Pending]) -> None:
+        self.cost = cost
+        self.count = count
+        self.waited = waited
+
+
+class Outgoing:
+    """The program's end of one stream.
+
+    Args:
+        connection: to the daemon.
+        destination: a node id.
+        topic: 1 to 255 bytes.
+        priority, quality: see `bmgd.Daemon.stream`.
+        opens: the verb and parameters of another kind of stream than that.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        destination: int,
+        topic: str,
+        priority: Priority,
+        quality: Quality,
+        opens: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.destination = destination
+        self.topic = topic
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        params: Mapping[str, Any] = {
+            "destination": destination,
+            "topic": topic,
+            "priority": priority,
+            "quality": quality,
+        }
+        verb, params = opens or ("stream", params)
+        self._sequence, self._answer = connection.open(verb, params, self)
+        self._answer.add_done_callback(self._on_opened)
+        self._is_open = False
+        self._credit = 0
+        self._put_cost = 0
+        self._last_number = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._waited: dict[int, Pending] = {}
+        """Those of the pending that somebody waits for, by their place."""
+        self._underway: dict[int, _Segment] = {}
+        self._scheduled = False
+        self._changed = asyncio.Event()
+        self._error: BmgdError | None = None
+        self._over = False
+        self._closing = False
+        self.was_cut = False
+        """Whether something of it was not confirmed when it ended, and nobody was told."""
+
+    # --- its state ----------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can be sent on it any more."""
+        return self._over
+
+    @property
+    def error(self) -> BmgdError | None:
+        """The first error of a message, or why it is over; None for none."""
+        return self._error
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is over, or has an error that `flush` has yet to raise."""
+        return self._over or self._error is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it waits or is underway."""
+        return not self._pending and not self._underway
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits as goes into a segment."""
+        return self._pending_bytes >= _FULL
+
+    def _on_opened(self, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if isinstance(error, BmgdError):
+            self._fail(error, 0)
+        elif error is None:
+            self._is_open = True
+            self._credit = int(answer.result()["credit"])
+            self._begin(answer.result())
+            self._pump()
+
+    def _begin(self, value: Mapping[str, Any]) -> None:
+        """The daemon has opened it."""
+
+    # --- putting ------------------------------------------------------------------------------
+
+    def add(self, payload: bytes, waited: Pending | None = None) -> None:
+        """Let a message wait for its segment; the caller waits while the stream `is_full`."""
+        if waited is not None:
+            self._waited[len(self._pending)] = waited
+        self._pending.append(payload)
+        self._pending_bytes += len(payload) + PREFIX_BYTES
+        if self._pending_bytes >= _FULL:
+            self._pump()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._scheduled = False
+        self._pump()
+
+    def _may_put(self, cost: int) -> bool:
+        return self._is_open and (self._put_cost + cost <= self._credit or not self._underway)
+
+    def _pump(self) -> None:
+        """Send what waits, as far as it may be."""
+        while self._pending and not self._over:
+            if self._pending_bytes < _FULL and len(self._underway) >= CROWDED:
+                return
+            cost = min(self._pending_bytes, _FULL) + OVERHEAD_BYTES
+            if not self._may_put(cost):
+                return
+            self._send_segment()
+        self._changed.set()
+
+    def _send_segment(self) -> None:
+        pending = self._pending
+        if self._pending_bytes <= _FULL + PREFIX_BYTES and len(pending) <= MESSAGES_PER_SEGMENT_MAX:
+            payloads, self._pending, self._pending_bytes = pending, [], 0
+        else:
+            payloads = self._first_fitting()
+        waited = self._take_waited(len(payloads)) if self._waited else []
+        timeout = 0.0
+        if len(waited) == len(payloads):
+            latest = max(message.deadline for message in waited)
+            timeout = min(max(latest - self._loop.time(), 0.001), TIMEOUT_S_MAX)
+        self._put(pack_messages(payloads), len(payloads), waited, timeout)
+
+    def _first_fitting(self) -> list[bytes]:
+        size = count = 0
+        for payload in self._pending:
+            size += len(payload) + PREFIX_BYTES
+            if count and (size > _FULL + PREFIX_BYTES or count == MESSAGES_PER_SEGMENT_MAX):
+                size -= len(payload) + PREFIX_BYTES
+                break
+            count += 1
+        payloads, self._pending = self._pending[:count], self._pending[count:]
+        self._pending_bytes -= size
+        return payloads
+
+    def _take_waited(self, count: int) -> list[Pending]:
+        taken = [self._waited.pop(at) for at in sorted(self._waited) if at < count]
+        self._waited = {at - count: message for at, message in self._waited.items()}
+        return taken
+
+    def _put(
+        self,
+        body: bytes,
+        count: int,
+        waited: list[Pending],
+        timeout: float,
+        size: int = 0,
+        flags: int = 0,
+    ) -> int:
+        self._last_number += 1
+        number, cost = self._last_number, len(body) + OVERHEAD_BYTES
+        self._put_cost += cost
+        self._underway[number] = _Segment(cost, count, waited)
+        for message in waited:
+            message.segment = number
+        self._connection.write(
+            control.PutSegment(self._sequence, count, flags, size, timeout, body)
+        )
+        return number
+
+    async def put_long(self, payload: Payload, timeout: float) -> None:  # noqa: ASYNC109
+        """Send a long message in pieces; returns when its last piece is on its way.
+
+        Args:
+            timeout: seconds until the last piece must be confirmed; 0 for no bound.
+        """
+        with memoryview(payload) as whole:
+            size = whole.nbytes
+            view = whole.cast("B")
+            until = self._loop.time() + timeout if timeout else 0.0
+            begun = False
+            try:
+                for at in range(0, size, PAYLOAD_BYTES_MAX):
+                    piece = bytes(view[at : at + PAYLOAD_BYTES_MAX])
+                    await self._until_may_put(len(piece) + OVERHEAD_BYTES, until)
+                    last = at + len(piece) == size
+                    flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
+                    left = max(until - self._loop.time(), 0.001) if until else 0.0
+                    self._put(piece, 0, [], left, size, flags)
+                    begun = not last
+            finally:
+                if begun:
+                    # Cancelled, or out of time: what was sent of it is of no use.
+                    self._connection.write(control.Withdraw(self._sequence, 0))
+
+    async def _until_may_put(self, cost: int, until: float) -> None:
+        while self._pending or not self._may_put(cost):
+            self.check()
+            if until and self._loop.time() >= until:
+                detail = "no room for the whole before the deadline"
+                raise UnreachableError(self.destination, detail, sent=bool(self._underway))
+            await self.until_changed(until)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the first error of the stream, if there is one.
+
+        Raises:
+            BmgdError: a message failed, or the stream is over.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._over:
+            raise RequestError("the stream is closed")
+
+    async def until_changed(self, until: float = 0.0) -> None:
+        """Wait until something changes, or until that time of the loop."""
+        self._changed.clear()
+        if not until:
+            await self._changed.wait()
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def until_sendable(self) -> None:
+        """Wait until the daemon is there.
+
+        Raises: as `bmgd.connection.Connection.until_sendable`.
+        """
+        await self._connection.until_sendable(self.destination, ANSWER_S)
+
+    async def until_open(self) -> None:
+        """Wait until the daemon has answered.
+
+        Raises: as `check`; SilentDaemonError: it does not answer.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not self._is_open and self._error is None and not self._over:
+                    await self.until_changed()
+        except TimeoutError:
+            raise SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s") from None
+        self.check()
+
+    async def until_not_full(self) -> None:
+        """Wait until less waits than goes into a segment.
+
+        Raises: as `check`.
+        """
+        while self._pending_bytes >= _FULL:
+            self.check()
+            await self.until_changed()
+
+    async def until_confirmed(self) -> None:
+        """Wait until nothing waits or is underway.
+
+        Raises: as `check`.
+        """
+        self._pump_all()
+        while not self.is_idle and not self._over:
+            if self._error is not None:
+                raise self._error
+            await self.until_changed()
+        if self._error is not None:
+            raise self._error
+
+    async def until_settled(self) -> None:
+        """Wait until nothing waits or is underway, or the stream is over."""
+        self._pump_all()
+        while not self._over and (
+            self._pending or not all(map(_is_settled, self._underway.values()))
+        ):
+            await self.until_changed()
+
+    def _pump_all(self) -> None:
+        """What waits goes now, full or not."""
+        if self._pending and not self._over and self._may_put(self._pending_bytes + OVERHEAD_BYTES):
+            self._send_segment()
+        self._pump()
+
+    # --- taking back --------------------------------------------------------------------------
+
+    def withdraw(self, message: Pending) -> bool:
+        """Nobody waits for a message any more; whether it was still here, and is not sent.
+
+        A message alone in its segment the daemon is asked to take back.
+        """
+        message.given_up = True
+        self._changed.set()
+        if not message.segment:
+            for at, waited in self._waited.items():
+                if waited is message:
+                    self._drop(at)
+                    return True
+            return True
+        segment = self._underway.get(message.segment)
+        if segment is not None and segment.count == 1:
+            self._connection.write(control.Withdraw(self._sequence, message.segment))
+        return False
+
+    def is_alone(self, message: Pending) -> bool:
+        """Whether it is underway in a segment of its own, of which the daemon tells in time."""
+        segment = self._underway.get(message.segment)
+        return segment is not None and segment.count == 1
+
+    def _drop(self, at: int) -> None:
+        del self._waited[at]
+        self._pending_bytes -= len(self._pending.pop(at)) + PREFIX_BYTES
+        self._waited = {n - (n > at): message for n, message in self._waited.items()}
+        self._changed.set()
+
+    # --- what the daemon tells ----------------------------------------------------------------
+
+    def on_item(self, value: Any) -> None:
+        """How far the stream is, and what became of segments that were not confirmed."""
+        match value:
+            case {"next": int(following), "credit": int(credit)}:
+                if len(value) > 2:
+                    self._on_lost(value)
+                self._credit = credit
+                self._confirm(following)
+                self._pump()
+                self._changed.set()
+            case _:
+                raise ProtocolError("not the state of a stream")
+
+    def _on_lost(self, lost: Mapping[str, Any]) -> None:
+        for name, sent in (("withdrawn", False), ("doubted", True)):
+            for number in lost[name]:
+                segment = self._underway.pop(number, None)
+                fields = {
+                    "destination": self.destination,
+                    "detail": str(lost["detail"]),
+                    "sent": sent,
+                }
+                error = control.error_of(str(lost["error"]), str(lost["detail"]), fields)
+                if segment is not None:
+                    self._settle(segment, error)
+
+    def _settle(self, segment: _Segment, error: BmgdError | None) -> None:
+        for message in segment.waited:
+            if message.confirmed.done():
+                continue
+            if error is None:
+                message.confirmed.set_result(None)
+            else:
+                message.confirmed.set_exception(error)
+        if error is not None and len(segment.waited) < max(1, segment.count):
+            self._error = self._error or error
+
+    def _confirm(self, following: int) -> None:
+        underway = self._underway
+        while underway:
+            number = next(iter(underway))
+            if number >= following:
+                return
+            segment = underway.pop(number)
+            if segment.waited:
+                self._settle(segment, None)
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        """The stream is over."""
+        if self._over:
+            return
+        self._confirm(int(fields.get("next", 0)))
+        self._fail(error, int(fields.get("unsent", self._last_number + 1)))
+
+    def _fail(self, error: BmgdError | None, unsent: int) -> None:
+        """What is not confirmed has failed; from `unsent` on it was not taken, and will not be."""
+        self._over = True
+        self.was_cut |= not self.is_idle
+        self._connection.forget(self._sequence)
+        if error is not None:
+            self._error = self._error or error
+        over = error or RequestError("the stream is closed")
+        underway, self._underway = self._underway, {}
+        for number, segment in underway.items():
+            self._settle(segment, with_sent(over, sent=number < unsent))
+        for message in self._waited.values():
+            if not message.confirmed.done():
+                message.confirmed.set_exception(with_sent(over, sent=False))
+        self._waited.clear()
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._changed.set()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Let the daemon end the stream once all is confirmed; what waits here is sent first.
+
+        Raises: as `check`.
+        """
+        await self.until_confirmed()
+        self.finish()
+
+    def finish(self) -> None:
+        """Let the daemon end the stream; nothing of it waits here."""
+        if not self._over:
+            self._closing = True
+            self._connection.write(control.Close(self._sequence))
+
+    def abandon(self) -> None:
+        """End it at once: what waits here is not sent."""
+        if not self._over:
+            self._connection.write(control.Cancel(self._sequence))
+            self._fail(RequestError("the stream was abandoned"), self._last_number + 1)
+
+
+def _is_settled(segment: _Segment) -> bool:
+    """Whether nobody waits for what becomes of it."""
+    waited = segment.waited
+    return bool(waited) and len(waited) == segment.count and all(m.given_up for m in waited)
+
+
+def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
+    if isinstance(error, DeliveryError) and error.sent != sent:
+        return type(error)(error.destination, error.detail, sent=sent)
+    return error

@@ -1,0 +1,142 @@
+"""The connection of one program: frames in, frames out, and what waits when it does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol, cast
+
+from bmgd.errors import ProtocolError, RequestError
+from bmgd.shell.access import Level, Peer, peer_of
+from bmgd.wire import control
+from bmgd.wire.control import Frame, FrameReader
+
+PAUSE_BYTES: Final = 256 * 1024
+LINGER_S: Final = 5.0
+
+
+class Server(Protocol):
+    """What a connection tells of."""
+
+    def admit(self, program: ProgramConnection, peer: Peer) -> Level:
+        """A program has connected; raises RequestError where it may not."""
+
+    def on_frame(self, program: ProgramConnection, frame: Frame) -> None:
+        """A frame came."""
+
+    def forget(self, program: ProgramConnection) -> None:
+        """The program is gone."""
+
+
+class Call:
+    """One request of a program, until it is answered or its stream ends."""
+
+    __slots__ = (
+        "forgotten",
+        "number",
+        "opened",
+        "program",
+        "revision",
+        "sequence",
+        "unread",
+        "unread_broadcasts",
+        "unread_pieces",
+        "value",
+        "verb",
+    )
+
+    def __init__(self, program: ProgramConnection, sequence: int, verb: str, number: int) -> None:
+        self.program = program
+        self.sequence = sequence
+        self.verb = verb
+        self.number = number
+        self.opened = False
+        self.forgotten = False
+        self.unread = 0
+        self.unread_broadcasts = 0
+        self.unread_pieces = 0
+        self.revision = 0
+        self.value: Any = None
+        """What it was answered, of one that goes on."""
+
+
+class ProgramConnection(asyncio.Protocol):
+    """The connection of one program."""
+
+    def __init__(self, server: Server) -> None:
+        self.calls: dict[int, Call] = {}
+        self.peer = Peer(0, 0, frozenset())
+        self.level = Level.NOTHING
+        self.has_asked = False
+        self._server = server
+        self._reader = FrameReader(control.REQUEST_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes that the program has not read and the kernel does not hold."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def held_bytes(self) -> int:
+        """Those, and what was read of the program and is not done."""
+        return self.backlog_bytes + self._reader.waiting_bytes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=PAUSE_BYTES)
+        self.peer = peer_of(transport.get_extra_info("socket"))
+        try:
+            self.level = self._server.admit(self, self.peer)
+        except RequestError as error:
+            self.write(control.failure_of(0, error))
+            self.finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        self._read_frames()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._read_frames()
+
+    def write(self, frame: Frame) -> None:
+        """Send a frame; an answer too long for one becomes an error that says so."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            data = control.encode(frame)
+        except ProtocolError as error:
+            detail = RequestError(f"the answer cannot be sent: {error}")
+            data = control.encode(control.failure_of(frame.sequence, detail))
+        self._transport.write(data)
+
+    def finish(self) -> None:
+        """Close once what was written has gone out, or after `LINGER_S`."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.close()
+            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def _read_frames(self) -> None:
+        try:
+            while not self._paused and self._transport and not self._transport.is_closing():
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return
+                self._server.on_frame(self, frame)
+        except ProtocolError as error:
+            self.write(control.failure_of(0, error))
+            self.finish()
