@@ -1,8 +1,8 @@
-"""Measure what a cluster moves: latency, throughput, fan-out, and a death if one is asked for.
+"""Measure a cluster: latency, throughput, fan-out, and with --kill the time until a death is known.
 
-It is safe on a cluster that works: it sends to a topic of its own, for a bounded time, a bounded number
-of bytes, 64 messages at a time. Throughput and fan-out need readers at the other nodes, so a cluster
-of this machine (--run-dir); with --control only probes are sent.
+It is safe on a cluster in use: it sends to a topic of its own, for a bounded time, a bounded number
+of bytes, 64 messages at a time. Throughput and fan-out need readers at the other nodes, so they need a
+cluster of this machine (--run-dir). With --control only probes are sent.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     add_target(parser)
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all that can be)"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"{', '.join(PARTS)} (default: all that are possible)",
     )
     parser.add_argument(
-        "--seconds", type=_seconds, default=2.0, metavar="S", help="of each throughput (2)"
+        "--seconds", type=_seconds, default=2.0, metavar="S", help="seconds for each throughput (2)"
     )
     parser.add_argument(
         "--size", type=_size, default=1024, metavar="B", help="bytes of a payload (1024)"
     )
     parser.add_argument(
-        "--kill", type=node_id, metavar="I", help="kill node I, time who knows, start it again"
+        "--kill", type=node_id, metavar="I", help="kill node I, time the news, start it again"
     )
 
 

@@ -30,22 +30,26 @@ def configure(parser: ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--plan", metavar="FILE", help="a fault plan, see docs/fault-plans.md")
     what.add_argument(
-        "--random", action="store_true", help="a random plan of what is possible here"
+        "--random", action="store_true", help="a random plan of faults that are possible here"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="S", help="of the random plan (default: by chance)"
+        "--seed", type=int, metavar="S", help="of the random plan (default: a random one)"
     )
     parser.add_argument(
         "--for", dest="seconds", type=seconds, metavar="T", help="faults go on for T seconds"
     )
     parser.add_argument(
-        "--kinds", metavar="K,K", help="with --random: only these faults, and all of them"
+        "--kinds", metavar="K,K", help="with --random: each of these faults, and no others"
     )
     parser.add_argument(
-        "--rest", type=seconds, default=REST_S, metavar="T", help="then be at rest within T seconds"
+        "--rest",
+        type=seconds,
+        default=REST_S,
+        metavar="T",
+        help="the cluster must be at rest T seconds after them",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan, harm nothing")
-    parser.add_argument("--history", metavar="FILE", help="write every fact there, one a line")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, do nothing")
+    parser.add_argument("--history", metavar="FILE", help="write every fact to FILE, one a line")
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
 
 

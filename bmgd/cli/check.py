@@ -48,11 +48,13 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     add_target(parser)
     parser.add_argument(
-        "--ready", action="store_true", help="a member, not standing aside, not cut off"
+        "--ready", action="store_true", help="is it a member, not aside, not cut off?"
     )
-    parser.add_argument("--links", action="store_true", help="a link to every living neighbor")
     parser.add_argument(
-        "--agree", action="store_true", help="all nodes answer, and believe the same of each other"
+        "--links", action="store_true", help="has it a link to every living neighbor?"
+    )
+    parser.add_argument(
+        "--agree", action="store_true", help="do all nodes answer, and agree on the members?"
     )
     parser.add_argument(
         "--timeout", type=seconds, default=5.0, metavar="S", help="for --agree (default 5)"

@@ -1,6 +1,6 @@
-"""Launch 16 daemons, let them talk, kill one, and watch the rest hear of it, heal and talk on.
+"""Launch 16 daemons, send messages, kill one, and show how the others hear of it, heal and go on.
 
-It uses the launcher and the client as any user would. Exit code 0 says that all of it was verified:
+It uses the launcher and the client as any user would. Exit code 0 means that all of this was verified:
 every message confirmed and received, every survivor told, every link that of the healed graph.
 """
 

@@ -1,4 +1,4 @@
-"""Make the tables and figures of the papers again, and check what they claim."""
+"""Compute the tables and figures of the papers again, and check their claims."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
         type=_at_least_one,
         default=len(os.sched_getaffinity(0)),
         metavar="N",
-        help="experiments at once, timed ones left out; default one per core",
+        help="how many run at once (default: one per core); timed ones run alone",
     )
 
 

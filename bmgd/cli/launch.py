@@ -51,11 +51,15 @@ def configure(parser: ArgumentParser) -> None:
         "--http", metavar="PORT", help="serve the page: of daemon I at 127.0.0.1:PORT+I"
     )
     parser.add_argument(
-        "--fault-proxy", action="store_true", help="links pass a proxy that bmgd chaos can order"
+        "--fault-proxy",
+        action="store_true",
+        help="links go through a proxy that bmgd chaos controls",
     )
     parser.add_argument("--restart", metavar="I", help="start a daemon of a running cluster again")
     parser.add_argument("--grow", metavar="K", help="add K daemons to a running cluster")
-    parser.add_argument("--config", metavar="TOML", help="a file with keys of bmgd run, [timing]")
+    parser.add_argument(
+        "--config", metavar="TOML", help="a file with keys of bmgd run and [timing]"
+    )
     parser.add_argument(
         "--without-secret",
         action="store_true",

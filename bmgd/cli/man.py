@@ -24,7 +24,11 @@ _EXIT: Final = (
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help="of this one alone"
+        "command",
+        nargs="?",
+        choices=list(COMMANDS),
+        metavar="COMMAND",
+        help="only the page of this command",
     )
     parser.add_argument("--out", metavar="DIR", help="write all pages there, bmgd.1 and bmgd-*.1")
     parser.epilog = "To read one: bmgd man send | man -l -"

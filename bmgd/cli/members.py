@@ -1,4 +1,4 @@
-"""Show what a daemon believes of every node, and since when."""
+"""Show the state of every node as one daemon knows it, and since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Let a daemon write its flight recorder's last minutes to a file, for bmgd replay."""
+"""Write the last minutes of a daemon, which its flight recorder keeps, to a file for bmgd replay."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--reply",
         metavar="CMD",
-        help="run CMD in a shell for each message, which is its stdin; of a request its stdout is the "
-        "answer, and where it fails the asker is told so",
+        help="run CMD in a shell for each message, with the message as its stdin; its stdout is the "
+        "answer to a request, and if it fails, the request fails",
     )
     add_target(parser)
 

@@ -1,4 +1,4 @@
-"""Let a daemon read its secrets and certificates anew; links are renewed one by one, none is lost."""
+"""Let a daemon read its secrets and certificates again; it renews links one by one and loses none."""
 
 from __future__ import annotations
 

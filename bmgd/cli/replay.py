@@ -1,4 +1,4 @@
-"""Run a core over a recording of bmgd record: what happened, why, and whether it comes out alike."""
+"""Replay a recording of bmgd record: what happened, why, and whether the same happens again."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ TEXTS: Final = {
     "advertise": "the address told to others (default: the one in --peers)",
     "control": "where programs reach the daemon, unix:PATH",
     "control-group": "a group whose members may use the control socket, too",
-    "control-readonly": "a group whose members may look there, and change nothing",
+    "control-readonly": "a group whose members may look there, but change nothing",
     "cluster": "the cluster's name (default: bmgd)",
     "secret-file": "a file with the cluster's secret",
-    "tls-cert": "links under TLS: this node's certificate, and those that lead to its root",
-    "tls-key": "its private key",
+    "tls-cert": "this node's TLS certificate, and those that lead to its root",
+    "tls-key": "the private key of --tls-cert",
     "tls-ca": "the roots whose certificates are trusted",
     "tls-ids": "required: a certificate must name the id, URI:bmgd:CLUSTER/ID; or optional",
     "state-dir": "a directory that keeps the incarnation over restarts",
@@ -28,8 +28,8 @@ TEXTS: Final = {
     "quorum": "majority: the smaller side of a partition stands aside; or off",
     "on-declared-dead": "what to do when the others hold this node dead: refute or exit",
     "profile": "the numbers of detection: local, lan, wan or oversubscribed (default: lan)",
-    "http": "where the page, its data and /metrics are, host:port (default: nowhere)",
-    "http-token-file": "a file with the token that they need; without one only loopback is served",
+    "http": "address of the page and of /metrics, host:port (default: none)",
+    "http-token-file": "a file with the token for --http; without it only loopback is served",
     "loop": "auto, uvloop or asyncio",
     "log-level": "debug, info, warning or error",
     "log-format": "text or json",
@@ -59,10 +59,10 @@ def configure(parser: ArgumentParser) -> None:
         "--flight-payloads",
         action="store_true",
         default=None,
-        help="recordings hold what programs send, not its length only",
+        help="recordings hold the messages of programs, not only their lengths",
     )
     parser.add_argument("--config", metavar="TOML", help="a file with these keys and [timing]")
-    parser.epilog = "Flags go over BMGD_* variables over the file."
+    parser.epilog = "A flag overrides its BMGD_* variable, which overrides the file."
 
 
 def run(args: Namespace) -> int:

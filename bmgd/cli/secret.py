@@ -1,4 +1,4 @@
-"""Make and change a secret file: the secrets by which the daemons of a cluster know each other.
+"""Make and change a secret file: the secrets that daemons of a cluster prove to each other.
 
 A file holds up to 8 secrets, one a line, the newest first. Daemons use the first one that both have. To
 change the secret of a running cluster: `add` on one host and copy the file to the others, in any order.

@@ -1,4 +1,4 @@
-"""Send a message, a file or many lines to a node; done when its daemon has taken them."""
+"""Send a message, a file or many lines to a node, and wait until its daemon has taken them."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def configure(parser: ArgumentParser) -> None:
         type=seconds,
         default=10.0,
         metavar="S",
-        help="give up after S seconds; of --lines so long after the last one",
+        help="give up after S seconds; with --lines: so long after the last line",
     )
     parser.add_argument(
         "--priority",
         choices=("high", "normal", "bulk"),
         default="normal",
-        help="of messages that wait for one link, which go first (default: normal)",
+        help="which messages go first when many wait for a link (default: normal)",
     )
     parser.add_argument(
         "--best-effort",
         action="store_true",
-        help="at most once: dropped where there is no room, and not confirmed",
+        help="not confirmed, and dropped where there is no room",
     )
     add_target(parser)
 

@@ -31,7 +31,7 @@ def add_message(parser: ArgumentParser) -> None:
         action="store_const",
         const="best-effort",
         default="reliable",
-        help="at most once, and do not wait for anybody's confirmation",
+        help="send at most once, and wait for no confirmation",
     )
     parser.add_argument(
         "--timeout", type=seconds, default=10.0, metavar="S", help="report after S seconds"

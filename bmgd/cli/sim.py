@@ -1,4 +1,4 @@
-"""Run a cluster in virtual time, disturb it, and look whether anything happens that must not."""
+"""Run a cluster in virtual time, inject faults, and check that nothing forbidden happens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ REPORT_EVERY_S = 10.0
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--seed", type=_natural, metavar="S", help="decides all that is random")
+    parser.add_argument(
+        "--seed", type=_natural, metavar="S", help="the source of all random choices"
+    )
     parser.add_argument(
         "--nodes", type=_span, metavar="N", help="how many daemons (16); in a campaign LOW..HIGH"
     )
     parser.add_argument("--faults", type=Path, metavar="PLAN", help="a fault plan to carry out")
     parser.add_argument("--time", type=_positive, metavar="T", help="T seconds with faults (20)")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="write what happened there")
+    parser.add_argument("--history", type=Path, metavar="FILE", help="write what happened to FILE")
     parser.add_argument("--no-shrink", action="store_true", help="show a failing scenario as it is")
     campaign = parser.add_argument_group("campaigns of many seeds, which can be continued")
     campaign.add_argument("--campaign", type=_span, metavar="FIRST..LAST", help="the seeds")

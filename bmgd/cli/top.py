@@ -1,4 +1,4 @@
-"""Show all nodes of a cluster as a table that follows them; plain lines without a terminal.
+"""Show all nodes of a cluster as a table that stays up to date; plain lines without a terminal.
 
 Keys: q ends, space pauses, s and S choose the column to sort by, r turns the order, / filters by id or
 state (Enter ends the filter, Escape clears it), arrows and PgUp, PgDn scroll.
@@ -32,11 +32,13 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     add_target(parser)
     parser.add_argument(
-        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between looks (1)"
+        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between updates (1)"
     )
-    parser.add_argument("--count", type=count, metavar="N", help="look so often, then end")
+    parser.add_argument("--count", type=count, metavar="N", help="end after N updates")
     parser.add_argument("--sort", choices=_FIELDS, default="id", help="the column (default id)")
-    parser.add_argument("--filter", default="", metavar="TEXT", help="only ids or states with it")
+    parser.add_argument(
+        "--filter", default="", metavar="TEXT", help="only ids or states with this text"
+    )
     parser.add_argument("--plain", action="store_true", help="lines even in a terminal")
 
 
