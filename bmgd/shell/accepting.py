@@ -1,4 +1,4 @@
-"""The listener: who connects is handed on, and a daemon without free descriptors does not spin."""
+"""The listener: it hands new connections on, and does not spin when descriptors have run out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Who may use a daemon's control socket, by what the kernel says of the process at the other end.
 
 The daemon's own user and root may do everything. `--control-group` lets the members of a group do so too,
-`--control-readonly` lets those of another look, and change nothing. The mode of the socket keeps others
-out already where it can (a socket has one group); the kernel's word counts in any case.
+`--control-readonly` lets those of another look, but change nothing. The mode of the socket keeps others
+out where it can (a socket has one group). What the kernel says of the process counts in any case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operator does about a refusal: the next step for each reason that time does not mend."""
+"""The next step of an operator after a refusal, for each reason that does not pass by itself."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One daemon: a core, its sockets, its programs, in one task group.
 
-Theory of operation. Everything that happens becomes an event in one queue, and one place takes events
+Theory of operation. Everything that happens becomes an event in one queue. One place takes events
 out, steps the core and carries out the effects, in order; so the core is never re-entered, whoever
-calls. Outboxes are written when the queue is empty, so what one wake-up caused leaves together. When
-the core's deadline comes, the sockets are drained first: nobody is judged while its bytes wait.
+calls. Outboxes are written when the queue is empty, so all frames of one wake-up leave together. When
+the core's deadline comes, the sockets are read first: no peer is judged silent while its bytes wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The dials of one daemon: from an address to a link that is up, or to what the failure proves."""
+"""The dials of one daemon: from an address to a link that is up, or to the meaning of the failure."""
 
 from __future__ import annotations
 

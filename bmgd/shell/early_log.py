@@ -1,4 +1,4 @@
-"""What is logged before a daemon has its own log, and beside it: in the same form, on stderr."""
+"""The log before a daemon has its own, and beside it: in the same form, on stderr."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Server-sent events: what happens, written to every client that listens, each with a bound.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html. A client that does not read fast enough
-is told so in its last event, ``dropped``, and cut; it may come again and gets the whole state anew.
+is told so in its last event, ``dropped``, and disconnected. If it connects again, it gets the whole
+state.
 """
 
 from __future__ import annotations

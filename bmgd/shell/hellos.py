@@ -1,4 +1,4 @@
-"""The hellos of those who connected: read to their end, shown to the core, answered as it orders."""
+"""The hellos of incoming connections: read to their end, shown to the core, answered as it orders."""
 
 from __future__ import annotations
 

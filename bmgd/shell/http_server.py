@@ -1,11 +1,11 @@
-"""The daemon's HTTP server: who may ask what, and how it is answered.
+"""The daemon's HTTP server: who may ask for what, and how a request is answered.
 
 Theory of operation. One task of the daemon's group per connection, one request per connection. What a
-path gives is said by a table of `Route`s (`web.py`); here is only who may have it:
+path gives is in a table of `Route`s (`web.py`); this module decides only who may have it:
 
-    open     `/healthz`, `/readyz` and the page's own files, which say nothing of the cluster
+    open     `/healthz`, `/readyz` and the page's own files, which tell nothing about the cluster
     read     with the token; without one configured: on loopback, by GET, with a loopback Host header
-    act      with the token, by POST; where none is configured nobody may
+    act      with the token, by POST; without a configured token nobody may
 
 What is bounded, and what happens there:
 

@@ -1,6 +1,6 @@
 """How a daemon without an id becomes a member: the joiner's core, on real sockets.
 
-One conversation at a time, so plain coroutines serve; the member that comes of it has its own transport.
+It holds one conversation at a time, so plain coroutines are enough. The member has its own transport.
 """
 
 from __future__ import annotations

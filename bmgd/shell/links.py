@@ -1,4 +1,4 @@
-"""The links that are up: what the engine tells becomes the core's events, what the core orders its work.
+"""The links that are up: the engine's news become events of the core, the core's orders go to the engine.
 
 Theory of operation. The loop watches the engine as one descriptor. When it is ready, one `poll` gives
 a list of what happened on all links; the core is stepped for all of it, and then outboxes are written

@@ -1,8 +1,8 @@
 """Logs on stderr: text or JSON lines, with node, peer, incarnation and event, and a rate limit.
 
-Theory of operation. News goes before its log. To log is to append to a list what is to be said. Text
+Theory of operation. News is passed on before it is logged: a call only appends to a list. The text
 is made, and written with one call, when the list is `BATCH_MAX` long, `FLUSH_S` after its first line, at
-an error, and at the end. So a death costs the path of its notice nothing but an append:
+an error, and at the end. So the notice of a death waits for nothing but an append:
 
     observed, line --below the level, over the rate--> nothing (counted)
                    --a warning whose cause was written a short while ago--> nothing (counted)

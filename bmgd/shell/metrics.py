@@ -1,7 +1,7 @@
 """`/metrics`: everything that this daemon counts, under the names that Prometheus sees.
 
-One function for each subject. A new counter of the core appears here without a line where it is a new
-kind of message, event or reason; a new name of `counts.PLAIN` needs a line in `_PLAIN`.
+One function for each subject. A new kind of message, event or reason appears here by itself; a new name
+of `counts.PLAIN` needs a line in `_PLAIN`.
 
 https://prometheus.io/docs/practices/naming/
 """

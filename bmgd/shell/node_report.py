@@ -1,7 +1,7 @@
-"""A report about this node: what its core says, and what its process and its sockets show.
+"""The report about this node: from its core, its process and its sockets.
 
-docs/operations.md has the keys. A report is bounded by `REPORT_BYTES_MAX`: where the links would not
-fit, the last of them are left out, and `links_left_out` says how many.
+docs/operations.md has the keys. A report has at most `REPORT_BYTES_MAX`: if the links do not fit,
+the last of them are left out, and `links_left_out` says how many.
 """
 
 from __future__ import annotations

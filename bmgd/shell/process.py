@@ -1,4 +1,4 @@
-"""What a daemon sets for its process: its name in `ps`, its end with its parent, its collector."""
+"""Settings of a daemon's process: its name in `ps`, its end with its parent, its garbage collector."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What changes while a daemon runs: files are read anew on a signal, on request, and when they changed.
+"""Files that are read again while a daemon runs: on a signal, on request, and when they have changed.
 
 Theory of operation. The files are looked at once in `LOOK_S`, by their paths, so a replaced file is seen,
-and so is one behind a symbolic link or in a directory that is mounted. A change counts when nothing
-changed for one more look: a file that is being written is not read. What is read is checked whole; an
-error is said, and nothing changes.
+and so is one behind a symbolic link or in a directory that is mounted. A change counts when the next
+look finds no further change: a file that is being written is not read. All files are checked before
+any is used; an error is reported, and nothing changes.
 """
 
 from __future__ import annotations

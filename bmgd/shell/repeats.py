@@ -1,4 +1,4 @@
-"""One warning per cause: which ones were written a short while ago, and how often they came since."""
+"""One warning per cause: the causes written a short while ago, and how often each came since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a daemon tells whoever started it: one event a dict, several together where none is waited for."""
+"""What a daemon tells the process that started it: each event a dict, in batches unless it is urgent."""
 
 from __future__ import annotations
 

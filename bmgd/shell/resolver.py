@@ -1,7 +1,7 @@
 """Names to addresses, one thread per lookup.
 
 The event loops look names up in a small pool of threads that all dials share (uvloop gives slow ones
-two), so the names of a few dead hosts, which nobody answers, would hold up the dials to the living.
+two), so the lookups of a few dead hosts, which no server answers, would delay the dials to living ones.
 The threads are daemon threads: the end of the process does not wait for a lookup.
 """
 

@@ -1,10 +1,10 @@
-"""Who gives way when more strangers wait in their hello than there is room for.
+"""Which connection is closed when more wait in their hello than there is room for.
 
 Theory of operation. A connection has a slot until its hello is proven; then it waits for the core, which
-has bounds of its own. When all slots are taken, whoever comes is let in all the same, and another gives
-way: of those from the address that has most slots, one that has not said a valid hello rather than one
-that is about to prove itself, and of these the oldest. So a crowd from one address crowds out itself, and
-a member, which proves itself within milliseconds, does not wait for anybody.
+has bounds of its own. When all slots are taken, a new connection is let in all the same, and another is
+closed. It is one from the address that has most slots; among these, one without a valid hello goes
+first, then the oldest. So many connections from one address push out each other, and a member, which
+proves itself within milliseconds, does not wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a daemon keeps between its lives, in its state directory: its counter, a joiner its id too."""
+"""What a daemon keeps in its state directory: the counter of its lives, and a joiner's id."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this daemon tells of itself, what it knows of the others, and asking its core.
+"""Reports: this daemon's own, those of the others, and the questions to its core.
 
-It is there in every daemon, since any other may ask for a report; `web.py` and the verb ``cluster`` show
-what it has.
+Every daemon has it, since any other may ask for a report. `web.py` and the verb ``cluster`` show its
+contents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TLS 1.3 under the hello, mutual: this daemon's certificate, and one connection's way through it.
+"""Mutual TLS 1.3 under the hello: this daemon's certificate, and the session of one connection.
 
-Theory of operation. A `TlsSession` stands between a socket and what is said over it: ciphertext in, plain
-bytes out, and the other way, all in memory (`ssl.MemoryBIO`), so it never waits for anything.
+Theory of operation. A `TlsSession` stands between a socket and its frames. It turns ciphertext into plain
+bytes and plain bytes into ciphertext, all in memory (`ssl.MemoryBIO`), so it never waits.
 
     HANDSHAKE --certificates checked--> OPEN --close_notify or the socket's end--> over
         |

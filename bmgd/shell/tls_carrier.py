@@ -1,8 +1,8 @@
 """The bytes of a link under TLS, between its socket and the engine of links.
 
 The engine has no descriptor for such a link: it is fed plain bytes and emptied of plain bytes, and it
-splits, routes and queues them like all others. Nothing more is taken out of it while ciphertext waits to
-be written, so what waits is in the outbox, where its bounds are.
+splits, routes and queues them like all others. While ciphertext waits to be written, nothing more is
+taken out of the engine. So frames wait in the outbox, whose bounds hold.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the kernel has counted on a link's socket: bytes, round trip, what it has yet to send.
+"""The kernel's numbers for a link's socket: bytes, round trip, bytes that it has yet to send.
 
-Read from TCP_INFO only when somebody asks, so the way of the bytes pays nothing for it. Where a system
-has none, or a shorter one, the numbers are 0.
+They are read from TCP_INFO only when somebody asks, so they cost nothing while bytes move. On a system
+without TCP_INFO, or with a shorter one, the numbers are 0.
 """
 
 from __future__ import annotations

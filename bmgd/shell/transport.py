@@ -1,8 +1,8 @@
 """All sockets of one daemon to other daemons: those who connect, the dials, the links.
 
-It puts these three together, and takes the core's orders about them to where they belong. Each is one
-subject: `hellos.py` those who connected until the core has answered, `dials.py` those whom this
-daemon dials, `links.py` what is up, with the engine under it.
+It joins three modules, and passes the core's orders to them. `hellos.py` has incoming connections until
+the core has answered, `dials.py` has the outgoing ones, and `links.py` has the links that are up, with
+the engine under it.
 """
 
 from __future__ import annotations

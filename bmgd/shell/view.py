@@ -1,4 +1,4 @@
-"""The whole cluster as this daemon sees it: members, reports of the others, what has happened.
+"""The whole cluster as this daemon sees it: members, reports of the others, and a timeline of events.
 
 Theory of operation. While somebody looks (a page is open, or `bmgd top` asked a moment ago) every node
 in the layout is asked for a report once in a period, a part of them in each tick, so that asks are

@@ -1,4 +1,4 @@
-"""What a daemon's process costs, and how late its loop is."""
+"""What a daemon's process uses: CPU, memory, descriptors; and how late its loop is."""
 
 from __future__ import annotations
 

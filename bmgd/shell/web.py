@@ -1,7 +1,7 @@
-"""What the daemon's HTTP port gives: probes, metrics, the page, its events and its data.
+"""The contents of the daemon's HTTP port: probes, metrics, the page, its events and its data.
 
 `http_server.py` says who may ask. Everything here reads; only a trace makes the daemon do something.
-Imported only where a port is wanted: a daemon without one pays nothing.
+It is imported only with --http: a daemon without a port pays nothing.
 """
 
 from __future__ import annotations
