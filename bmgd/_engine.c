@@ -431,16 +431,18 @@ static void
 take_bytes(engine *self, bmgd_link *link, uint8_t *to, size_t length)
 {
     struct iovec parts[OUTBOX_PARTS];
-    const int found = outbox_gather(&link->out, NULL, 0, parts);
-    size_t at = 0;
 
-    for (int i = 0; i < found && at < length; i++) {
-        const size_t some = parts[i].iov_len < length - at ? parts[i].iov_len : length - at;
-        memcpy(to + at, parts[i].iov_base, some);
-        at += some;
+    for (size_t at = 0; at < length;) {
+        const int found = outbox_gather(&link->out, NULL, 0, parts);
+        const size_t before = at;
+        for (int i = 0; i < found && at < length; i++) {
+            const size_t some = parts[i].iov_len < length - at ? parts[i].iov_len : length - at;
+            memcpy(to + at, parts[i].iov_base, some);
+            at += some;
+        }
+        if (outbox_advance(&link->out, at - before, 0) < 0)
+            self->no_memory = 1;
     }
-    if (outbox_advance(&link->out, length) < 0)
-        self->no_memory = 1;
     self->sent_bytes += (int64_t)length;
     if (after_writing(self, link))
         tell(self, link->number, WRITTEN, 0);
@@ -480,19 +482,25 @@ put_frames(engine *self, bmgd_link *link, const Py_buffer *view, int64_t frames,
     static const size_t bounds[] = {[RAW] = CONTROL_BYTES_MAX,
                                     [CONTROL] = CONTROL_BYTES_MAX,
                                     [URGENT] = URGENT_BYTES_MAX,
-                                    [BULK] = BULK_BYTES_MAX};
+                                    [BULK] = BULK_BYTES_MAX,
+                                    [HIGH] = HIGH_BYTES_MAX};
+    outbox *out;
     ring *queue;
     int has_room;
 
     if (link == NULL || link->state != UP)
         return NO_LINK;
-    queue = kind == RAW ? &link->out.raw : kind == BULK ? &link->out.bulk : &link->out.control;
-    has_room = outbox_put(&link->out, queue, view->buf, (size_t)view->len, bounds[kind]);
+    out = &link->out;
+    queue = kind == RAW    ? &out->raw
+            : kind == HIGH ? &out->high
+            : kind == BULK ? &out->bulk
+                           : &out->control;
+    has_room = outbox_put(out, queue, view->buf, (size_t)view->len, bounds[kind]);
     if (has_room < 0)
         return -1;
     if (has_room)
         mark_waiting(self, link);
-    else if (kind == BULK)
+    else if (kind == BULK || kind == HIGH)
         self->dropped_bulk_frames += frames;
     else if (kind == URGENT)
         self->dropped_urgent_frames += frames;
@@ -513,7 +521,7 @@ engine_put(PyObject *object, PyTypeObject *Py_UNUSED(type), PyObject *const *arg
 
     BIND("put", 3, "link", "data", "kind")
     if (enter(self) < 0 || as_link(given[0], &number) < 0
-        || as_number(given[2], "kind", RAW, BULK, PyExc_ValueError, &kind) < 0
+        || as_number(given[2], "kind", RAW, HIGH, PyExc_ValueError, &kind) < 0
         || PyObject_GetBuffer(given[1], &view, PyBUF_SIMPLE) < 0)
         return NULL;
     frames = kind == RAW ? 0 : count_frames(&view);
@@ -901,12 +909,12 @@ add_numbers(PyObject *module)
         long value;
     } numbers[] = {
 #define NUMBER(name) {#name, name}
-        NUMBER(RAW),        NUMBER(CONTROL),    NUMBER(URGENT),     NUMBER(BULK),
+        NUMBER(RAW),        NUMBER(CONTROL),    NUMBER(URGENT),     NUMBER(BULK),       NUMBER(HIGH),
         NUMBER(PUT),        NUMBER(DROPPED),    NUMBER(OVER_BOUND), NUMBER(NO_LINK),
         NUMBER(FRAME),      NUMBER(END),        NUMBER(MALFORMED),  NUMBER(GOODBYE),
         NUMBER(BACKLOGGED), NUMBER(WRITABLE),   NUMBER(RETURNED),   NUMBER(WRITTEN),
         NUMBER(CLOSED),     NUMBER(GOODBYE_KIND), NUMBER(HEARTBEAT_KIND), NUMBER(BULK_BYTES_MAX), NUMBER(CONTROL_BYTES_MAX),
-        NUMBER(URGENT_BYTES_MAX), NUMBER(BACKLOG_HIGH_BYTES), NUMBER(BACKLOG_LOW_BYTES),
+        NUMBER(URGENT_BYTES_MAX), NUMBER(HIGH_BYTES_MAX), NUMBER(BULK_SHARE), NUMBER(BULK_TURN_BYTES), NUMBER(BACKLOG_HIGH_BYTES), NUMBER(BACKLOG_LOW_BYTES),
         NUMBER(KNOWN_NOTICES_MAX),
 #undef NUMBER
     };

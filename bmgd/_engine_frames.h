@@ -82,7 +82,7 @@ run_of(engine *self, uint8_t *header, uint64_t usable)
     if (slot < 0)
         return -1;
     header[HOP_BUDGET_AT]--;
-    return RUNS_PER_LINK * slot + (header[PRIORITY_AT] != 0);
+    return run_of_class(slot, header[PRIORITY_AT]);
 }
 
 /* Of the beginning of a frame all that decides its fate, but the hop budget. */
@@ -200,14 +200,14 @@ return_run(engine *self, const bmgd_link *link, const uint8_t *bytes, const chun
 
 /* Put a run into an outbox that has room for it, or write it at once. */
 static inline void
-put_run(engine *self, bmgd_link *to, const uint8_t *bytes, const chunk_run *run, int is_urgent)
+put_run(engine *self, bmgd_link *to, const uint8_t *bytes, const chunk_run *run, ring *queue)
 {
-    ring *queue = is_urgent ? &to->out.control : &to->out.bulk;
+    const int is_bulk = queue == &to->out.bulk;
 
     self->relayed_runs++;
     self->relayed_frames += run->frames;
     self->relayed_bytes += (int64_t)run->bytes;
-    if (to->fd >= 0 && !is_urgent && run->first == run->last && run->bytes >= DIRECT_BYTES_MIN
+    if (to->fd >= 0 && is_bulk && run->first == run->last && run->bytes >= DIRECT_BYTES_MIN
         && !to->is_blocked) {
         write_link(self, to, bytes + self->pieces[run->first].at, run->bytes);
         return;
@@ -227,9 +227,13 @@ put_run(engine *self, bmgd_link *to, const uint8_t *bytes, const chunk_run *run,
 static inline int
 relay_run(engine *self, bmgd_link *link, const uint8_t *bytes, int32_t number)
 {
+    static const size_t bounds[] = {[URGENT_RUN] = URGENT_BYTES_MAX,
+                                    [HIGH_RUN] = HIGH_BYTES_MAX,
+                                    [BULK_RUN] = BULK_BYTES_MAX};
     const chunk_run *run = &self->runs[number];
     bmgd_link *to = self->by_slot[number / RUNS_PER_LINK];
-    const int is_urgent = number % RUNS_PER_LINK == 0;
+    const int class = number % RUNS_PER_LINK;
+    ring *queue;
     int has_room;
 
     mark_heard(self, link);
@@ -237,16 +241,16 @@ relay_run(engine *self, bmgd_link *link, const uint8_t *bytes, int32_t number)
         return_run(self, link, bytes, run);
         return 0;
     }
-    has_room = is_urgent ? to->out.control.length + run->bytes <= URGENT_BYTES_MAX
-                         : to->out.bulk.length + run->bytes <= BULK_BYTES_MAX;
+    queue = class == URGENT_RUN ? &to->out.control : class == HIGH_RUN ? &to->out.high : &to->out.bulk;
+    has_room = queue->length + run->bytes <= bounds[class];
     if (has_room)
-        put_run(self, to, bytes, run, is_urgent);
-    else if (is_urgent)
+        put_run(self, to, bytes, run, queue);
+    else if (class == URGENT_RUN)
         self->dropped_urgent_frames += run->frames;
     else
         self->dropped_bulk_frames += run->frames;
     look_at_backlog(self, to, !has_room);
-    return !is_urgent && to->is_blocked && to->out.bulk.length > BACKLOG_HIGH_BYTES;
+    return class == BULK_RUN && to->is_blocked && to->out.bulk.length > BACKLOG_HIGH_BYTES;
 }
 
 /* ---- the core's ---------------------------------------------------------------------------- */

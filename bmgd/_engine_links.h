@@ -18,7 +18,7 @@
 #include "_forwarding.h"
 
 /* The numbers of bmgd/linklayer/contract.py. */
-enum { RAW, CONTROL, URGENT, BULK };
+enum { RAW, CONTROL, URGENT, BULK, HIGH };
 enum { PUT, DROPPED, OVER_BOUND, NO_LINK };
 enum { FRAME, END, MALFORMED, GOODBYE, BACKLOGGED, WRITABLE, RETURNED, WRITTEN, CLOSED };
 enum {
@@ -356,7 +356,7 @@ static inline void
 return_unsent(engine *self, bmgd_link *link)
 {
     outbox *out = &link->out;
-    const ring *const queues[] = {&out->control, &out->bulk};
+    const ring *const queues[] = {&out->control, &out->high, &out->bulk};
 
     if (out->begun_bytes > 0 && out->begun[LENGTH_BYTES + BODY_PREFIX_BYTES + KIND_AT] >= ROUTED_FIRST) {
         tell_body(self, link->number, RETURNED, out->begun + LENGTH_BYTES,

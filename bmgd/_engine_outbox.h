@@ -1,6 +1,6 @@
 /* What waits to be written to one link; bmgd/linklayer/outbox.py is the same in Python, with the reasons.
  *
- * The order of writing: raw, the rest of a frame that was begun, control, bulk, the goodbye. Rings hold
+ * The order of writing: raw, the rest of a frame that was begun, control, high, bulk, the goodbye. Rings hold
  * whole frames one behind another, so the frame that a partial write cut is found by walking lengths;
  * it is kept apart with its beginning, and what stands behind it may be overtaken. No Python object is
  * touched. Rings grow by doubling, which ends at the bounds; apart from that nothing is allocated.
@@ -19,7 +19,10 @@
 enum {
     BULK_BYTES_MAX = 8 * 1024 * 1024,
     CONTROL_BYTES_MAX = 4 * 1024 * 1024,
-    URGENT_BYTES_MAX = CONTROL_BYTES_MAX / 2
+    URGENT_BYTES_MAX = CONTROL_BYTES_MAX / 2,
+    HIGH_BYTES_MAX = URGENT_BYTES_MAX,
+    BULK_SHARE = 7,
+    BULK_TURN_BYTES = BULK_SHARE * 64 * 1024
 };
 
 enum { RING_BYTES_MIN = 512, RING_BYTES_KEPT = 64 * 1024, MARK_DISTANCE_BYTES = 16 * 1024 };
@@ -149,20 +152,19 @@ ring_drop(ring *self, size_t length)
     }
 }
 
-/* The one or two parts of what a ring holds; how many. */
+/* The one or two parts of the first `length` bytes that a ring holds; how many. */
 static inline int
-ring_parts(const ring *self, struct iovec *parts)
+ring_parts(const ring *self, size_t length, struct iovec *parts)
 {
-    const size_t first = self->length < self->capacity - self->head
-                             ? self->length
-                             : self->capacity - self->head;
+    const size_t first =
+        length < self->capacity - self->head ? length : self->capacity - self->head;
 
-    if (self->length == 0)
+    if (length == 0)
         return 0;
     parts[0] = (struct iovec){self->bytes + self->head, first};
-    if (first == self->length)
+    if (first == length)
         return 1;
-    parts[1] = (struct iovec){self->bytes, self->length - first};
+    parts[1] = (struct iovec){self->bytes, length - first};
     return 2;
 }
 
@@ -176,12 +178,29 @@ ring_frame(const ring *self, size_t at)
     return LENGTH_BYTES + big_endian(length);
 }
 
+/* How many bytes the first whole frames have that have at least `least`; all, where there are fewer.
+ * O(frames). */
+static inline size_t
+ring_first(const ring *self, size_t least)
+{
+    size_t at = 0;
+
+    if (least >= self->length)
+        return self->length;
+    while (at < least)
+        at += ring_frame(self, at);
+    return at;
+}
+
 /* ---- the outbox -------------------------------------------------------------------------- */
 
 typedef struct {
     ring raw;
     ring control;
+    ring high;
     ring bulk;
+    size_t passed_bytes; /* what overtook bulk that waits, less what bulk has sent of its share */
+    int is_turn_of_bulk;
     uint8_t *begun; /* a whole frame, of which the first begun_at bytes are written */
     size_t begun_at;
     size_t begun_bytes;
@@ -191,13 +210,13 @@ typedef struct {
     int was_used; /* since the last trim */
 } outbox;
 
-enum { OUTBOX_PARTS = 8 };
+enum { OUTBOX_PARTS = 10 };
 
 static inline size_t
 outbox_backlog(const outbox *self)
 {
     return self->raw.length + (self->begun_bytes - self->begun_at) + self->control.length
-           + self->bulk.length + self->goodbye_bytes;
+           + self->high.length + self->bulk.length + self->goodbye_bytes;
 }
 
 static inline void
@@ -205,6 +224,7 @@ outbox_free(outbox *self)
 {
     ring_free(&self->raw);
     ring_free(&self->control);
+    ring_free(&self->high);
     ring_free(&self->bulk);
     PyMem_RawFree(self->begun);
     PyMem_RawFree(self->goodbye);
@@ -220,6 +240,8 @@ outbox_trim(outbox *self)
             ring_free(&self->raw);
         if (self->control.capacity > RING_BYTES_KEPT)
             ring_free(&self->control);
+        if (self->high.capacity > 0)
+            ring_free(&self->high);
         if (self->bulk.capacity > RING_BYTES_KEPT)
             ring_free(&self->bulk);
         PyMem_RawFree(self->begun);
@@ -260,17 +282,32 @@ outbox_put(outbox *self, ring *queue, const uint8_t *bytes, size_t length, size_
     return 1;
 }
 
-/* The buffers to write next, in order, at most OUTBOX_PARTS. `extra` are bulk frames that are in no queue yet. */
+/* The buffers to write next, in order, at most OUTBOX_PARTS; they end where the turn of bulk begins or ends.
+ * `extra` are bulk frames that are in no queue yet. */
 static inline int
 outbox_gather(outbox *self, const uint8_t *extra, size_t extra_bytes, struct iovec *parts)
 {
-    int found = ring_parts(&self->raw, parts);
+    const size_t first = self->control.length + self->high.length;
+    int found = ring_parts(&self->raw, self->raw.length, parts);
 
     if (self->begun_bytes > 0)
         parts[found++] =
             (struct iovec){self->begun + self->begun_at, self->begun_bytes - self->begun_at};
-    found += ring_parts(&self->control, parts + found);
-    found += ring_parts(&self->bulk, parts + found);
+    if (self->is_turn_of_bulk) {
+        const size_t owed = (self->passed_bytes + BULK_SHARE - 1) / BULK_SHARE;
+        return found + ring_parts(&self->bulk, ring_first(&self->bulk, owed), parts + found);
+    }
+    if (self->bulk.length + extra_bytes > 0 && first >= BULK_TURN_BYTES - self->passed_bytes) {
+        const size_t left = BULK_TURN_BYTES - self->passed_bytes;
+        found += ring_parts(&self->control, ring_first(&self->control, left), parts + found);
+        if (left > self->control.length)
+            found += ring_parts(&self->high, ring_first(&self->high, left - self->control.length),
+                                parts + found);
+        return found;
+    }
+    found += ring_parts(&self->control, self->control.length, parts + found);
+    found += ring_parts(&self->high, self->high.length, parts + found);
+    found += ring_parts(&self->bulk, self->bulk.length, parts + found);
     if (extra_bytes > 0)
         parts[found++] = (struct iovec){(void *)(uintptr_t)extra, extra_bytes};
     else if (self->goodbye_bytes > 0)
@@ -302,10 +339,33 @@ outbox_advance_queue(outbox *self, ring *queue, size_t written)
     return 0;
 }
 
-/* So many bytes from the front of what `outbox_gather` told were written. -1: no memory. */
-static inline int
-outbox_advance(outbox *self, size_t written)
+/* Bulk has sent so many bytes of its share. */
+static inline void
+outbox_spend(outbox *self, size_t bytes)
 {
+    const size_t spent = BULK_SHARE * bytes;
+
+    self->passed_bytes -= spent < self->passed_bytes ? spent : self->passed_bytes;
+}
+
+/* The turn of bulk begins when enough has overtaken it, and ends when it has sent its share. */
+static inline void
+outbox_settle_turn(outbox *self, size_t extra_bytes)
+{
+    if (self->bulk.length + extra_bytes == 0)
+        self->passed_bytes = 0;
+    if (self->passed_bytes == 0)
+        self->is_turn_of_bulk = 0;
+    else if (self->passed_bytes >= BULK_TURN_BYTES)
+        self->is_turn_of_bulk = 1;
+}
+
+/* So many bytes from the front of what `outbox_gather` told were written, the `extra_bytes` that are in no
+ * queue not counted. -1: no memory. */
+static inline int
+outbox_advance(outbox *self, size_t written, size_t extra_bytes)
+{
+    ring *const first[] = {&self->control, &self->high};
     Py_ssize_t left;
     size_t some = written < self->raw.length ? written : self->raw.length;
 
@@ -317,11 +377,19 @@ outbox_advance(outbox *self, size_t written)
     written -= some;
     if (self->begun_at == self->begun_bytes)
         self->begun_at = self->begun_bytes = 0;
-    if (written == 0)
-        return 0;
-    left = outbox_advance_queue(self, &self->control, written);
-    if (left > 0)
+    left = (Py_ssize_t)written;
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(first) && left > 0 && !self->is_turn_of_bulk; i++) {
+        const size_t before = first[i]->length;
+        left = outbox_advance_queue(self, first[i], (size_t)left);
+        if (self->bulk.length + extra_bytes > 0)
+            self->passed_bytes += before - first[i]->length;
+    }
+    if (left > 0) {
+        const size_t before = self->bulk.length;
         left = outbox_advance_queue(self, &self->bulk, (size_t)left);
+        outbox_spend(self, before - self->bulk.length);
+    }
+    outbox_settle_turn(self, extra_bytes);
     if (left > 0) {
         if ((size_t)left < self->goodbye_bytes) {
             if (outbox_begin(self, self->goodbye_bytes, (size_t)left) < 0)
@@ -348,6 +416,9 @@ outbox_keep_extra(outbox *self, const uint8_t *extra, size_t extra_bytes, size_t
         }
         at = end;
     }
+    outbox_spend(self, at);
+    if (at == extra_bytes)
+        return 0;
     if (ring_reserve(&self->bulk, extra_bytes - at) < 0)
         return -1;
     ring_mark(&self->bulk);

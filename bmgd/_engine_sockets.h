@@ -174,11 +174,15 @@ write_link(engine *self, bmgd_link *link, const uint8_t *extra, size_t extra_byt
     }
     self->sent_bytes += (int64_t)written;
     of_queued = written < queued ? written : queued;
-    if (outbox_advance(&link->out, of_queued) < 0)
+    if (outbox_advance(&link->out, of_queued, extra_bytes) < 0)
         self->no_memory = 1;
-    if (written - of_queued < extra_bytes
-        && outbox_keep_extra(&link->out, extra, extra_bytes, written - of_queued) < 0)
-        self->no_memory = 1;
+    if (extra_bytes > 0) {
+        if (written - of_queued == extra_bytes)
+            outbox_spend(&link->out, extra_bytes);
+        else if (outbox_keep_extra(&link->out, extra, extra_bytes, written - of_queued) < 0)
+            self->no_memory = 1;
+        outbox_settle_turn(&link->out, 0);
+    }
     if (after_writing(self, link) && shutdown(link->fd, SHUT_WR) < 0)
         break_link(self, link, errno);
     if (!link->gone)

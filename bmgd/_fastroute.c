@@ -560,7 +560,7 @@ typedef struct {
     int32_t run;
 } frame;
 
-/* What goes out on one link at one urgency; its number is 2 * slot, plus 1 if not urgent. */
+/* What goes out on one link in one class; see `run_of_class`. */
 typedef struct {
     size_t length;
     char *cursor;

@@ -204,8 +204,15 @@ choose(const snapshot *self, int64_t destination, uint64_t usable, uint64_t flow
     return self->jump_slots[__builtin_ctzll(live)];
 }
 
-/* Urgent frames (priority 0) and others go out on one link in runs of their own. */
-enum { RUNS_PER_LINK = 2 };
+/* Frames of each class go out on one link in runs of their own: urgent ones (priority 0), high ones (1) and
+ * all others. */
+enum { URGENT_RUN, HIGH_RUN, BULK_RUN, RUNS_PER_LINK };
+
+static inline int32_t
+run_of_class(int32_t slot, uint8_t priority)
+{
+    return RUNS_PER_LINK * slot + (priority < BULK_RUN ? priority : BULK_RUN);
+}
 
 /* The run for a well-formed frame, its hop budget spent; -1 for the core. */
 static inline int32_t
@@ -222,7 +229,7 @@ relay(const snapshot *self, uint8_t *header, uint64_t usable)
     if (slot < 0)
         return -1;
     header[HOP_BUDGET_AT]--;
-    return RUNS_PER_LINK * slot + (header[PRIORITY_AT] != 0);
+    return run_of_class(slot, header[PRIORITY_AT]);
 }
 
 #endif

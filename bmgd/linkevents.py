@@ -181,7 +181,7 @@ class LinkEvents:
         if isinstance(message, LinkMessage):
             kind = contract.CONTROL
         else:
-            kind = contract.BULK if message.route.priority else contract.URGENT
+            kind = contract.class_of_priority(message.route.priority)
         if self._engine.put(link, self._encoded[1], kind) == contract.OVER_BOUND:
             return self.lose(link, Evidence.TIMED_OUT)
         return []

@@ -41,6 +41,7 @@ from bmgd.wire.features import Feature
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import (
     EXCEPTIONS_BYTES_MAX,
+    NORMAL_PRIORITY,
     SKIPS_MAX,
     BroadcastPiece,
     ReliableBroadcast,
@@ -76,7 +77,6 @@ STABLE_NS = 100_000_000
 RESEND_TIMER = "broadcast resend"
 STABLE_TIMER = "broadcast stable"
 REPORT_TIMER = "broadcast report"
-DATA_PRIORITY = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -289,7 +289,7 @@ class BroadcastSource:
             self._context.id if to is None else to,
             tag=tag,
             sequence=sequence,
-            priority=DATA_PRIORITY if to is None else 0,
+            priority=NORMAL_PRIORITY if to is None else 0,
         )
         if to is not None:
             return route

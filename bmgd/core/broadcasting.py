@@ -24,13 +24,19 @@ from bmgd.errors import BmgdError, LeavingError, NoQuorumError, RequestError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, without
 from bmgd.types import Incarnation, NodeId, NodeState
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX, Broadcast, Multicast, Route
+from bmgd.wire.messages import (
+    NORMAL_PRIORITY,
+    PAYLOAD_BYTES_MAX,
+    TOPIC_BYTES_MAX,
+    Broadcast,
+    Multicast,
+    Route,
+)
 
 WINDOW = 1024
 """Counts of one source life that are told apart."""
 SOURCES_MAX = 65_536
 """Sources whose counts are remembered; a gone one makes room, else a new one's messages are dropped."""
-DATA_PRIORITY = 1
 
 
 @dataclass(slots=True)
@@ -111,7 +117,7 @@ class Broadcasting:
         self._count += 1
         self.tally.sent += 1
         route = self.forwarding.route_to(
-            self.context.id, sequence=self._count, priority=DATA_PRIORITY
+            self.context.id, sequence=self._count, priority=NORMAL_PRIORITY
         )
         return self.branching.fresh(route)
 

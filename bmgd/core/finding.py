@@ -21,7 +21,7 @@ from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import ReadersAnswer, ReadersAsk
+from bmgd.wire.messages import NORMAL_PRIORITY, ReadersAnswer, ReadersAsk
 
 FIND_TIMER: Final = "find readers"
 FINDS_MAX: Final = 16
@@ -29,7 +29,6 @@ FINDS_MAX: Final = 16
 ASKED_MAX: Final = 2**18
 """Ids that one of them may ask."""
 AGAIN_NS: Final = 300_000_000
-PRIORITY: Final = 1
 """Asks wait behind what keeps the cluster together."""
 
 
@@ -92,7 +91,9 @@ class Finding:
                 if find is None or self._open.get(number) is not find:
                     return
                 if peer in find.silent:
-                    route = self._forwarding.route_to(peer, sequence=number, priority=PRIORITY)
+                    route = self._forwarding.route_to(
+                        peer, sequence=number, priority=NORMAL_PRIORITY
+                    )
                     self._forwarding.originate(ReadersAsk(route, find.topic))
                     yield
 
@@ -113,7 +114,7 @@ class Finding:
         route = ask.route
         tag = incarnation_tag(route.source_incarnation)
         back = self._forwarding.route_to(
-            route.source, tag=tag, sequence=route.sequence, priority=PRIORITY
+            route.source, tag=tag, sequence=route.sequence, priority=NORMAL_PRIORITY
         )
         self._forwarding.originate(ReadersAnswer(back, self._topics.has_reader(ask.topic)))
 

@@ -29,7 +29,7 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, LeavingError, ProtocolError, RequestError
 from bmgd.types import Incarnation, NodeId, NodeState, Status, incarnation_tag
-from bmgd.wire.messages import PROGRAMS_BYTES_MAX, ProgramAsk, ProgramList
+from bmgd.wire.messages import NORMAL_PRIORITY, PROGRAMS_BYTES_MAX, ProgramAsk, ProgramList
 from bmgd.wire.program_news import (
     EXIT_MAX,
     NAME_BYTES_MAX,
@@ -51,7 +51,6 @@ ASK_AGAIN_NS: Final = 500_000_000
 ASK_AGAIN_MAX_NS: Final = 8_000_000_000
 ASKED_PER_STEP_MAX: Final = 64
 PROGRAMS_TIMER: Final = "programs"
-LIST_PRIORITY: Final = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -352,7 +351,7 @@ class Programs:
         starts = (own for own in self._own.values() if own.revision > message.after)
         body, is_last = pack_starts(starts, PROGRAMS_BYTES_MAX)
         tag = incarnation_tag(route.source_incarnation)
-        back = self._forwarding.route_to(route.source, tag=tag, priority=LIST_PRIORITY)
+        back = self._forwarding.route_to(route.source, tag=tag, priority=NORMAL_PRIORITY)
         answer = ProgramList(back, self._own_revision, message.after, is_last, body)
         self._forwarding.originate(answer)
 

@@ -1,8 +1,9 @@
 """Segments on their way out of this node, and what programs are told of them.
 
 Theory of operation. `pump` sends of a stream what its window, its credit and an id allow: what is lost
-first, then what waits. A stream of the bulk class waits while its link has much to write; what is
-relayed never does, since hop-by-hop backpressure deadlocks on cycles. A step sends at most `BURST`
+first, then what waits. A stream of the bulk class waits while its link has much to write, and sends
+meanwhile a byte for seven that other streams of this node send over it. What is relayed never waits,
+since hop-by-hop backpressure deadlocks on cycles. A step sends at most `BURST`
 segments of a stream; what is left follows as `Work`, in turns. What is for this node itself goes to its
 topics at once. Whatever becomes of a segment, its program hears of it here: how far the stream is, what
 more may be put, how it ended.
@@ -11,6 +12,7 @@ more may be put, how it ended.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply, StreamEnded, StreamMoved
@@ -22,9 +24,11 @@ from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import BmgdError, DeliveryError, NewLifeError, NoReaderError
 from bmgd.types import LinkId, NodeId
-from bmgd.wire.messages import Segment, SegmentFlag
+from bmgd.wire.messages import BULK_PRIORITY, Segment, SegmentFlag
+from bmgd.wire.segments import COST_MAX
 
-BULK_CLASS = 3
+BULK_SHARE = 7
+"""A held stream of the bulk class sends a byte for so many that pass it."""
 BACKLOG_LOW_BYTES = 64 * 1024
 """A link is told to have much to write from 256 KiB on, and to have little again from here on."""
 BURST = 32
@@ -34,6 +38,19 @@ ABANDONED_NS = 60_000_000_000
 """What a program that went away has put is sent for so long."""
 CLOSING_MAX = 2048
 """Streams beyond which one that closes does not wait for the confirmation of that."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What waits for a link that has much to write.
+
+    Args:
+        streams: of the bulk class, by key.
+        passed_bytes: what other streams have sent over the link, less what bulk has sent of its share.
+    """
+
+    streams: dict[int, StreamOut] = field(default_factory=dict)
+    passed_bytes: int = 0
 
 
 class StreamSending:
@@ -53,8 +70,8 @@ class StreamSending:
         self._work = work
         self._table = table
         self._ready: dict[int, StreamOut] = {}
-        self._backlogged: dict[LinkId, dict[int, StreamOut]] = {}
-        """Links that have much to write, and the streams that wait for each."""
+        self._backlogged: dict[LinkId, _Held] = {}
+        """Of each link that has much to write."""
 
     def pump(self, stream: StreamOut, most: int = BURST) -> None:
         """Send what may be sent, at most so many segments now and the rest in turns."""
@@ -95,9 +112,11 @@ class StreamSending:
     def on_backlog(self, link: LinkId, backlog_bytes: int) -> None:
         """A link has much to write, or little again: own streams of the bulk class wait for that."""
         if backlog_bytes > BACKLOG_LOW_BYTES:
-            self._backlogged.setdefault(link, {})
+            self._backlogged.setdefault(link, _Held())
             return
-        self._wake(self._backlogged.pop(link, {}))
+        held = self._backlogged.pop(link, None)
+        if held is not None:
+            self._wake(held.streams)
 
     def _wake(self, held: dict[int, StreamOut]) -> None:
         self._ready.update((key, s) for key, s in held.items() if key in self._table.streams)
@@ -109,19 +128,42 @@ class StreamSending:
         for link in list(self._backlogged):
             held = self._backlogged.pop(link)
             if self._forwarding.has_link(link):
-                self._backlogged[link] = {}
-            self._wake(held)
+                self._backlogged[link] = _Held()
+            self._wake(held.streams)
 
     def _must_wait(self, stream: StreamOut) -> bool:
         """Whether a stream waits for the link that it would leave by to write what it has."""
-        if stream.priority != BULK_CLASS or not self._backlogged:
+        if stream.priority != BULK_PRIORITY or not self._backlogged:
             return False
-        way = self._forwarding.first_link_to(stream.destination)
-        held = None if way is None else self._backlogged.get(way)
+        held = self._held_for(stream)
         if held is None:
             return False
-        held[stream.key] = stream
+        cost = BULK_SHARE * stream.queue[0].cost
+        if held.passed_bytes >= cost:
+            held.passed_bytes -= cost
+            return False
+        held.streams[stream.key] = stream
         return True
+
+    def _held_for(self, stream: StreamOut) -> _Held | None:
+        """Of the link that a stream would leave by; None where that has little to write."""
+        way = self._forwarding.first_link_to(stream.destination)
+        return None if way is None else self._backlogged.get(way)
+
+    def _let_bulk_follow(self, stream: StreamOut, cost: int) -> None:
+        """A segment was sent past the bulk that waits for the same link: that may have a turn now."""
+        held = self._held_for(stream)
+        if held is None:
+            return
+        held.passed_bytes = min(held.passed_bytes + cost, 2 * BULK_SHARE * COST_MAX)
+        first = next(iter(held.streams.values()), None)
+        if first is None:
+            return
+        # What it held may have been withdrawn.
+        owed = BULK_SHARE * first.queue[0].cost if first.queue else 0
+        if held.passed_bytes >= owed:
+            del held.streams[first.key]
+            self._wake({first.key: first})
 
     def _send_some(self, stream: StreamOut, left: int) -> bool:
         if stream.losses and not stream.blocked:
@@ -180,6 +222,8 @@ class StreamSending:
         if sending.transmissions:
             context.counts.add("segments_resent")
         stream.on_sent(sending, context.now_ns)
+        if self._backlogged and stream.priority != BULK_PRIORITY:
+            self._let_bulk_follow(stream, sending.cost)
 
     def segment_of(self, stream: StreamOut, sending: Sending) -> Segment:
         """A segment as it is sent now, at best effort or under its stream's id."""

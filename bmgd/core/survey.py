@@ -32,6 +32,7 @@ from bmgd.core.topics import Topics
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.messages import (
+    NORMAL_PRIORITY,
     PROBLEM_BYTES_MAX,
     TRACE_MS_MAX,
     Report,
@@ -41,7 +42,6 @@ from bmgd.wire.messages import (
     TraceAsk,
 )
 
-REPORT_PRIORITY: Final = 1
 """Reports wait behind what keeps the cluster together."""
 REPORTS_PER_S: Final = 256
 """Reports that a node sends in one second; further asks in it are not answered."""
@@ -144,7 +144,7 @@ class Survey:
     def send(self, report: SendReport) -> None:
         """Send the completed report."""
         route = self.forwarding.route_to(
-            report.asker, tag=report.tag, sequence=report.number, priority=REPORT_PRIORITY
+            report.asker, tag=report.tag, sequence=report.number, priority=NORMAL_PRIORITY
         )
         self.context.counts.add("reports_sent")
         self.forwarding.originate(Report(route, report.body))
@@ -158,7 +158,7 @@ class Survey:
     def _route_to(self, destination: NodeId, sequence: int) -> Route:
         tag = incarnation_tag(self.context.membership.incarnation(destination))
         return self.forwarding.route_to(
-            destination, tag=tag, sequence=sequence, priority=REPORT_PRIORITY
+            destination, tag=tag, sequence=sequence, priority=NORMAL_PRIORITY
         )
 
     # --- ways ---------------------------------------------------------------------------------

@@ -16,13 +16,21 @@ CONTROL: Final = 1
 URGENT: Final = 2
 """Routed frames of priority 0. They overtake bulk, and are dropped beyond half of control's room."""
 BULK: Final = 3
-"""Routed frames of any other priority. Dropped at their bound."""
+"""Routed frames of priority 2 and above. Dropped at their bound."""
+HIGH: Final = 4
+"""Routed frames of priority 1. They overtake bulk, and are dropped at a bound of their own."""
+
+
+def class_of_priority(priority: int) -> int:
+    """URGENT, HIGH or BULK: what routed frames of a priority are."""
+    return BULK if priority > 1 else HIGH if priority else URGENT
+
 
 # --- what comes of a put --------------------------------------------------------------------------
 
 PUT: Final = 0
 DROPPED: Final = 1
-"""At the bound of URGENT or BULK: counted, nothing was added."""
+"""At the bound of URGENT, HIGH or BULK: counted, nothing was added."""
 OVER_BOUND: Final = 2
 """At the bound of RAW or CONTROL: nothing was added, and the caller closes the link."""
 NO_LINK: Final = 3

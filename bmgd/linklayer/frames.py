@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bmgd.frameheader import BODY_PREFIX_BYTES, KIND_AT, LENGTH_BYTES, PRIORITY_AT, ROUTED_FIRST
+from bmgd.linklayer.contract import class_of_priority
 
 _KIND_OFFSET = BODY_PREFIX_BYTES + KIND_AT
-_URGENCY_OFFSET = LENGTH_BYTES + BODY_PREFIX_BYTES + PRIORITY_AT
+_PRIORITY_OFFSET = LENGTH_BYTES + BODY_PREFIX_BYTES + PRIORITY_AT
 
 
 def kind_of(body: bytes | memoryview) -> int:
@@ -18,9 +19,9 @@ def is_routed(body: bytes | memoryview) -> bool:
     return body[_KIND_OFFSET] >= ROUTED_FIRST
 
 
-def is_urgent(run: bytes | memoryview) -> bool:
-    """Whether a run of the splitter is urgent: it is of one urgency, that of its first frame."""
-    return run[_URGENCY_OFFSET] == 0
+def class_of(run: bytes | memoryview) -> int:
+    """URGENT, HIGH or BULK: a run of the splitter is of one class, that of its first frame."""
+    return class_of_priority(run[_PRIORITY_OFFSET])
 
 
 def frame_end(run: bytes | memoryview, at: int) -> int:

@@ -3,7 +3,7 @@
 Theory of operation. A link begins here when its hello is over. Bytes that came are split by the
 snapshot that the core published last, and each frame has one of these fates:
 
-    the snapshot has a next hop     relayed: put on that link, as URGENT or BULK
+    the snapshot has a next hop     relayed: put on that link, as URGENT, HIGH or BULK
     its next hop is gone or shut    RETURNED, to the core
     a notice that is known          absorbed; the link counts as heard
     a heartbeat as was said         absorbed; what it says is kept until it is asked for
@@ -11,9 +11,9 @@ snapshot that the core published last, and each frame has one of these fates:
     anything else                   FRAME, for the core
     no frame at all                 MALFORMED
 
-Frames that go wait in the link's `Outbox`: URGENT and CONTROL before BULK, at frame boundaries, each
-with a bound. What is dropped there is counted once, and told once as BACKLOGGED. The states of a link,
-and what is told on each way out of them:
+Frames that go wait in the link's `Outbox`: URGENT and CONTROL before HIGH before BULK, at frame
+boundaries, each with a bound. What is dropped there is counted once, and told once as BACKLOGGED. The
+states of a link, and what is told on each way out of them:
 
     state     shut()   the peer's goodbye   all is written   EOF, error   no frames    close()
     UP        CLOSING  gone: GOODBYE +      -                gone: END +  gone: MAL. + gone
@@ -37,7 +37,7 @@ from enum import Enum
 
 from bmgd.linklayer import contract
 from bmgd.linklayer.contract import Beat, Happening
-from bmgd.linklayer.frames import bodies_in, frame_count, is_urgent, kind_of
+from bmgd.linklayer.frames import bodies_in, class_of, frame_count, kind_of
 from bmgd.linklayer.heartbeats import DIGEST_BYTES, read_heartbeat
 from bmgd.linklayer.outbox import BULK_BYTES_MAX, Outbox, Run
 from bmgd.routing import Snapshot
@@ -270,8 +270,7 @@ class LinkLayer:
 
     def _relay(self, came: _Link, out: int, run: bytes) -> None:
         self._heard[came.number] = None
-        kind = contract.URGENT if is_urgent(run) else contract.BULK
-        result = self.put(out, run, kind)
+        result = self.put(out, run, class_of(run))
         if result == contract.NO_LINK:
             bodies = bodies_in(run)
             self._returned_frames += len(bodies)
@@ -290,6 +289,8 @@ class LinkLayer:
         match kind:
             case contract.BULK:
                 has_room = outbox.put_bulk(data)
+            case contract.HIGH:
+                has_room = outbox.put_high(data)
             case contract.URGENT:
                 has_room = outbox.put_urgent(data)
             case contract.CONTROL:
@@ -298,7 +299,7 @@ class LinkLayer:
                 has_room = outbox.put_raw(data)
         if has_room:
             self._waiting[link] = None
-        elif kind == contract.BULK:
+        elif kind in (contract.BULK, contract.HIGH):
             self._dropped_bulk_frames += frame_count(data)
         elif kind == contract.URGENT:
             self._dropped_urgent_frames += frame_count(data)

@@ -156,7 +156,7 @@ class Snapshot:
 
         Returns:
             (consumed, runs, frames, error): the length of the whole frames at the start; one
-            (link id, bytes) per outgoing link and urgency (priority 0, or any other), in order of
+            (link id, bytes) per outgoing link and class (priority 0, 1, or any other), in order of
             first use, each the frames to send there with their length prefixes; the bodies of the
             frames for the core, in order; and the reason why the bytes from `consumed` on are
             malformed, or None.
@@ -171,7 +171,7 @@ class Snapshot:
             raise GraphError(f"end {last} is not within 0..{len(buffer)}")
         if not -1 <= back < _U32:
             raise GraphError(f"came_from {back} is not within -1..2**32-1")
-        runs: dict[tuple[int, bool], bytearray] = {}
+        runs: dict[tuple[int, int], bytearray] = {}
         frames: list[bytes] = []
         error = None
         at = 0
@@ -190,8 +190,8 @@ class Snapshot:
             if link == -1:
                 frames.append(bytes(buffer[body : body + length]))
             else:
-                is_urgent = buffer[body + header.BODY_PREFIX_BYTES + header.PRIORITY_AT] == 0
-                run = runs.setdefault((link, is_urgent), bytearray())
+                priority = buffer[body + header.BODY_PREFIX_BYTES + header.PRIORITY_AT]
+                run = runs.setdefault((link, min(priority, 2)), bytearray())
                 run.extend(buffer[at : body + length])
             at = body + length
         return at, [(link, bytes(run)) for (link, _), run in runs.items()], frames, error

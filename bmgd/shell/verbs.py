@@ -53,8 +53,11 @@ from bmgd.wire.control import (
     TIMEOUT_S_MAX,
 )
 from bmgd.wire.messages import (
+    BULK_PRIORITY,
+    HIGH_PRIORITY,
     INBOX_MAX,
     LONG_BYTES_MAX,
+    NORMAL_PRIORITY,
     PAYLOAD_BYTES_MAX,
     TOPIC_BYTES_MAX,
     Piece,
@@ -64,7 +67,11 @@ from bmgd.wire.program_news import EXIT_MAX, NAME_BYTES_MAX
 RANGES_MAX: Final = 4096
 """Ranges of ids in the destinations of a multicast."""
 
-PRIORITIES: Final[Mapping[str, int]] = {"high": 1, "normal": 2, "bulk": 3}
+PRIORITIES: Final[Mapping[str, int]] = {
+    "high": HIGH_PRIORITY,
+    "normal": NORMAL_PRIORITY,
+    "bulk": BULK_PRIORITY,
+}
 
 Params = Mapping[str, Any]
 

@@ -17,7 +17,14 @@ from typing import Any, Final
 from bmgd import frameheader as header
 from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
-from bmgd.linklayer.outbox import BULK_BYTES_MAX, CONTROL_BYTES_MAX, URGENT_BYTES_MAX
+from bmgd.linklayer.outbox import (
+    BULK_BYTES_MAX,
+    BULK_SHARE,
+    BULK_TURN_BYTES,
+    CONTROL_BYTES_MAX,
+    HIGH_BYTES_MAX,
+    URGENT_BYTES_MAX,
+)
 from bmgd.routing import Snapshot
 from bmgd.wire.codec import decode, kind_of_message
 from bmgd.wire.messages import Goodbye, Heartbeat
@@ -67,7 +74,10 @@ class _Link:
     begun: bytes = b""
     begun_at: int = 0
     control: _Queue = field(default_factory=_Queue)
+    high: _Queue = field(default_factory=_Queue)
     bulk: _Queue = field(default_factory=_Queue)
+    passed_bytes: int = 0
+    is_turn_of_bulk: bool = False
     goodbye: bytes = b""
     is_shut: bool = False
     hears: bool = True
@@ -79,12 +89,13 @@ class _Link:
     @property
     def backlog_bytes(self) -> int:
         begun = len(self.begun) - self.begun_at
-        queued = self.control.size_bytes + self.bulk.size_bytes
+        queued = self.control.size_bytes + self.high.size_bytes + self.bulk.size_bytes
         return len(self.raw) + begun + queued + len(self.goodbye)
 
     def unsent(self) -> list[bytes]:
         """The bodies of routed frames of which a byte was not taken."""
-        frames = [*([self.begun] if self.begun else []), *self.control.frames, *self.bulk.frames]
+        begun = [self.begun] if self.begun else []
+        frames = [*begun, *self.control.frames, *self.high.frames, *self.bulk.frames]
         return [frame[header.LENGTH_BYTES :] for frame in frames if _kind(frame) >= 0x40]
 
 
@@ -109,6 +120,7 @@ class WatchedEngine:
             contract.RAW: CONTROL_BYTES_MAX,
             contract.CONTROL: CONTROL_BYTES_MAX,
             contract.URGENT: URGENT_BYTES_MAX,
+            contract.HIGH: min(HIGH_BYTES_MAX, bulk_bytes_max),
             contract.BULK: bulk_bytes_max,
         }
         self._engine = engine
@@ -122,7 +134,7 @@ class WatchedEngine:
         self._absorbs: tuple[bytes, frozenset[int]] = b"", frozenset()
         self._beats: dict[int, list[Heartbeat]] = {}
         self._unpolled: set[int] = set()
-        self._dropped = {contract.URGENT: 0, contract.BULK: 0}
+        self._dropped = {contract.URGENT: 0, contract.HIGH: 0, contract.BULK: 0}
         self._dropped_before = 0
         self.accepted: dict[int, int] = {}
         self.fileno = engine.fileno
@@ -216,8 +228,7 @@ class WatchedEngine:
             if out == -1:
                 for_core.append(frame[header.LENGTH_BYTES :])
             else:
-                kind = contract.BULK if _priority(frame) else contract.URGENT
-                runs.setdefault((out, kind), []).append(_hopped(frame))
+                runs.setdefault((out, _class_of(frame)), []).append(_hopped(frame))
         found.came += len(frames)
         for (out, kind), run in runs.items():
             self._relay(link, out, kind, run)
@@ -429,11 +440,17 @@ class WatchedEngine:
         return len(part)
 
     def _begin(self, link: _Link) -> None:
-        """What is next: control, then bulk, the goodbye at last."""
-        if link.control.frames:
-            link.begun = link.control.pop()
+        """What is next: control, high, bulk, the goodbye at last; of eight bytes one is bulk's."""
+        first = link.control if link.control.frames else link.high
+        if first.frames and not link.is_turn_of_bulk:
+            link.begun = first.pop()
+            link.passed_bytes += len(link.begun) if link.bulk.frames else 0
+            link.is_turn_of_bulk = link.passed_bytes >= BULK_TURN_BYTES
         elif link.bulk.frames:
             link.begun = link.bulk.pop()
+            spent = BULK_SHARE * len(link.begun)
+            link.passed_bytes = max(0, link.passed_bytes - spent) if link.bulk.frames else 0
+            link.is_turn_of_bulk = link.is_turn_of_bulk and link.passed_bytes > 0
         else:
             link.begun, link.goodbye = link.goodbye, b""
 
@@ -443,7 +460,12 @@ class WatchedEngine:
 
 
 def _queue(link: _Link, kind: int) -> _Queue:
-    return link.bulk if kind == contract.BULK else link.control
+    match kind:
+        case contract.BULK:
+            return link.bulk
+        case contract.HIGH:
+            return link.high
+    return link.control
 
 
 def _kind(frame: bytes) -> int:
@@ -457,7 +479,16 @@ def _priority(frame: bytes) -> int:
 def _kind_of_put(frame: bytes) -> int:
     if _kind(frame) <= header.LINK_LOCAL_LAST:
         return contract.CONTROL
-    return contract.BULK if _priority(frame) else contract.URGENT
+    return _class_of(frame)
+
+
+def _class_of(frame: bytes) -> int:
+    match _priority(frame):
+        case 0:
+            return contract.URGENT
+        case 1:
+            return contract.HIGH
+    return contract.BULK
 
 
 def _hopped(frame: bytes) -> bytes:

@@ -28,6 +28,8 @@ TOPIC_BYTES_MAX = 255
 SEARCH_BYTES_MAX = 16_384
 RECORDS_PER_NOTICE_MAX = 256
 BUCKETS = 64
+CONTROL_PRIORITY, HIGH_PRIORITY, NORMAL_PRIORITY, BULK_PRIORITY = range(4)
+"""Of routed messages: what goes first where several wait for a link."""
 ROUTE_IDS_MAX = 4096
 REPORT_BYTES_MAX = 16_384
 PROGRAMS_BYTES_MAX = 65_536
@@ -178,7 +180,7 @@ class Route:
         sequence: of a segment and its answers the stream and the number in it; of an `Ask` the
             number of the suspicion, of an `Answer` that of its ask.
         hop_budget: relays left before careful mode, 0..255.
-        priority: 0 is control; programs' streams are 1 high, 2 normal or 3 bulk.
+        priority: see `CONTROL_PRIORITY`.
         record: every node on the way writes itself down.
         search: the state of careful mode, or None.
     """

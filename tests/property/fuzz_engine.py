@@ -114,7 +114,7 @@ class Fuzz:
     def frame(self, source: int) -> bytes:
         """A routed frame with a number of its own."""
         number = len(self.sent) + 1
-        to, priority = self.random.randrange(SIZE), self.random.choice((0, 1, 1, 1))
+        to, priority = self.random.randrange(SIZE), self.random.choice((0, 1, 2, 2))
         self.sent[number] = (source, to, priority)
         size = self.random.choice((0, 10, 500, 5000, 50_000))
         text = NUMBER.pack(number).hex() + "x" * size
@@ -194,8 +194,8 @@ class Fuzz:
 
     def put(self, peer: Peer) -> None:
         """Frames of this node."""
-        kind = self.random.choice((contract.CONTROL, contract.URGENT, contract.BULK))
-        priority = 1 if kind == contract.BULK else 0
+        kind = self.random.choice((contract.CONTROL, contract.URGENT, contract.HIGH, contract.BULK))
+        priority = {contract.BULK: 2, contract.HIGH: 1}.get(kind, 0)
         run, numbers = b"", []
         for _ in range(self.random.randrange(1, 6)):
             number = len(self.sent) + 1

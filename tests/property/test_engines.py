@@ -41,6 +41,9 @@ def test_engines_have_the_same_numbers() -> None:
             assert getattr(_engine, name) == getattr(where, name), name
 
 
+KINDS = (contract.RAW, contract.CONTROL, contract.URGENT, contract.HIGH, contract.BULK)
+
+
 class Both:
     """An engine of each kind, and a random number generator that drives both alike."""
 
@@ -119,7 +122,7 @@ class Both:
 
     def put(self) -> None:
         """Frames of this node."""
-        kind = self.random.choice((contract.RAW, contract.CONTROL, contract.URGENT, contract.BULK))
+        kind = self.random.choice(KINDS)
         run = b"".join(self.frame(bad=False) for _ in range(self.random.randrange(1, 40)))
         self.call("put", self.any_link(), run, kind)
 
@@ -168,7 +171,7 @@ class Both:
             return ping(self.serial)
         if chance < 0.2:
             return self.notice()
-        to, priority = self.random.randrange(SIZE + 2), self.random.choice((0, 1, 1, 1, 2))
+        to, priority = self.random.randrange(SIZE + 2), self.random.choice((0, 1, 2, 2, 3))
         if self.links and self.random.random() < 0.8:
             to = next(iter(self.links.values()))
         text = "x" * self.random.choice((0, 5, 64, 700, HUGE_BYTES if chance > 0.9 else 20))

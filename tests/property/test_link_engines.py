@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from bmgd.linklayer import LinkEngine
-from bmgd.linklayer.contract import BULK, CONTROL, RAW, URGENT
+from bmgd.linklayer.contract import BULK, CONTROL, HIGH, RAW, URGENT
 from bmgd.sim.linkmodel import WatchedEngine
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import encode
@@ -109,13 +109,13 @@ class Deeds:
 
     def _put(self) -> None:
         random, link = self.random, self._some_link()
-        kind = random.choice((CONTROL, URGENT, BULK, BULK, RAW))
+        kind = random.choice((CONTROL, URGENT, HIGH, BULK, BULK, RAW))
         if kind == RAW:
             self.engine.put(link, random.randbytes(random.randrange(1, 50)), RAW)
             return
         count = random.choice((1, 40) if self._fills else (1, 1, 3, 40))
         text = "y" * random.choice(_SIZES[-2:] if self._fills else _SIZES)
-        priority = 0 if kind == URGENT else 1
+        priority = {URGENT: 0, HIGH: 1}.get(kind, 2)
         frames = [ping(7) if kind == CONTROL else data(1, text, priority) for _ in range(count)]
         self.engine.put(link, b"".join(frames), kind)
 

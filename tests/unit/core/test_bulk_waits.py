@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.core.commands import OpenStream, PutSegment
+from bmgd.core.commands import CloseStream, OpenStream, PutSegment
 from bmgd.core.events import Backlog
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -19,8 +19,9 @@ def opened(network: Network, priority: int, to: int = 1) -> int:
     return request
 
 
-def put(network: Network, request: int) -> None:
-    network.issue_as(network.hosts[NodeId(0)], request, PutSegment(1, packed(b"x")))
+def put(network: Network, request: int, size: int = 1) -> None:
+    segment = PutSegment(1, packed(b"x" * size))
+    network.issue_as(network.hosts[NodeId(0)], request, segment)
 
 
 def link_to(host: Host, peer: int) -> LinkId:
@@ -49,6 +50,41 @@ def test_bulk_waits_for_its_link_and_goes_on_when_it_has_written() -> None:
     assert transmitted(host, elsewhere)
     network._step(host, Backlog(link, LOW))
     network.run(0.1)
+    assert transmitted(host, bulk)
+
+
+def test_held_bulk_sends_an_eighth_of_what_this_node_sends_over_its_link() -> None:
+    network = Network(4)
+    settle(network)
+    host = network.hosts[NodeId(0)]
+    bulk, normal = opened(network, 3), opened(network, 2)
+    bytes_each = 4000
+    for request in (bulk, normal):
+        put(network, request, bytes_each)
+    network.run(0.1)
+    network._step(host, Backlog(link_to(host, 1), HIGH))
+    for _ in range(3):
+        put(network, bulk, bytes_each)
+    for sent in range(30):
+        waiting = len(host.node._outbound.table.owned[bulk].queue)
+        assert waiting == 3 - min(3, sent // 7)
+        put(network, normal, bytes_each)
+        network.run(0.1)
+    assert transmitted(host, bulk)
+
+
+def test_held_bulk_that_was_withdrawn_is_in_nobodys_way() -> None:
+    network = Network(4)
+    settle(network)
+    host = network.hosts[NodeId(0)]
+    gone, bulk, normal = opened(network, 3), opened(network, 3), opened(network, 2)
+    network._step(host, Backlog(link_to(host, 1), HIGH))
+    put(network, gone)
+    put(network, bulk)
+    network.issue_as(host, gone, CloseStream(abandon=True))
+    for _ in range(30):
+        put(network, normal)
+        network.run(0.1)
     assert transmitted(host, bulk)
 
 

@@ -37,7 +37,7 @@ def snapshot(links: dict[int, int], generation: int = 1, size: int = 8) -> Snaps
     return Snapshot(generation, SELF, size, (), sorted(links.items()))
 
 
-def data(to: int, text: str = "", priority: int = 1, source: int = 5) -> bytes:
+def data(to: int, text: str = "", priority: int = 2, source: int = 5) -> bytes:
     """A routed frame; the layer looks at nothing behind its header."""
     header = encode_header(
         ROUTED_FIRST, priority=priority, hop_budget=9, destination=to, source=source

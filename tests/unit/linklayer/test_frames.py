@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.linklayer.frames import bodies_in, frame_count, frame_end, is_routed, is_urgent
+from bmgd.linklayer.contract import BULK, HIGH, URGENT
+from bmgd.linklayer.frames import bodies_in, class_of, frame_count, frame_end, is_routed
 from tests.unit.linklayer.engines import body, data, ping
 
 
@@ -27,8 +28,8 @@ def test_frames_of_unlike_lengths_are_not_taken_for_equal_ones() -> None:
     assert frame_count(first + second) == 2
 
 
-def test_frames_tell_where_they_go_and_how_urgent_they_are() -> None:
+def test_frames_tell_where_they_go_and_their_class() -> None:
     assert is_routed(body(data(1)))
     assert not is_routed(body(ping(1)))
-    assert is_urgent(data(1, priority=0))
-    assert not is_urgent(data(1, priority=1))
+    classes = [class_of(data(1, priority=priority)) for priority in (0, 1, 2, 3, 255)]
+    assert classes == [URGENT, HIGH, BULK, BULK, BULK]

@@ -20,6 +20,7 @@ from bmgd.linklayer.contract import (
     END,
     FRAME,
     GOODBYE,
+    HIGH,
     KNOWN_NOTICES_MAX,
     MALFORMED,
     NO_LINK,
@@ -31,7 +32,14 @@ from bmgd.linklayer.contract import (
     WRITABLE,
     WRITTEN,
 )
-from bmgd.linklayer.outbox import BULK_BYTES_MAX, CONTROL_BYTES_MAX, URGENT_BYTES_MAX
+from bmgd.linklayer.frames import frame_end
+from bmgd.linklayer.outbox import (
+    BULK_BYTES_MAX,
+    BULK_TURN_BYTES,
+    CONTROL_BYTES_MAX,
+    HIGH_BYTES_MAX,
+    URGENT_BYTES_MAX,
+)
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import encode
 from bmgd.wire.messages import Heartbeat
@@ -323,6 +331,53 @@ def test_layer_lets_control_and_urgent_frames_overtake_bulk(engine: LinkEngine) 
     engine.put(LEFT, data(1, "urgent", 0), URGENT)
     engine.put(LEFT, b"raw", RAW)
     assert taken(engine, LEFT) == b"raw" + ping(1) + data(1, "urgent", 0) + data(1, "bulk")
+
+
+def test_layer_lets_high_frames_overtake_bulk_and_control_overtake_them(engine: LinkEngine) -> None:
+    high = data(1, "high", 1)
+    engine.put(LEFT, data(1, "a") + data(1, "b"), BULK)
+    begun = taken(engine, LEFT, 9)
+    engine.put(LEFT, high, HIGH)
+    engine.put(LEFT, ping(1), CONTROL)
+    assert begun + taken(engine, LEFT) == data(1, "a") + ping(1) + high + data(1, "b")
+    # Relayed ones too.
+    engine.feed(LEFT, data(2, "a") + data(2, "b", 3) + data(2, "c", 1))
+    passed = [hopped(frame) for frame in (data(2, "c", 1), data(2, "a"), data(2, "b", 3))]
+    assert taken(engine, RIGHT) == b"".join(passed)
+
+
+def test_layer_drops_high_frames_at_a_bound_of_their_own(engine: LinkEngine) -> None:
+    each = data(1, "x" * 60_000, 1)
+    fits = HIGH_BYTES_MAX // len(each)
+    assert [engine.put(LEFT, each, HIGH) for _ in range(fits)] == [PUT] * fits
+    assert engine.put(LEFT, each, HIGH) == DROPPED
+    assert engine.put(LEFT, data(1), BULK) == PUT
+    assert engine.put(LEFT, data(1, "", 0), URGENT) == PUT
+
+
+@pytest.mark.parametrize("piece_bytes", [999, 70_001, 1_500_000])
+@pytest.mark.parametrize("text_bytes", [2000, 60_000])
+def test_layer_keeps_an_eighth_of_a_link_for_bulk_that_others_overtake(
+    engine: LinkEngine, text_bytes: int, piece_bytes: int
+) -> None:
+    high, bulk = data(1, "h" * 5000, 1), data(1, "b" * text_bytes)
+    count = 400_000 // len(bulk)
+    engine.put(LEFT, bulk * count, BULK)
+    got = bytearray()
+    while len(got) < 8 * 400_000 + 2 * BULK_TURN_BYTES:
+        while engine.put(LEFT, high, HIGH) == PUT:
+            pass
+        got += taken(engine, LEFT, piece_bytes)
+    written, at, sent, passed = bytes(got), 0, 0, 0
+    while sent < count * len(bulk):
+        end = frame_end(written, at)
+        sent, passed = (
+            (sent + end - at, passed) if written[at:end] == bulk else (sent, passed + end - at)
+        )
+        assert passed < 7 * sent + BULK_TURN_BYTES + len(high)
+        turns = 1 + passed // BULK_TURN_BYTES
+        assert 7 * sent <= passed + 7 * len(bulk) * turns
+        at = end
 
 
 def test_layer_lets_control_overtake_behind_the_frame_that_was_begun(engine: LinkEngine) -> None:
