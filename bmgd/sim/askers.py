@@ -29,6 +29,7 @@ from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.core.questions import Asker
 from bmgd.errors import RequestError
+from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
@@ -52,7 +53,6 @@ THINKS_NS: Final = 200_000_000
 AGAIN_NS: Final = 5_000_000
 """An answer for which there is no credit is put again so soon."""
 LONG_BYTES: Final = 100_000
-_MICROSECOND: Final = 1_000
 _FIRST_NUMBER: Final = 1 << 41
 """So that no question is also a message of another kind."""
 
@@ -95,6 +95,9 @@ class Askers(Watcher):
         self._workload = workload
         self._number = _FIRST_NUMBER
         self._until_ns = 0
+        self._arrivals = Arrivals(
+            network, random, workload.messages_per_second * SHARE, self._ask_any
+        )
         self._inboxes: dict[Host, tuple[int, int]] = {}
         self._opening: dict[int, Host] = {}
         self._readers: dict[int, Host] = {}
@@ -175,16 +178,9 @@ class Askers(Watcher):
     def start(self, until_ns: int) -> None:
         """Ask until then."""
         self._until_ns = until_ns
-        if self._workload.messages_per_second > 0:
-            self._plan_next(until_ns)
+        self._arrivals.start(until_ns)
 
-    def _plan_next(self, until_ns: int) -> None:
-        pause_s = self._random.expovariate(self._workload.messages_per_second * SHARE)
-        at_ns = self._network.now_ns + max(int(pause_s * 1e9), _MICROSECOND)
-        if at_ns < until_ns:
-            self._network.timeline.plan(at_ns, self._ask_any, until_ns)
-
-    def _ask_any(self, until_ns: int) -> None:
+    def _ask_any(self) -> None:
         there = [host for host in self._network.hosts.values() if host.joiner is None]
         if there:
             host, destination = self._random.choice(there), self._random.choice(there).id
@@ -193,7 +189,6 @@ class Askers(Watcher):
                     self._hang_up(host)
                 else:
                     self._ask(host, destination)
-        self._plan_next(until_ns)
 
     def _hang_up(self, host: Host) -> None:
         """A program that asks goes away, with its questions, and another one comes."""

@@ -22,6 +22,7 @@ from bmgd.core.commands import (
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, TellMissed
 from bmgd.core.events import Event
 from bmgd.routing.id_sets import id_set
+from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
@@ -36,7 +37,6 @@ KINDS: Final = (
     *("reliable", "reliable", "reliable", "best effort", "multicast"),
     *("reliable multicast", "reliable multicast", "single", "long"),
 )
-_MICROSECOND: Final = 1_000
 _FIRST_NUMBER: Final = 1 << 40
 """So that no payload is also one of a message to one node."""
 
@@ -58,6 +58,9 @@ class Broadcasters(Watcher):
         self._asked: dict[int, Host] = {}
         self._readers: dict[int, Host] = {}
         self._until_ns = 0
+        self._arrivals = Arrivals(
+            network, random, workload.messages_per_second * SHARE, self._send_any
+        )
 
     @property
     def underway(self) -> int:
@@ -87,16 +90,9 @@ class Broadcasters(Watcher):
     def start(self, until_ns: int) -> None:
         """Send until then."""
         self._until_ns = until_ns
-        if self._workload.messages_per_second > 0:
-            self._plan_next(until_ns)
+        self._arrivals.start(until_ns)
 
-    def _plan_next(self, until_ns: int) -> None:
-        pause_s = self._random.expovariate(self._workload.messages_per_second * SHARE)
-        at_ns = self._network.now_ns + max(int(pause_s * 1e9), _MICROSECOND)
-        if at_ns < until_ns:
-            self._network.timeline.plan(at_ns, self._send_any, until_ns)
-
-    def _send_any(self, until_ns: int) -> None:
+    def _send_any(self) -> None:
         there = [host for host in self._network.hosts.values() if host.joiner is None]
         if there:
             host, kind = self._random.choice(there), self._random.choice(KINDS)
@@ -106,7 +102,6 @@ class Broadcasters(Watcher):
                     self._send_pieces(host)
                 else:
                     self.send(host, kind)
-        self._plan_next(until_ns)
 
     def _send_pieces(self, host: Host) -> None:
         """A long broadcast, whose pieces a program gives its daemon one behind the other."""

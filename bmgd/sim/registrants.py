@@ -10,6 +10,7 @@ from bmgd.chaos.plan import Workload
 from bmgd.core.commands import Register, Unregister
 from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import Event
+from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
@@ -19,7 +20,6 @@ SHARE: Final = 0.05
 PER_SECOND_MAX: Final = 5.0
 NAMES: Final = 4
 """So many names: some are taken when they are asked for."""
-_MICROSECOND: Final = 1_000
 
 
 class Registrants(Watcher):
@@ -34,21 +34,15 @@ class Registrants(Watcher):
     def __init__(self, network: Network, random: Random, workload: Workload) -> None:
         self._network = network
         self._random = random
-        self._per_second = min(workload.messages_per_second * SHARE, PER_SECOND_MAX)
+        per_second = min(workload.messages_per_second * SHARE, PER_SECOND_MAX)
+        self._arrivals = Arrivals(network, random, per_second, self._do_any)
         self._registered: dict[int, Host] = {}
 
     def start(self, until_ns: int) -> None:
         """Let programs start and end until then."""
-        if self._per_second > 0:
-            self._plan_next(until_ns)
+        self._arrivals.start(until_ns)
 
-    def _plan_next(self, until_ns: int) -> None:
-        pause_ns = int(self._random.expovariate(self._per_second) * 1e9)
-        at_ns = self._network.now_ns + max(pause_ns, _MICROSECOND)
-        if at_ns < until_ns:
-            self._network.timeline.plan(at_ns, self._do_any, until_ns)
-
-    def _do_any(self, until_ns: int) -> None:
+    def _do_any(self) -> None:
         random, network = self._random, self._network
         there = [host for host in network.hosts.values() if host.joiner is None and host.alive]
         if there:
@@ -65,7 +59,6 @@ class Registrants(Watcher):
                 request = network.next_request()
                 self._registered[request] = host
                 network.issue_as(host, request, Register(f"program {random.randrange(NAMES)}"))
-        self._plan_next(until_ns)
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:

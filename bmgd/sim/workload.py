@@ -27,6 +27,7 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
+from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.inside import known_life, unread_bodies
 from bmgd.sim.network import Network
@@ -123,6 +124,7 @@ class Programs(Watcher):
         self._streams: dict[int, _Stream] = {}
         self._longs: dict[tuple[Host, int], int] = {}
         self._until_ns = 0
+        self._arrivals = Arrivals(network, random, workload.messages_per_second, self._send_any)
 
     @property
     def underway(self) -> int:
@@ -187,16 +189,9 @@ class Programs(Watcher):
         """Send messages until then."""
         self._until_ns = until_ns
         self._network.timeline.plan(until_ns, self._finish_longs)
-        if self._workload.messages_per_second > 0:
-            self._plan_next(until_ns)
+        self._arrivals.start(until_ns)
 
-    def _plan_next(self, until_ns: int) -> None:
-        pause_ns = int(self._random.expovariate(self._workload.messages_per_second) * 1e9)
-        at_ns = self._network.now_ns + max(pause_ns, _MICROSECOND)
-        if at_ns < until_ns:
-            self._network.timeline.plan(at_ns, self._send_any, until_ns)
-
-    def _send_any(self, until_ns: int) -> None:
+    def _send_any(self) -> None:
         hosts, random, conditions = self._network.hosts, self._random, self._network.conditions
         there = [host for host in hosts.values() if host.joiner is None]
         if there:
@@ -205,7 +200,6 @@ class Programs(Watcher):
                 self.send(source, destination)
             elif source.alive and not source.stopped:
                 self._use_stream(source, destination)
-        self._plan_next(until_ns)
 
     def _new_number(self, host: Host, request: int, destination: NodeId) -> int:
         self._payload_id += 1
