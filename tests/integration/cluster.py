@@ -34,6 +34,7 @@ from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import Member, read_members
 from bmgd.topology import BinomialGraph
+from tests.integration.forking import Forked, fork
 
 DEADLINE_S = 30.0
 POLL_S = 0.02
@@ -42,6 +43,7 @@ COMPLAINTS_SHOWN = 8
 JOINERS_MAX = 8
 """Ports that a founded cluster keeps free behind those of its founders."""
 
+Process = subprocess.Popen[bytes] | Forked
 Status = dict[str, Any]
 Event = dict[str, Any]
 Pair = tuple[int, int]
@@ -121,10 +123,11 @@ async def until_true(
     return await until(what, condition, within_s)
 
 
-async def ended(process: subprocess.Popen[bytes], within_s: float = DEADLINE_S) -> int:
+async def ended(process: Process, within_s: float = DEADLINE_S) -> int:
     """Wait until a process has ended; returns its exit code, or minus the signal's number."""
     await until_true("the process ends", lambda: process.poll() is not None, within_s)
-    return int(process.returncode)
+    assert process.returncode is not None
+    return process.returncode
 
 
 def free_base_port(count: int) -> int:
@@ -468,16 +471,20 @@ class LaunchedCluster(Cluster):
     """
 
     def __init__(
-        self, size: int, directory: Path, base_port: int, process: asyncio.subprocess.Process
+        self,
+        size: int,
+        directory: Path,
+        base_port: int,
+        process: Process,
+        printed: asyncio.StreamReader,
     ) -> None:
         super().__init__(size, directory, base_port)
         self.events: list[Event] = []
         self._process = process
-        self._reading = asyncio.create_task(self._read())
+        self._reading = asyncio.create_task(self._read(printed))
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+    async def _read(self, printed: asyncio.StreamReader) -> None:
+        async for line in printed:
             self.events.append(json.loads(line))
 
     def _member(self, node_id: int) -> Member:
@@ -495,8 +502,8 @@ class LaunchedCluster(Cluster):
         """Wait for the line that says that all have joined."""
 
         async def condition() -> list[str]:
-            if self._process.returncode is not None:
-                raise AssertionError(f"the launcher ended with {self._process.returncode}")
+            if (code := self._process.poll()) is not None:
+                raise AssertionError(f"the launcher ended with {code}")
             return [] if self.found("up") else [f"last event: {self.events[-1:]}"]
 
         await until("all joined", condition, 60.0)
@@ -538,19 +545,18 @@ class LaunchedCluster(Cluster):
 
     async def _end_cleanly(self) -> None:
         # A start that follows a death is in the list behind it: only the last word counts.
-        ended = {e["id"]: e for e in self.found("ended")}
+        ends = {e["id"]: e for e in self.found("ended")}
         listening = {e["id"]: e for e in self.found("listening")}
-        lost = [i for i in self.alive if i in ended and ended[i]["at"] > listening[i]["at"]]
+        lost = [i for i in self.alive if i in ends and ends[i]["at"] > listening[i]["at"]]
         assert not lost, f"nodes {lost} ended by themselves"
         self._process.send_signal(signal.SIGINT)
+        assert await ended(self._process) == 0
         async with asyncio.timeout(DEADLINE_S):
-            assert await self._process.wait() == 0
             await self._reading
 
     def _end_by_force(self) -> None:
         self._reading.cancel()
-        if self._process.returncode is None:
-            self._process.kill()
+        self._process.kill()
 
 
 @asynccontextmanager
@@ -567,14 +573,23 @@ async def launched(
     words = ["launch", "-n", str(size), "--run-dir", str(directory), "--json"]
     words += ["--base-port", str(base_port), "--log-level", "debug", "--loop", flavour.loop]
     words += [*flags, *_config(directory, toml)]
-    with (directory / "launcher.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *_command(words), stdout=subprocess.PIPE, stderr=log, env=_environment(flavour)
-        )
-    cluster = LaunchedCluster(size, directory, base_port, process)
+    printed, stdout = await _pipe()
+    with stdout, (directory / "launcher.log").open("wb") as log:
+        process = fork(words, _environment(flavour), stdout, log)
+    cluster = LaunchedCluster(size, directory, base_port, process, printed)
     async with cluster.running():
         await cluster.joined()
         yield cluster
+
+
+async def _pipe() -> tuple[asyncio.StreamReader, IO[bytes]]:
+    """What reads a pipe, and the end to write into, which is another process's."""
+    read, write = os.pipe()
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb", buffering=0)
+    )
+    return reader, os.fdopen(write, "wb", buffering=0)
 
 
 def _command(words: list[str]) -> list[str]:
@@ -611,7 +626,7 @@ class FoundedCluster(Cluster):
         self.gone = set(range(size))
         self._flavour = flavour
         self._flags = flags
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: dict[int, Process] = {}
 
     def pid(self, node_id: int) -> int:
         process = self._processes[node_id]
@@ -629,8 +644,12 @@ class FoundedCluster(Cluster):
                 self._processes[node_id].wait(DEADLINE_S)
             words = ["run", "--id", str(node_id), "--control", self.control(node_id)]
             with (self.directory / f"node-{node_id}.log").open("ab") as log:
-                self._processes[node_id] = self.spawn([*words, *self._flags, *flags], log)
+                self._processes[node_id] = self.begin([*words, *self._flags, *flags], log)
             self.gone.discard(node_id)
+
+    def begin(self, words: list[str], log: IO[bytes]) -> Process:
+        """Start a daemon."""
+        return fork(words, _environment(self._flavour), log, log)
 
     def spawn(self, words: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start a command with the cluster's environment; whoever calls ends it."""
@@ -669,7 +688,7 @@ class FoundedCluster(Cluster):
         for process in self._processes.values():
             if process.poll() is None:
                 process.kill()
-            process.wait()
+            process.wait(DEADLINE_S)
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from tests.integration.cluster import (
     FLAVOURS,
     JOINERS_MAX,
     FoundedCluster,
+    Process,
     free_base_port,
     linked_exactly,
     ordered_pairs,
@@ -74,7 +75,7 @@ class TwoReleases(FoundedCluster):
         self.pythons = dict.fromkeys(range(SIZE), python)
         self.replacing: set[int] = set()
 
-    def spawn(self, words: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def begin(self, words: list[str], log: IO[bytes]) -> Process:
         node_id = int(words[words.index("--id") + 1])
         # From elsewhere: sources in the working directory would go before what is installed.
         command = [str(self.pythons[node_id]), "-P", "-m", "bmgd", *words]
