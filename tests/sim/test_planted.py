@@ -44,7 +44,7 @@ def test_planted_bug_comes_too_late_for_what_was_imported() -> None:
     [
         "digest-forgets-to-subtract",
         "accused-timer-outlives-its-link",
-        "begun-frame-is-lost-with-its-link",
+        pytest.param("begun-frame-is-lost-with-its-link", marks=pytest.mark.long),
     ],
 )
 def test_planted_bug_is_found_in_a_process_of_its_own(name: str) -> None:

@@ -90,7 +90,7 @@ def test_links_of_a_node_whose_watchers_died_unhealed_are_all_watched() -> None:
         assert watched is None or 40 in watched
 
 
-@pytest.mark.parametrize("size", [16, 128, LARGE, 256])
+@pytest.mark.parametrize("size", [16, 128, LARGE, pytest.param(256, marks=pytest.mark.long)])
 def test_heartbeats_per_second_of_a_node_at_rest_are_bounded(size: int) -> None:
     network = Network(size)
     settle(network)
