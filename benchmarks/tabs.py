@@ -1,11 +1,12 @@
 """Pages that stay open: the memory of some tabs, of their browser and of the daemon, over time.
 
-    python -m benchmarks.tabs [-n 16] [--tabs 5] [--minutes 10] [--every 30] [--out FILE]
+    python -m benchmarks.tabs [-n 16] [--tabs 5] [--minutes 10] [--every 30] [--profile lan] [--out FILE]
 
 One Chromium shows the page of daemon 0 in each tab, while nodes send to each other and one is killed
 and started again now and then, so that there is something to draw and the timeline fills. A row is
 printed for each look; the last one says by how much each grew in the second half. Memory does not
-depend on how busy the machine is; of frame times only the bound says something.
+depend on how busy the machine is; of frame times only the bound says something. `draw_ms` is what the
+page takes to draw one frame, `daemon_cpu_s` what the daemon has used since it was started.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def look(driver: Any, tabs: list[str], daemon: psutil.Process) -> dict[str, Any]
         heaps.append(driver.execute_script("return performance.memory.usedJSHeapSize"))
         shown.append(driver.execute_script("return document.querySelectorAll('*').length"))
     frames = driver.execute_async_script(_FRAMES)
+    drawn_ms, slowest_ms = driver.execute_script("return [bmgdRing.last_ms, bmgdRing.slowest_ms]")
     service = psutil.Process(driver.service.process.pid)
     resident = 0
     for process in service.children(recursive=True):
@@ -82,8 +84,12 @@ def look(driver: Any, tabs: list[str], daemon: psutil.Process) -> dict[str, Any]
         "elements": max(shown),
         "frame_ms": round(statistics.median(frames), 1),
         "frame_ms_max": round(max(frames), 1),
+        "draw_ms": round(drawn_ms, 1),
+        "draw_ms_max": round(slowest_ms, 1),
+        "shown": driver.execute_script("return document.querySelector('#agreement').innerText"),
         "browser_mb": round(resident / 1e6, 1),
         "daemon_mb": round(daemon.memory_info().rss / 1e6, 2),
+        "daemon_cpu_s": round(sum(daemon.cpu_times()[:2]), 2),
     }
 
 
@@ -157,11 +163,14 @@ def main() -> None:
     parser.add_argument("--tabs", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--every", type=float, default=30)
+    parser.add_argument("--profile", default="lan")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     port = choose_base_port(args.n, FIRST_PORT)
     with tempfile.TemporaryDirectory(prefix="bmgd-tabs-") as place:
-        cluster = Launched(args.n, Path(place) / "run", ("--http", str(port)))
+        cluster = Launched(
+            args.n, Path(place) / "run", ("--http", str(port), "--profile", args.profile)
+        )
         try:
             rows = asyncio.run(measure(args, cluster, f"http://127.0.0.1:{port}/"))
         finally:
