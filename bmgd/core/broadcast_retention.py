@@ -29,6 +29,7 @@ from bmgd.core.broadcast_source import (
 )
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.membership import Standing
 from bmgd.core.programs import Programs
 from bmgd.core.timers import TimerKey
 from bmgd.routing.branches import Branch
@@ -146,12 +147,13 @@ class BroadcastRetention:
         membership = self._context.membership
         if source == self._context.id or membership.status_of(source) is None:
             return None
+        if self._context.standing(source, incarnation) is Standing.UNVOUCHED:
+            return None
         heard = self.lives.get((source, incarnation))
         if heard is not None:
             return heard
         if incarnation <= self._forgotten.get(source, 0) or not self._make_room():
             return None
-        membership.learn_life(source, incarnation)
         heard = self.lives[source, incarnation] = Heard(source, incarnation)
         lives = self.by_source.setdefault(source, {})
         # Of former lives nobody sends again any more.
@@ -178,7 +180,10 @@ class BroadcastRetention:
             del self.by_source[heard.source]
         self.changed.pop(heard.key, None)
         former = self._forgotten.get(heard.source, Incarnation(0))
-        self._forgotten[heard.source] = max(former, heard.incarnation)
+        vouched = self._context.membership.vouched(heard.source)
+        if not former < vouched < heard.incarnation:
+            # Else it was assumed, and the life that is vouched for is still to be taken.
+            self._forgotten[heard.source] = max(former, heard.incarnation)
         self._cancel_timers(heard)
 
     def drop_copies(self, heard: Heard) -> None:
@@ -449,7 +454,7 @@ class BroadcastRetention:
                 return
 
     def is_orphan(self, heard: Heard) -> bool:
-        """Whether the source's life is over, as far as is known here."""
+        """Whether the source's life is over, or is none, as far as is known here."""
         membership = self._context.membership
         known = membership.incarnation(heard.source)
-        return membership.is_gone(heard.source) or known > heard.incarnation
+        return membership.is_gone(heard.source) or known != heard.incarnation

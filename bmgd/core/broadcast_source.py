@@ -32,6 +32,7 @@ from bmgd.core.context import Context, RecordMoved
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.gathering import failure_of
+from bmgd.core.membership import Standing
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, NewLifeError, RequestError, UnreachableError
 from bmgd.routing.branches import Branch
@@ -389,14 +390,15 @@ class BroadcastSource:
             return
         if message.route.destination_tag != context.own_tag or message.watermark >= self._next:
             return
-        if life < context.membership.incarnation(node_id) or node_id == context.id:
+        if node_id == context.id or context.standing(node_id, life) is not Standing.CURRENT:
             return
-        context.membership.learn_life(node_id, life)
         peer = self._peers.get(node_id)
         if peer is None:
             gone_at = 1 if context.membership.is_gone(node_id) else 0
             peer = self._peers[node_id] = _Peer(gone_at=gone_at)
-        if peer.life not in (UNKNOWN_INCARNATION, life):
+        if peer.life > life:
+            self._correct(peer, life)
+        elif peer.life not in (UNKNOWN_INCARNATION, life):
             self._begin_anew(node_id, peer, life)
         peer.life = life
         if message.watermark > peer.watermark:
@@ -531,15 +533,24 @@ class BroadcastSource:
                 # It has been waited for all the time.
                 return
             peer = self._peers[node_id] = _Peer(gone_at=1)
+        # A record that asks for its own says nothing of its life.
+        life = life or peer.life
         known = peer.life or former
         if not known and node_id < context.membership.founding_size and counter_of(life) == 1:
             # A founder of which nothing was heard was waited for: it was held dead by mistake.
             known = life
+        if peer.life > life:
+            self._correct(peer, life)
         if peer.life != life and (peer.life or (peer.gone_at and known != life)):
             self._begin_anew(node_id, peer, life)
         elif peer.gone_at:
             self._take_back(node_id, peer)
-        peer.life = max(peer.life, life)
+        peer.life = life
+
+    @staticmethod
+    def _correct(peer: _Peer, life: Incarnation) -> None:
+        """The life that acknowledged was assumed, and is none: how far this one is, it will say."""
+        peer.life, peer.watermark = life, 0
 
     def _begin_anew(self, node_id: NodeId, peer: _Peer, life: Incarnation) -> None:
         """A new life has nothing, and misses nothing of what was before it."""

@@ -19,6 +19,7 @@ from bmgd.core.commands import BroadcastTo, MulticastTo
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.membership import Standing
 from bmgd.core.topics import Topics
 from bmgd.errors import BmgdError, LeavingError, NoQuorumError, RequestError
 from bmgd.routing.branches import Branch
@@ -130,16 +131,20 @@ class Broadcasting:
     def on_message(self, message: Broadcast | Multicast) -> None:
         """A copy came: take it where it is new and for this node, and send on what it is to reach."""
         context, route = self.context, message.route
-        known = context.membership.incarnation(route.source)
         is_foreign = (
             context.membership.status_of(route.source) is None or route.source == context.id
         )
-        if is_foreign or route.source_incarnation < known:
+        if is_foreign:
             self.tally.refused += 1
             return
-        context.membership.learn_life(route.source, route.source_incarnation)
+        standing = context.standing(route.source, route.source_incarnation)
+        if standing is Standing.FORMER:
+            self.tally.refused += 1
+            return
         own = sum(branch.cover >> context.id & 1 for branch in message.branches)
-        if own and context.state is not NodeState.LEAVING:
+        if own and standing is Standing.UNVOUCHED:
+            self.tally.refused += 1
+        elif own and context.state is not NodeState.LEAVING:
             seen = self._seen_of(route.source, route.source_incarnation)
             if seen is None:
                 self.tally.refused += 1
@@ -153,7 +158,7 @@ class Broadcasting:
 
     def _seen_of(self, source: NodeId, incarnation: Incarnation) -> _Seen | None:
         seen = self._seen.get(source)
-        if seen is not None and seen.incarnation >= incarnation:
+        if seen is not None and seen.incarnation == incarnation:
             return seen
         if seen is None and len(self._seen) >= SOURCES_MAX:
             is_gone = self.context.membership.is_gone

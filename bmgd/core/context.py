@@ -14,7 +14,7 @@ from random import Random
 from bmgd.core.compatibility import Compatibility
 from bmgd.core.counts import Counts
 from bmgd.core.effects import Effect, Exit, Observed, Send
-from bmgd.core.membership import Membership
+from bmgd.core.membership import Membership, Standing
 from bmgd.core.settings import Settings
 from bmgd.core.timers import Timers
 from bmgd.types import (
@@ -180,6 +180,13 @@ class RoomFreed:
     topic: str
 
 
+@dataclass(frozen=True, slots=True)
+class LifeContested:
+    """A routed message named a life of a node that nothing vouches for, and another is believed."""
+
+    id: NodeId
+
+
 Fact = (
     LongSettled
     | RoomFreed
@@ -190,6 +197,7 @@ Fact = (
     | AccusedSelf
     | QuestionsLost
     | IdLost
+    | LifeContested
 )
 
 
@@ -261,6 +269,13 @@ class Context:
     ) -> None:
         """Show an operator what happened."""
         self.emit(Observed(event, peer, incarnation, detail))
+
+    def standing(self, node_id: NodeId, incarnation: Incarnation) -> Standing:
+        """What the life is that a routed message names; one that nothing vouches for is looked into."""
+        found = self.membership.standing(node_id, incarnation)
+        if found is Standing.UNVOUCHED:
+            self.tell(LifeContested(node_id))
+        return found
 
     def lose_id(self, why: str) -> None:
         """Another life has this node's id: a joiner takes a new one, a founder ends."""

@@ -332,7 +332,7 @@ class Detector:
             return
         if context.state is NodeState.LEAVING or context.now_ns < self._trusts_until_ns:
             return
-        incarnation = membership.incarnation(peer)
+        incarnation = membership.vouched(peer)
         observers = self._observers(peer)
         # By its moment: no other suspicion of this process has it, nor one of its former life.
         number = context.now_ns

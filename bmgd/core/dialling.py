@@ -153,7 +153,7 @@ class Dialling:
         peering.trying_since_ns = peering.trying_since_ns or context.now_ns
         self._cancel_timers(peer)
         number = self.next_number()
-        peering.dialled_life = context.membership.incarnation(peer)
+        peering.dialled_life = context.membership.vouched(peer)
         context.emit(
             Dial(
                 peer=peer,
@@ -224,7 +224,7 @@ class Dialling:
         if self.context.membership.is_gone(peer):
             self._forget_if_useless(peer)
             return
-        if self.context.membership.incarnation(peer) > link.incarnation:
+        if self.context.membership.vouched(peer) > link.incarnation:
             self.reconcile()
             self._forget_if_useless(peer)
             return
@@ -276,7 +276,7 @@ class Dialling:
             self._again(peer)
         elif failed.evidence is Evidence.REJECTED and failed.refusal is not None:
             self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
-        elif self.context.membership.incarnation(peer) > peering.dialled_life:
+        elif self.context.membership.vouched(peer) > peering.dialled_life:
             # Its outcome says something of a former life, nothing of the one that is known now.
             self._again(peer, AGAIN_NS)
         elif failed.evidence is Evidence.REFUSED and self._is_proof(peer, peering):
@@ -312,7 +312,7 @@ class Dialling:
 
     def _is_proof(self, peer: NodeId, peering: Peering) -> bool:
         # A link to a former life proves nothing of the one that followed it.
-        is_that_life = peering.linked == self.context.membership.incarnation(peer)
+        is_that_life = peering.linked == self.context.membership.vouched(peer)
         return peering.proving and is_that_life and not self.context.settings.proxied
 
     def _forget_if_useless(self, peer: NodeId) -> None:

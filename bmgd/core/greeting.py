@@ -87,7 +87,7 @@ class Greeting:
         if outranks(greeted.known_of_me, context.incarnation):
             context.begin_above(greeted.known_of_me, f"told by node {greeted.peer}")
             return Refusal.RENEWED
-        known = membership.incarnation(greeted.peer)
+        known = membership.vouched(greeted.peer)
         if outranks(known, greeted.incarnation):
             return Refusal.STALE_INCARNATION
         record = membership.get(greeted.peer)
@@ -102,6 +102,7 @@ class Greeting:
     def _may_live_elsewhere(self, greeted: Greeted) -> bool:
         """Whether the known life could be alive at an address that is not the newcomer's."""
         membership = self.context.membership
+        # An assumed life is enough to look, and not to refuse.
         known = membership.incarnation(greeted.peer)
         record = membership.get(greeted.peer)
         return (
@@ -185,13 +186,13 @@ class Greeting:
     # --- answers ------------------------------------------------------------------------------
 
     def _refuse(self, greeted: Greeted, refusal: Refusal) -> None:
-        known = self.context.membership.incarnation(greeted.peer)
+        known = self.context.membership.vouched(greeted.peer)
         self.context.observe("refused", greeted.peer, greeted.incarnation, refusal.text)
         self.context.emit(Refuse(greeted.link, refusal, known))
 
     def _welcome(self, greeted: Greeted) -> None:
         context = self.context
-        known = context.membership.incarnation(greeted.peer)
+        known = context.membership.vouched(greeted.peer)
         context.emit(Welcome(greeted.link, known))
         self.links.open(
             Link(

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.inboxes import is_inbox
+from bmgd.core.membership import Standing
 from bmgd.core.taken import Offer, Taken
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
@@ -139,7 +140,6 @@ class Inbound:
         context, route = self._context, segment.route
         if not self._is_believed(segment):
             return
-        context.membership.learn_life(route.source, route.source_incarnation)
         if not route.destination_tag and self._may_have_followed():
             return
         if route.destination_tag != context.own_tag and (route.destination_tag or context.followed):
@@ -159,15 +159,14 @@ class Inbound:
 
     def _is_believed(self, segment: Segment) -> bool:
         """Whether its source is somebody, in a life that is not over."""
-        membership, route = self._context.membership, segment.route
-        status = membership.status_of(route.source)
-        known = membership.incarnation(route.source)
-        if status is None or (status is Status.LEFT and route.source_incarnation <= known):
+        context, route = self._context, segment.route
+        status = context.membership.status_of(route.source)
+        if status is None:
             return False
-        if route.source_incarnation < known:
-            self._context.observe("stale source", route.source, route.source_incarnation)
-            return False
-        return True
+        standing = context.standing(route.source, route.source_incarnation)
+        if standing is Standing.FORMER and status is not Status.LEFT:
+            context.observe("stale source", route.source, route.source_incarnation)
+        return standing is Standing.CURRENT and status is not Status.LEFT
 
     def _may_have_followed(self) -> bool:
         """Whether this life knows of no former one, and is too young to have been told of one."""
@@ -187,7 +186,7 @@ class Inbound:
     def _source_of(self, source_id: NodeId, incarnation: Incarnation) -> _Source | None:
         """What is remembered of a source's life; None for a new source where there is no room."""
         source = self._sources.get(source_id)
-        if source is not None and source.incarnation >= incarnation:
+        if source is not None and source.incarnation == incarnation:
             return source
         if source is None and len(self._sources) >= SOURCES_MAX and not self._forget_who_left():
             return None

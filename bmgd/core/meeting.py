@@ -34,13 +34,15 @@ class Meeting:
             return
         context.observe("link up", link.peer, link.incarnation)
         known = membership.incarnation(link.peer)
-        membership.learn_life(link.peer, link.incarnation)
+        membership.meet_life(link.peer, link.incarnation)
         record = membership.get(link.peer)
         is_record = link.peer in membership.exceptions()
         former = record.incarnation if record is not None and is_record else known
         # A life above the record is news, met before or not; without a record only a second one is,
-        # and one of an id that nobody was given: a joiner that is here before the news of it.
-        if record is None or (former < link.incarnation and (former or is_record)):
+        # and one of an id that nobody was given: a joiner that is here before the news of it. Where a
+        # message has named a later life, what the link tells settles it for everybody.
+        is_named = not is_record and former > link.incarnation
+        if record is None or is_named or (former < link.incarnation and (former or is_record)):
             self.notices.publish(link.peer, Record(link.incarnation, 0, Status.ALIVE, link.address))
         elif membership.is_gone(link.peer) and record.incarnation == link.incarnation:
             context.send(link.id, Notice(((link.peer, record),)))

@@ -21,6 +21,7 @@ import hashlib
 import struct
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from bmgd.core.retired import DIGEST_MODULUS, retired_hash, retired_sums
@@ -53,7 +54,8 @@ RETIRED_PIECE = 2**16
 JOINED_MAX = 2**17
 """So many joiners have a record at a time. No id is given to more; twice as many are believed."""
 LIVES_MAX = 2**18
-"""Lives of so many ids are remembered without a record; others count as not known yet."""
+"""Lives of so many ids are remembered without a record, linked and assumed ones each; others count as
+not known yet."""
 LISTED_SPACE_MAX = 2**17
 """Up to this id space the ids outside the layout are a list, above it they are runs."""
 LOOKED_AT_MAX = 4096
@@ -71,6 +73,18 @@ def record_hash(node_id: NodeId, record: Record) -> int:
     return int.from_bytes(
         hashlib.blake2b(fixed + record.address.encode(), digest_size=16).digest(), "big"
     )
+
+
+class Standing(Enum):
+    """What a life that a routed message names is, by what is known of its id.
+
+    CURRENT: the one that is believed. FORMER: one below it. UNVOUCHED: another one, of which neither a
+    record nor a link has told.
+    """
+
+    CURRENT = "current"
+    FORMER = "former"
+    UNVOUCHED = "unvouched"
 
 
 class Page(NamedTuple):
@@ -121,6 +135,7 @@ class Membership:
         self._records: dict[NodeId, Record] = {}
         self._ids: list[int] = []
         self._lives: dict[NodeId, Incarnation] = {}
+        self._assumed: dict[NodeId, Incarnation] = {}
         self._unknown_ids = 0
         self._skips_left = self._retired_left = NODE_ID_MAX + 1
         self._allowed_ns: int | None = None
@@ -254,17 +269,38 @@ class Membership:
 
     # --- lives --------------------------------------------------------------------------------
 
-    def incarnation(self, node_id: NodeId) -> Incarnation:
-        """The highest incarnation of an id that is known, from a record or a link; 0 for none."""
+    def vouched(self, node_id: NodeId) -> Incarnation:
+        """The highest incarnation of an id that a record or a link has told; 0 for none."""
         life = self._lives.get(node_id, UNKNOWN_INCARNATION)
         record = self._records.get(node_id)
         return life if record is None else max(life, record.incarnation)
 
-    def learn_life(self, node_id: NodeId, incarnation: Incarnation) -> None:
-        """Remember an incarnation that was met; lower ones, and ids above the bound, change nothing."""
+    def incarnation(self, node_id: NodeId) -> Incarnation:
+        """The life of an id that is believed: the vouched one, else the assumed one; 0 for none."""
+        return self.vouched(node_id) or self._assumed.get(node_id, UNKNOWN_INCARNATION)
+
+    def meet_life(self, node_id: NodeId, incarnation: Incarnation) -> None:
+        """Remember a life that was linked; lower ones, and ids above the bound, change nothing."""
         has_room = node_id in self._lives or len(self._lives) < LIVES_MAX
         if has_room and incarnation > self._lives.get(node_id, UNKNOWN_INCARNATION):
             self._lives[node_id] = incarnation
+            self._assumed.pop(node_id, None)
+
+    def standing(self, node_id: NodeId, incarnation: Incarnation) -> Standing:
+        """What a life is that a routed message names as its source's.
+
+        Where nothing vouches for any life of the id, the first that is named is assumed from now on
+        (unless ids above the bound are: those are not remembered). ADR 54 says why no later one is.
+        """
+        vouched = self.vouched(node_id)
+        if vouched:
+            if incarnation == vouched:
+                return Standing.CURRENT
+            return Standing.FORMER if incarnation < vouched else Standing.UNVOUCHED
+        assumed = self._assumed.get(node_id)
+        if assumed is None and len(self._assumed) < LIVES_MAX and incarnation:
+            self._assumed[node_id] = incarnation
+        return Standing.CURRENT if assumed in (None, incarnation) else Standing.UNVOUCHED
 
     # --- how fast ids may become known --------------------------------------------------------
 
@@ -320,6 +356,8 @@ class Membership:
         was_in, was_dead = self.in_layout(node_id), self.status_of(node_id) is Status.DEAD
         was_gone = before is not None and before.status >= Status.DEAD
         self._records[node_id] = record
+        if record.incarnation:
+            self._assumed.pop(node_id, None)
         self._move(node_id, was_in, self.in_layout(node_id))
         _keep(self.dead, node_id, was_dead, record.status is Status.DEAD)
         _keep(self.gone, node_id, was_gone, record.status >= Status.DEAD)
@@ -381,6 +419,7 @@ class Membership:
     def _forget(self, node_id: NodeId) -> None:
         record = self._records.pop(node_id)
         self._lives.pop(node_id, None)
+        self._assumed.pop(node_id, None)
         self._ids.pop(bisect_left(self._ids, node_id))
         _keep(self.dead, node_id, record.status is Status.DEAD, is_kept=False)
         _keep(self.gone, node_id, record.status >= Status.DEAD, is_kept=False)

@@ -19,11 +19,13 @@ from typing import Any
 from bmgd.core.asking import Asking
 from bmgd.core.claims import Claims
 from bmgd.core.comparison import Comparison, in_order
+from bmgd.core.contests import CONTEST_TIMER, Contests
 from bmgd.core.context import (
     AccusedSelf,
     Context,
     Fact,
     IdLost,
+    LifeContested,
     Link,
     LinkLost,
     LinkOpened,
@@ -195,6 +197,7 @@ class Node:
         self._flood = Flood(context)
         self._older = Older(context, links)
         self._claims = Claims(context, detector, dialling)
+        self._contests = Contests(context, notices)
         self._renewal = Renewal(context, links, dialling)
         greeting = self._greeting = Greeting(context, links, dialling)
         topics = self._topics = Topics(context, work)
@@ -384,7 +387,7 @@ class Node:
                 self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
 
     def _on_link_up(self, up: LinkUp) -> None:
-        known = self._context.membership.incarnation(up.peer)
+        known = self._context.membership.vouched(up.peer)
         link = Link(
             id=up.link,
             peer=up.peer,
@@ -480,7 +483,7 @@ class Node:
             case Answer():
                 self._detector.on_answer(message)
                 if message.suspect == message.route.source:
-                    self._context.membership.learn_life(message.suspect, message.incarnation)
+                    self._context.standing(message.suspect, message.incarnation)
                     self._eviction.on_life_learned(message.suspect)
             case JoinRequest():
                 self._growth.on_request(message)
@@ -550,6 +553,7 @@ class Node:
             ASK_TIMER: self._detector.on_ask_timer,
             ASSIGN_TIMER: self._growth.on_assign_timer,
             BEAT_TIMER: self._detector.on_beat_timer,
+            CONTEST_TIMER: self._contests.on_timer,
             DIAL_TIMER: self._dialling.on_dial_timer,
             DIGEST_TIMER: self._detector.on_digest_timer,
             EXPIRY_TIMER: self._topics.on_expiry_timer,
@@ -620,6 +624,8 @@ class Node:
                 self._claims.on_claim(record, told_by)
             case AccusedSelf(record):
                 self._lifecycle.on_accused_self(record)
+            case LifeContested(node_id):
+                self._contests.on_contested(node_id)
             case IdLost(why):
                 self._on_id_lost(why)
 

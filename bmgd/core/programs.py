@@ -228,9 +228,9 @@ class Programs:
     def _row_of(self, node_id: NodeId, life: Incarnation) -> _Row | None:
         """What is known of a life; None of a former one."""
         row = self._rows.get(node_id)
-        if row is not None and row.life > life:
+        if row is not None and life < row.life <= self._context.membership.incarnation(node_id):
             return None
-        if row is not None and row.life < life:
+        if row is not None and row.life != life:
             self._drop(node_id, row)
             row = None
         if row is None:

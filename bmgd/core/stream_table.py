@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.gathering import Gathering
+from bmgd.core.membership import Standing
 from bmgd.core.stream_out import NEVER_NS, StreamOut
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.messages import STREAM_ID_MAX, SegmentAck, StreamReset
@@ -109,12 +110,10 @@ class StreamTable:
             return None
         peer = self.peers.get(route.source)
         stream = peer.open.get(route.sequence >> 32) if peer else None
-        if stream is None or route.source_incarnation < context.membership.incarnation(
-            route.source
-        ):
+        if stream is None:
             return None
-        context.membership.learn_life(route.source, route.source_incarnation)
-        return stream
+        standing = context.standing(route.source, route.source_incarnation)
+        return stream if standing is Standing.CURRENT else None
 
     def grant(self, stream: StreamOut) -> None:
         """One segment always; beyond that twice the window, while there is room for all."""

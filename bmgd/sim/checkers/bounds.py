@@ -276,5 +276,5 @@ class MemoriesAreOfUse(Checker):
             if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
                 self.violate(journal, f"has heard {link.peer} and does not know it")
         for peer, peering in inside.dialling.peerings.items():
-            if peering.linked and peering.linked > inside.membership.incarnation(peer):
+            if peering.linked and peering.linked > inside.membership.vouched(peer):
                 self.violate(journal, f"was linked to a life of {peer} that it does not know")

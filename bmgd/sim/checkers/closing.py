@@ -69,7 +69,7 @@ class LinksCloseByRule(Checker):
     ) -> bool:
         membership = inside.membership
         record = membership.get(link.peer)
-        if membership.incarnation(link.peer) > link.incarnation:
+        if membership.vouched(link.peer) > link.incarnation:
             return True
         if record is not None and record.status is Status.LEFT:
             return True

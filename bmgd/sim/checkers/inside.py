@@ -85,7 +85,7 @@ class Inside:
         return len(self.context.timers._heap)
 
     def lives(self) -> dict[NodeId, Incarnation]:
-        """The lives met on links and messages (the membership's own table: do not change)."""
+        """The lives met on links (the membership's own table: do not change)."""
         return self.membership._lives
 
     def suspects(self, peer: NodeId) -> bool:

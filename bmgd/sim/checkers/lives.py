@@ -16,7 +16,7 @@ from bmgd.wire.messages import Notice
 
 
 class LivesGrow(Checker):
-    """Incarnations only grow: a node's own, with its version, and those that it knows of others."""
+    """Incarnations only grow: a node's own, with its version, and those of others that are vouched."""
 
     name: ClassVar[str] = "lives-grow"
     events: ClassVar[Kinds] = (Look,)
@@ -65,13 +65,13 @@ class LivesGrow(Checker):
             moved |= {peer for peer, _ in lives.items() ^ self._lives[place].items()}
             self._lives[place] = dict(lives)
         for peer in moved:
-            life = int(inside.membership.incarnation(peer))
+            life = int(inside.membership.vouched(peer))
             if life < known.get(peer, 0):
                 self.violate(journal, f"the life of {peer} fell from {known[peer]:#x} to {life:#x}")
             known[peer] = life
         moved.clear()
         for link in journal.links.values():
-            if inside.membership.incarnation(link.peer) < link.incarnation:
+            if inside.membership.vouched(link.peer) < link.incarnation:
                 self.violate(journal, f"forgot the life of {link.peer}, to which it is linked")
 
 

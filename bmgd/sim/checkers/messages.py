@@ -78,8 +78,9 @@ class MessagesAreTakenOnce(Checker):
     """A message is taken at most once in all lives, by its destination, of the life it was for, in order.
 
     Not by a later life than the source knew when it was sent, not from an earlier life of its source
-    than is known. Confirmed only if it was taken; never taken where its program was told that it was
-    not. Payloads that are sent twice tell nothing.
+    than is known, nor from a later one than a record or a link has told of. Confirmed only if it was
+    taken; never taken where its program was told that it was not. Payloads that are sent twice tell
+    nothing.
     """
 
     name: ClassVar[str] = "messages-are-taken-once"
@@ -96,12 +97,14 @@ class MessagesAreTakenOnce(Checker):
         self._next: dict[StreamKey, int] = {}
         self._latest: dict[tuple[NodeId, Incarnation, Owner], int] = {}
         self._known: dict[NodeId, Incarnation] = {}
+        self._vouched: dict[NodeId, Incarnation] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
         inside = journal.inside
         for segment in segments_that_came(event)[:1]:
             source = segment.route.source
             self._known[source] = inside.membership.incarnation(source)
+            self._vouched[source] = inside.membership.vouched(source)
         if isinstance(event, CommandIssued):
             self._note_command(journal, inside, event)
 
@@ -207,6 +210,10 @@ class MessagesAreTakenOnce(Checker):
         known = self._known.get(route.source, Incarnation(0))
         if stream.incarnation < known and stream.closed:
             return
+        if 0 < self._vouched.get(route.source, 0) < stream.incarnation:
+            self.violate(
+                journal, f"took a message of a life of {route.source} that none vouches for"
+            )
         if route.destination_tag not in (0, incarnation_tag(journal.incarnation)):
             self.violate(journal, f"took a message of {route.source} for another life")
         for payload in unpack_messages(segment.body, segment.count):

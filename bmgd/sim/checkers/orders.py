@@ -124,7 +124,7 @@ class DialsAreSingle(Checker):
             record = inside.membership.get(effect.peer)
             if record is None or record.address != effect.address:
                 self.violate(journal, f"dials {effect.peer} at {effect.address}, not {record}")
-            if effect.known > inside.membership.incarnation(effect.peer):
+            if effect.known > inside.membership.vouched(effect.peer):
                 self.violate(journal, f"dials a life of {effect.peer} that it does not know")
             # Who begins with an id that another has learns it in the step that dials.
             leaves = inside.context.state is NodeState.LEAVING
@@ -179,7 +179,7 @@ class HellosAreAnsweredByRule(Checker):
     def _check_welcome(self, journal: Journal, event: Event, hello: Greeted, since_ns: int) -> None:
         inside = journal.inside
         record = inside.membership.get(hello.peer)
-        if outranks(inside.membership.incarnation(hello.peer), hello.incarnation):
+        if outranks(inside.membership.vouched(hello.peer), hello.incarnation):
             self.violate(journal, f"welcomes a former life of {hello.peer}")
         if outranks(hello.known_of_me, journal.incarnation):
             self.violate(journal, f"welcomes {hello.peer}, which knows another life of it")
@@ -195,7 +195,7 @@ class HellosAreAnsweredByRule(Checker):
                     )
 
     def _check_refusal(self, journal: Journal, refuse: Refuse, hello: Greeted) -> None:
-        known = journal.inside.membership.incarnation(hello.peer)
+        known = journal.inside.membership.vouched(hello.peer)
         if refuse.refusal is Refusal.STALE_INCARNATION and not outranks(known, hello.incarnation):
             self.violate(journal, f"calls {hello.peer}'s life {hello.incarnation:#x} stale")
         if refuse.known != known:

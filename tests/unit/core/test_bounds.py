@@ -129,10 +129,10 @@ def test_lives_met_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "LIVES_MAX", 3)
     known = membership.Membership(100, PEERS)
     for number in range(10):
-        known.learn_life(NodeId(number), LIFE)
+        known.meet_life(NodeId(number), LIFE)
     assert [i for i in range(10) if known.incarnation(NodeId(i))] == [0, 1, 2]
     later = Incarnation(2 << 32)
-    known.learn_life(NodeId(1), later)
+    known.meet_life(NodeId(1), later)
     assert known.incarnation(NodeId(1)) == later
 
 

@@ -220,13 +220,13 @@ def test_membership_record_equal_to_the_baseline_is_none() -> None:
 def test_membership_knows_the_highest_life_from_links_and_records() -> None:
     membership = new()
     assert membership.incarnation(NodeId(3)) == 0
-    membership.learn_life(NodeId(3), Incarnation(5))
-    membership.learn_life(NodeId(3), Incarnation(4))
+    membership.meet_life(NodeId(3), Incarnation(5))
+    membership.meet_life(NodeId(3), Incarnation(4))
     assert membership.incarnation(NodeId(3)) == 5
     assert membership.digest == 0
     membership.join(NodeId(3), record(incarnation=7))
     assert membership.incarnation(NodeId(3)) == 7
-    membership.learn_life(NodeId(3), Incarnation(9))
+    membership.meet_life(NodeId(3), Incarnation(9))
     assert membership.incarnation(NodeId(3)) == 9
 
 

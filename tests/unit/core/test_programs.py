@@ -292,7 +292,7 @@ def test_list_is_asked_for_when_a_skip_is_faster_than_the_record_of_the_new_life
     assert former is not None
     assert former.status is Status.LEFT
     life = Incarnation(former.incarnation + 1)
-    node._context.membership.learn_life(NodeId(2), life)
+    node._context.membership.meet_life(NodeId(2), life)
     node._to_many.programs.on_skipped(NodeId(2), life)
     later_ns = network.now_ns + S // 100
     node.step(later_ns, DeadlineReached())

@@ -263,7 +263,7 @@ def test_copies_of_a_life_that_was_followed_are_shared_though_no_record_told_so(
     assert len(heard.copies) == 2
     network.kill(0)
     # A message of the next life comes before its record, then one of the former life.
-    node._context.membership.learn_life(NodeId(0), Incarnation(heard.incarnation + 1))
+    node._context.membership.meet_life(NodeId(0), Incarnation(heard.incarnation + 1))
     retention._learn_stable(heard, 1)
     assert len(heard.copies) == 1
     assert (REMIND_TIMER, *heard.key) in node._context.timers
