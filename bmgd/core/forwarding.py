@@ -45,11 +45,16 @@ _BUDGET_MAX = 255
 
 
 class Forwarding:
-    """Chooses next hops for this node's messages and for those that the data plane left."""
+    """Chooses next hops for this node's messages and for those that the data plane left.
+
+    Attributes:
+        has_news: a snapshot was published, and those who wait for a way have not heard of it.
+    """
 
     def __init__(self, context: Context, links: Links) -> None:
         self._context = context
         self._links = links
+        self.has_news = False
         self._generation = 0
         self._hop_budget = 0
         self._snapshot = self._take_snapshot()
@@ -64,6 +69,7 @@ class Forwarding:
         self._generation += 1
         self._snapshot = self._take_snapshot()
         self._links.forwarding_stale = False
+        self.has_news = True
         self._context.emit(ForwardingChanged(self._snapshot))
 
     def rebuild(self) -> None:

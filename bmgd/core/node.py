@@ -682,19 +682,27 @@ class Node:
         self._react()
         self._quorum.settle()
         self._notices.settle()
-        if self._links.forwarding_stale:
-            self._publish()
+        if self._publish_ways():
             self._relayout.unsettled = True
         if self._relayout.unsettled:
             self._relayout.unsettled = False
             self._lifecycle.check_ready()
             self._relayout.release()
-            if self._links.forwarding_stale:
-                self._publish()
+            self._publish_ways()
         self._detector.settle()
         self._work.settle()
 
-    def _publish(self) -> None:
-        self._forwarding.publish()
+    def _publish_ways(self) -> bool:
+        """Publish changed ways, and tell who waits for one; whether any have changed.
+
+        What was sent in this step may have published them already.
+        """
+        forwarding = self._forwarding
+        if self._links.forwarding_stale:
+            forwarding.publish()
+        if not forwarding.has_news:
+            return False
+        forwarding.has_news = False
         self._outbound.answers.on_ways_changed()
         self._outbound.sending.on_ways_changed()
+        return True

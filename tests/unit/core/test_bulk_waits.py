@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bmgd.core.commands import CloseStream, OpenStream, PutSegment
-from bmgd.core.events import Backlog
+from bmgd.core.events import Backlog, LinkDown
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.types import LinkId, NodeId
+from bmgd.types import Evidence, LinkId, NodeId
 from bmgd.wire.segments import packed
 from tests.unit.core.clusters import settle
 
@@ -123,3 +123,20 @@ def test_bulk_that_searches_its_way_waits_for_the_link_by_which_the_search_begin
         network._step(host, Backlog(link, LOW))
     network.run(0.1)
     assert transmitted(host, bulk)
+
+
+def test_bulk_goes_on_when_what_was_sent_in_the_same_step_has_published_the_ways() -> None:
+    network = Network(16)
+    settle(network)
+    host = network.hosts[NodeId(0)]
+    bulk, link = opened(network, 3, to=4), link_to(host, 4)
+    network._step(host, Backlog(link, HIGH))
+    put(network, bulk)
+    assert not transmitted(host, bulk)
+    before = host.node._forwarding.snapshot.generation
+    # The link went over its bound: whoever is asked about node 4 and is no neighbor gets that by a new way.
+    network._step(host, LinkDown(link, Evidence.TIMED_OUT))
+    assert host.node._forwarding.snapshot.generation == before + 1
+    network.run(0.001)
+    is_linked_again = host.node._links.to(NodeId(4)) is not None
+    assert (is_linked_again, transmitted(host, bulk)) == (False, True)
