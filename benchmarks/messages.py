@@ -9,7 +9,8 @@ same run, with nats-py in a virtual environment that this benchmark makes in its
 are interleaved, medians are shown.
 
 A receiver counts from its first message to its last one; nats-py's is a plain subscription, at most
-once, and `request` where a single message is confirmed, or asks for an answer.
+once, and `request` where a single message is confirmed, or asks for an answer. There `cpu_us` is the CPU
+time of all processes together for each message: of both programs, and of the six daemons or the broker.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -117,6 +118,8 @@ async def _bmgd_sender(case: str, address: str, size: int, count: int, topic: st
 
 
 async def _measure_one_by_one(count: int, ask: Callable[[], Awaitable[object]]) -> None:
+    await ask()
+    _tell(begins=True)
     took = []
     for _ in range(count):
         began = time.perf_counter()
@@ -133,6 +136,8 @@ async def _measure_together(count: int, ask: Callable[[], Awaitable[object]]) ->
         for _ in range(count // AT_A_TIME):
             await ask()
 
+    await ask()
+    _tell(begins=True)
     began = time.perf_counter()
     await asyncio.gather(*(some() for _ in range(AT_A_TIME)))
     _tell(per_s=count / (time.perf_counter() - began))
@@ -199,10 +204,19 @@ async def _run(program: Callable[[], Awaitable[None]]) -> None:
 # --- one measurement -----------------------------------------------------------------------------------
 
 
+def _cpu_s(pids: Iterable[int]) -> float:
+    """Seconds of CPU that these processes have used; ended ones too, until they are reaped."""
+    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
+
+
 def measure(
-    python: str, system: str, case: str, receiver_at: str, sender_at: str
+    python: str, system: str, case: str, receiver_at: str, sender_at: str, servers: Iterable[int]
 ) -> dict[str, float]:
-    """One round of one case; what came of it by name."""
+    """One round of one case; what came of it by name.
+
+    Args:
+        servers: the process ids of the daemons, or of the broker.
+    """
     size, count, to = CASES[case]
     # What a former round left unread must not come in this one.
     topic = f"measured-{time.time_ns()}"
@@ -217,11 +231,17 @@ def measure(
     assert receiver.stdout is not None
     try:
         assert json.loads(receiver.stdout.readline())["ready"]
-        sender = subprocess.run(
-            command("sender", sender_at), stdout=subprocess.PIPE, text=True, check=True, timeout=900
-        )
+        sender = subprocess.Popen(command("sender", sender_at), stdout=subprocess.PIPE, text=True)
+        assert sender.stdout is not None
         if case in ANSWERED:
-            told: dict[str, float] = json.loads(sender.stdout)
+            processes = [receiver.pid, sender.pid, *servers]
+            assert json.loads(sender.stdout.readline())["begins"]
+            before_s = _cpu_s(processes)
+            told: dict[str, float] = json.loads(sender.stdout.readline())
+            told["cpu_us"] = (_cpu_s(processes) - before_s) / count * 1e6
+        if sender.wait(900) != 0:
+            raise SystemExit(f"the sender of {case!r} failed")
+        if case in ANSWERED:
             return told
         came = json.loads(receiver.stdout.readline())
     finally:
@@ -235,8 +255,8 @@ def measure(
 
 
 @contextmanager
-def nats(work: Path) -> Iterator[tuple[str, str] | None]:
-    """A broker of its own and a Python that has nats-py; None where there is no broker installed."""
+def nats(work: Path) -> Iterator[tuple[str, str, int] | None]:
+    """A Python that has nats-py, a broker's address and process; None where none is installed."""
     server = shutil.which("nats-server")
     if server is None:
         yield None
@@ -253,7 +273,7 @@ def nats(work: Path) -> Iterator[tuple[str, str] | None]:
     )
     try:
         _until_it_listens(port)
-        yield python, f"nats://127.0.0.1:{port}"
+        yield python, f"nats://127.0.0.1:{port}", broker.pid
     finally:
         broker.terminate()
         broker.wait()
@@ -293,12 +313,13 @@ def run(rounds: int, only: str) -> dict[str, Any]:
 
         for _ in range(rounds):
             for case in cases:
-                here = measure(sys.executable, "bmgd", case, at(CASES[case][2]), at(0))
+                receiver, daemons = at(CASES[case][2]), cluster.pids().values()
+                here = measure(sys.executable, "bmgd", case, receiver, at(0), daemons)
                 rows.setdefault(("bmgd", case), []).append(here)
                 # The broker takes no message above 1 MiB.
                 if broker is not None and CASES[case][0] <= 2**20:
-                    python, address = broker
-                    there = measure(python, "nats", case, address, address)
+                    python, address, pid = broker
+                    there = measure(python, "nats", case, address, address, [pid])
                     rows.setdefault(("nats", case), []).append(there)
     report: dict[str, Any] = {}
     for (system, case), measured in rows.items():
