@@ -229,7 +229,7 @@ class StreamSending:
         """A segment as it is sent now, at best effort or under its stream's id."""
         sequence = 0 if stream.best_effort else sending.sequence or stream.next_sequence
         opens = sequence == 1 or stream.best_effort
-        flags = SegmentFlag(0)
+        flags = 0
         if opens and not stream.best_effort:
             flags |= SegmentFlag.OPEN
         if stream.best_effort:
@@ -248,7 +248,7 @@ class StreamSending:
                 sequence=stream.id << 32 | sequence,
                 priority=stream.priority,
             ),
-            int(flags),
+            flags,
             stream.topic if opens else "",
             stream.replaces if opens and stream.id else 0,
             0 if peer is None or stream.best_effort else peer.floor,

@@ -68,7 +68,7 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.wires import Wires
 from bmgd.types import NO_ID, Incarnation, NodeId
-from bmgd.wire.features import SPOKEN, Feature
+from bmgd.wire.features import SPOKEN
 
 TEMPLATE = "sim{id}:7400"
 PEERS = PeerList(template=TEMPLATE)
@@ -170,7 +170,7 @@ class Network:
         )
         local_ns = self.now_ns * (1_000_000 + drift_ppm) // 1_000_000 + offset_ns
         if counter == 1 and conditions.older_percent:
-            features = Feature(0) if random.randrange(100) < conditions.older_percent else features
+            features = 0 if random.randrange(100) < conditions.older_percent else features
         settings = replace(self._settings, id=node_id, address=address, features=features)
         node = Node(settings, incarnation, Random(random.getrandbits(64)), local_ns)
         host = Host(node_id, node, Snapshot(0, node_id, self.size, (), ()), address)

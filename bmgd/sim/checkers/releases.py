@@ -8,7 +8,7 @@ from typing import ClassVar
 from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
-from bmgd.wire.features import NEEDS, Feature, names_of
+from bmgd.wire.features import NEEDS, names_of
 
 
 class OlderAreSpared(Checker):
@@ -33,7 +33,7 @@ class FeaturesAreInCommon(Checker):
     events: ClassVar[Kinds] = ()
 
     def at_rest(self, journals: Sequence[Journal]) -> None:
-        in_common = Feature(-1)
+        in_common = -1
         for journal in journals:
             in_common &= journal.host.features
         for journal in journals:

@@ -9,7 +9,7 @@ from bmgd.core.effects import Announce
 from bmgd.errors import RequestError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.features import SPOKEN, Feature
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX, BroadcastPiece, MemberFeatures, Piece
 from tests.unit.core.clusters import S, reply_to, settle
 
@@ -89,7 +89,7 @@ def test_reader_that_takes_nothing_holds_pieces_up_for_a_second_at_most() -> Non
 def test_pieces_are_refused_while_a_member_knows_none() -> None:
     network = Network(8, start=False)
     for number in range(8):
-        network.boot(number, features=Feature(0) if number == 5 else SPOKEN)
+        network.boot(number, features=0 if number == 5 else SPOKEN)
     read(network)
     reply = reply_to(network, 0, piece(0, 6, b"x"))
     assert isinstance(reply.error, RequestError)

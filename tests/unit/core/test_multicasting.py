@@ -20,7 +20,7 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.features import SPOKEN, Feature
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.messages import ENTRIES_MAX, Entry, Route, Segment, SegmentFlag, SharedSegment
 from bmgd.wire.segments import packed
 from tests.unit.core.clusters import S, reply_to, settle
@@ -144,7 +144,7 @@ def test_destination_with_a_closed_window_follows_as_unicast() -> None:
 def test_multicast_past_daemons_of_an_older_release_goes_singly() -> None:
     network = Network(16, start=False)
     for number in range(16):
-        network.boot(number, features=Feature(0) if number in (2, 8, 9) else SPOKEN)
+        network.boot(number, features=0 if number in (2, 8, 9) else SPOKEN)
     settle(network)
     for number in range(16):
         network.issue(number, Subscribe(TOPIC, 64))

@@ -19,7 +19,7 @@ from bmgd.wire.features import NEEDS, SPOKEN, Feature, Need, Scope, names_of
 from bmgd.wire.messages import MemberFeatures, OlderMembers, Probe
 from tests.unit.core.clusters import S, observed, reply_to, settle
 
-OLD = Feature(0)
+OLD = 0
 LIFE = Incarnation(1 << 32 | 7)
 LATER = Incarnation(2 << 32 | 7)
 

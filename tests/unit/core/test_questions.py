@@ -47,7 +47,7 @@ from bmgd.wire.answers import (
     read_head,
 )
 from bmgd.wire.batch import pack_messages, unpack_messages
-from bmgd.wire.features import SPOKEN, Feature
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.segments import COST_MAX
 from tests.unit.core.clusters import S, reply_to, settle
 from tests.unit.core.test_topics import Queues
@@ -583,7 +583,7 @@ def test_silent_node_is_asked_again() -> None:
 def test_requests_wait_for_the_last_member_of_an_older_release() -> None:
     network = Network(4, start=False)
     for node_id in range(4):
-        network.boot(node_id, features=Feature(0) if node_id == 2 else SPOKEN)
+        network.boot(node_id, features=0 if node_id == 2 else SPOKEN)
     settle(network)
     inbox = reply_to(network, 0, OpenInbox(CREDIT_BYTES)).result["inbox"]
     refused = reply_to(network, 0, OpenQuestions(NodeId(3), "rpc", 2, inbox))
@@ -602,7 +602,7 @@ def test_questions_end_when_a_member_goes_back_to_an_older_release() -> None:
     network = cluster.network
     network.kill(2)
     settle(network, [2])
-    network.boot(2, counter=2, features=Feature(0))
+    network.boot(2, counter=2, features=0)
     settle(network)
     cluster.question(stream, b"b")
     moved = [e for e in cluster.told(0, stream) if isinstance(e, StreamMoved)]

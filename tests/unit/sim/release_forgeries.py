@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bmgd.core.events import Received
-from bmgd.wire.features import Feature
 from bmgd.wire.messages import MemberFeatures, OlderMembers
 
 
 def told_what_it_does_not_know(forger: Any) -> None:
     """The process is of an older release, and gets a message of a newer kind."""
-    forger.host.features = Feature(0)
+    forger.host.features = 0
     forger.step(Received(forger.link, OlderMembers(())))
 
 
