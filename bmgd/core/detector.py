@@ -169,7 +169,8 @@ class Detector:
         for link in self.links.table.values():
             is_watched = self._watched is None or link.peer in self._watched
             if is_watched != (link.watched_ns > 0):
-                self._absorb_no_more()
+                if not is_watched:
+                    self._absorb_no_more()
                 link.watched_ns = context.now_ns if is_watched else 0
                 link.unechoed.clear()
 
