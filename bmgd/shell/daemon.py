@@ -220,7 +220,7 @@ class Daemon:
         self._node = Node(self._settings, incarnation, random, now_ns, *told)
         if former is not None:
             self._node.inherit(former)
-        self._flight.begin(self._node, self._config, now_ns)
+        self._note = self._flight.begin(self._node, self._config, now_ns)
         self._transport = self._make_transport(incarnation)
         self._surveying.become(self._settings.id)
         if self._birth is not None:
@@ -365,7 +365,8 @@ class Daemon:
                     self._step(self._events.popleft())
                 # Without an event too: relayed frames wait to be written.
                 self._transport.links.flush()
-                self._show_what_happened()
+                if self._happened:
+                    self._show_what_happened()
                 if not self._events:
                     break
         except (InvariantError, MemoryError) as error:
@@ -385,7 +386,8 @@ class Daemon:
         except InvariantError:
             self._flight.note_failure(began_ns, event)
             raise
-        self._flight.note(began_ns, event, effects)
+        if self._note is not None:
+            self._note(began_ns, event, effects)
         for effect in effects:
             self._carry_out(effect)
         self.vitals.steps.observe(time.monotonic_ns() - began_ns)
@@ -482,13 +484,15 @@ class Daemon:
         self._wake = self._loop.call_later(delay_ms / 1e3, self._on_wake)
 
     def _on_wake(self) -> None:
-        self._wake = None
         self.vitals.lag.observe(max(0, time.monotonic_ns() - self._wake_at_ns))
+        # Until all that is due is done nothing is planned: it would be a further wake-up for nothing.
+        self._wake_at_ns = 0
         if self._is_due():
             self._transport.drain()
             # What came may have put the deadline off.
             if self._is_due():
                 self._emit(DeadlineReached())
+        self._wake = None
         self._plan_wake()
 
     def _is_due(self) -> bool:

@@ -25,6 +25,7 @@ SUFFIX: Final = ".bmgdrec"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Warn = Callable[[str, str], None]
+Note = Callable[[int, Event, list[Effect]], None]
 
 
 class Flight:
@@ -44,18 +45,19 @@ class Flight:
         self._is_writing = False
         self._count = 0
 
-    def begin(self, node: Node, config: Config, now_ns: int) -> None:
-        """Record this core from its first step on; one that was recorded before is forgotten."""
+    def begin(self, node: Node, config: Config, now_ns: int) -> Note | None:
+        """Record this core from its first step on; one that was recorded before is forgotten.
+
+        Returns:
+            What keeps one step that the core has just made; None where nothing is recorded.
+        """
         self._config = config
         self._recorder = None
-        if config.flight_bytes:
-            payloads = config.flight_payloads
-            self._recorder = FlightRecorder(node, now_ns, config.flight_bytes, payloads=payloads)
-
-    def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
-        """Keep one step that the core has just made."""
-        if self._recorder is not None:
-            self._recorder.note(now_ns, event, effects)
+        if not config.flight_bytes:
+            return None
+        payloads = config.flight_payloads
+        self._recorder = FlightRecorder(node, now_ns, config.flight_bytes, payloads=payloads)
+        return self._recorder.note
 
     def note_failure(self, now_ns: int, event: Event) -> None:
         """Keep the event on which the core failed."""

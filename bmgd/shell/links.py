@@ -205,12 +205,16 @@ class Links:
             for _ in range(DRAIN_ROUNDS_MAX):
                 if not carrier.read():
                     break
+        before = self._engine.totals()["received_bytes"]
         for _ in range(DRAIN_ROUNDS_MAX):
-            before = self._engine.totals()["received_bytes"]
             self._turn()
-            if self._engine.totals()["received_bytes"] == before:
+            after = self._engine.totals()["received_bytes"]
+            if after == before:
                 break
-        self._emit_all(self._events.heard())
+            before = after
+        heard = self._events.heard()
+        if heard:
+            self._emit_all(heard)
 
     async def settle(self, limit_s: float) -> bool:
         """Wait, not longer than `limit_s`, until all is written and the other ends have closed too.
