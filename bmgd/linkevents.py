@@ -161,15 +161,20 @@ class LinkEvents:
 
     def heard(self) -> list[Event]:
         """The links on which something came that the core did not see, if there are any."""
-        heard = dict.fromkeys((*map(LinkId, self._engine.heard()), *self._heard_again))
+        told = self._engine.heard()
+        if not told and not self._heard_again:
+            return []
+        heard = dict.fromkeys((*map(LinkId, told), *self._heard_again))
         self._heard_again.clear()
-        return [Heard(tuple(heard))] if heard else []
+        return [Heard(tuple(heard))]
 
     def absorbed(self) -> list[Event]:
         """The heartbeats that the core did not see, as one event, if there are any."""
         told = self._engine.absorbed_heartbeats()
+        if not told:
+            return []
         beats = tuple(AbsorbedBeat(LinkId(link), *rest) for link, *rest in told)
-        return [HeartbeatsAbsorbed(beats)] if beats else []
+        return [HeartbeatsAbsorbed(beats)]
 
     # --- down from the core -------------------------------------------------------------------
 

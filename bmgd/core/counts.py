@@ -100,6 +100,10 @@ again, or confirmed, how often a stream's acknowledgements failed to come in tim
 ended with an error; reports that were sent to those who asked, or refused at the bound."""
 
 OTHER: Final = "other"
+_COUNTED: Final[frozenset[type[Effect]]] = frozenset(
+    {Send, Observed, Deliver, Announce, RecordChanged, Close, Dial, Refuse}
+)
+"""Effects that are counted; many are not, and would be compared with each of these."""
 _MESSAGES: Final = (*get_args(LinkMessage), *get_args(RoutedMessage))
 
 
@@ -154,6 +158,8 @@ class Counts:
 
     def effect(self, effect: Effect) -> None:
         """Count an order to the shell."""
+        if type(effect) not in _COUNTED:
+            return
         match effect:
             case Send(_, message):
                 self.sent[type(message)] += 1

@@ -174,8 +174,11 @@ class Links:
             former: those in the layout before; their links may stay beside the guests'.
             settled: whether each wanted link is up, or its id is dead, broken or never came.
         """
-        unwanted = [link for link in self.table.values() if link.peer not in wanted]
-        kept = sum(1 for peer in former if peer not in wanted) + GUESTS_MAX
+        peers = self.by_peer.keys() - wanted
+        if not peers:
+            return
+        unwanted = [link for link in self.table.values() if link.peer in peers]
+        kept = len(set(former).difference(wanted)) + GUESTS_MAX
         for link in unwanted[: max(0, len(unwanted) - kept)]:
             self.close(link, "too many links")
         if not settled:

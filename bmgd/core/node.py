@@ -675,11 +675,14 @@ class Node:
     # --- what follows -------------------------------------------------------------------------
 
     def _settle(self) -> None:
+        facts = self._context.facts
         self._react()
         self._lifecycle.renew_if_asked()
-        self._react()
+        if facts:
+            self._react()
         self._healing.look()
-        self._react()
+        if facts:
+            self._react()
         self._quorum.settle()
         self._notices.settle()
         if self._publish_ways():

@@ -17,6 +17,7 @@ changed are closed, and all that are wanted dialled anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,17 +139,24 @@ class Relayout:
         self._note_exactness()
 
     def _is_settled(self) -> bool:
-        """Whether the layout rests, and each wanted link is up, or its id gone, broken, or never came."""
+        """Whether the layout rests, and each wanted link is up, or its id gone, broken, or never came.
+
+        In the common case nobody is looked up: it is asked for at the end of most steps after a change.
+        """
         timers, is_gone = self.context.timers, self.context.membership.is_gone
         if (RELAYOUT_TIMER, 0, 0) in timers or (LINGER_TIMER, 0, 0) in timers:
             return False
-        if any(link.accused_ns and is_gone(link.peer) for link in self.links.table.values()):
+        accused = [link.peer for link in self.links.table.values() if link.accused_ns]
+        if accused and any(map(is_gone, accused)):
             return False
-        return all(self._is_settled_with(peer) for peer in self.dialling.wanted)
+        linked = self.links.by_peer
+        not_linked = [peer for peer in self.dialling.wanted if peer not in linked]
+        return not not_linked or all(map(self._is_settled_without, not_linked))
 
-    def _is_settled_with(self, peer: NodeId) -> bool:
+    def _is_settled_without(self, peer: NodeId) -> bool:
+        """Whether no link to a wanted peer is waited for."""
         membership = self.context.membership
-        if peer in self.links.by_peer or membership.is_gone(peer):
+        if membership.is_gone(peer):
             return True
         peering = self.dialling.peering(peer)
         # A neighbor that is only new is waited for: a founder that never came has been dialled in vain.
@@ -162,8 +170,16 @@ class Relayout:
         exact = (
             (RELAYOUT_TIMER, 0, 0) not in context.timers
             and len(linked) <= len(wanted)
-            and linked.keys() == {peer for peer in wanted if not context.membership.is_gone(peer)}
+            and self._are_wanted_and_alive(linked)
         )
         if exact and not self._exact:
             context.observe("links exact", detail=f"{len(linked)} links")
         self._exact = exact
+
+    def _are_wanted_and_alive(self, linked: Mapping[NodeId, object]) -> bool:
+        """Whether these are all wanted peers that are not held dead, and nobody else."""
+        is_gone, wanted = self.context.membership.is_gone, self.dialling.wanted
+        missing = [peer for peer in wanted if peer not in linked]
+        if len(wanted) - len(missing) != len(linked) or not all(map(is_gone, missing)):
+            return False
+        return not any(map(is_gone, linked))

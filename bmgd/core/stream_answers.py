@@ -151,6 +151,8 @@ class StreamAnswers:
 
     def on_gone(self, peer: NodeId) -> None:
         """A death is known: what was for that node has failed, a stream a piece."""
+        if not any(stream.destination == peer for stream in self._table.streams.values()):
+            return
 
         def ends() -> Iterator[None]:
             membership = self._context.membership
@@ -173,7 +175,8 @@ class StreamAnswers:
 
     def on_ways_changed(self) -> None:
         """The snapshot of next hops has changed: streams that left by another link ask at once."""
-        if any(stream.underway for stream in self._table.streams.values()):
+        streams = self._table.streams
+        if streams and any(stream.underway for stream in streams.values()):
             self._work.begin("reroute", self._reroutes)
 
     def _reroutes(self) -> Iterator[None]:

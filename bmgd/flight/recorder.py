@@ -143,6 +143,7 @@ class FlightRecorder:
                 if long > SHORT_BYTES:
                     size, event, effects = self._lightened(event, effects)
         listed: Any = None
+        has_ways = False
         for effect in effects:
             order: Any = effect
             if type(order) is Send:
@@ -162,6 +163,9 @@ class FlightRecorder:
             name = _HELD.get(type(order))
             if name is None:
                 continue
+            if name == "snapshot":
+                has_ways = True
+                continue
             held = getattr(order, name)
             if name == "result":
                 if not _is_listing(held):
@@ -171,6 +175,9 @@ class FlightRecorder:
                 continue
             size, event, effects = self._lightened(event, effects)
             break
+        else:
+            if has_ways:
+                effects = [_numbered(e) if type(e) is ForwardingChanged else e for e in effects]
         self._append((now_ns, event, effects))
         self._left_bytes -= size
         self._left_steps -= 1
@@ -272,10 +279,8 @@ class FlightRecorder:
             listing = _is_listing(value.result)
             return Reply(value.request, None, value.error) if listing else value
         if isinstance(value, ForwardingChanged):
-            # Some bytes for each id that left: kept for each change, they would outgrow all else.
             sizes.append(EFFECT_BYTES)
-            number: Any = SnapshotNumber(value.snapshot.generation)
-            return ForwardingChanged(number)
+            return _numbered(value)
         outer = _OUTER.get(type(value))
         if outer is not None:
             inner = getattr(value, outer)
@@ -293,6 +298,12 @@ class FlightRecorder:
             return value
         sizes.append(EFFECT_BYTES)
         return _copy(value, str(name), Omitted(size))
+
+
+def _numbered(changed: ForwardingChanged) -> ForwardingChanged:
+    """Without the snapshot: some bytes for each id that left, for each change, would outgrow all else."""
+    number: Any = SnapshotNumber(changed.snapshot.generation)
+    return ForwardingChanged(number)
 
 
 def _is_listing(result: object) -> bool:

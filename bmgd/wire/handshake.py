@@ -30,7 +30,6 @@ bounds bytes (`HELLO_BYTES_MAX` in each direction).
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from enum import Enum
 
@@ -198,7 +197,7 @@ class _Side:
         transcript = b"".join(
             (direction, len(dialer_body).to_bytes(2, "big"), dialer_body, acceptor_body)
         )
-        return hmac.new(self._secret, transcript, hashlib.sha256).digest()
+        return hmac.digest(self._secret, transcript, "sha256")
 
     def _mismatch(self, hello: Hello) -> Refusal | None:
         return self._stranger(hello) or self._misfit(hello)
