@@ -134,7 +134,7 @@ def test_bulk_goes_on_when_what_was_sent_in_the_same_step_has_published_the_ways
     put(network, bulk)
     assert not transmitted(host, bulk)
     before = host.node._forwarding.snapshot.generation
-    # The link went over its bound: whoever is asked about node 4 and is no neighbor gets that by a new way.
+    # The link went over its bound: who is asked about node 4, and is no neighbor, gets that by a new way.
     network._step(host, LinkDown(link, Evidence.TIMED_OUT))
     assert host.node._forwarding.snapshot.generation == before + 1
     network.run(0.001)

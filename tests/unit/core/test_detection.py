@@ -467,3 +467,25 @@ def test_absorbing_ends_when_somebody_is_suspected_or_a_link_is_no_longer_watche
     node._detector._watched = frozenset()
     node._detector._watch()
     assert absorbing(node.step(now_ns + 1, Heard((LinkId(1),)))) == [(0, ())]
+
+
+def test_a_link_that_opens_leaves_heartbeats_on_the_others_absorbed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = Network(16)
+    settle(network)
+    network.run(2)
+    named: list[AbsorbHeartbeats] = []
+    plain = Node.step
+
+    def step(node: Node, now_ns: int, event: Event) -> list[Effect]:
+        effects = plain(node, now_ns, event)
+        named.extend(effect for effect in effects if isinstance(effect, AbsorbHeartbeats))
+        return effects
+
+    monkeypatch.setattr(Node, "step", step)
+    network.kill(NodeId(5))
+    settle(network, [5])
+    # Every survivor names the new digest, and some have new links.
+    assert len(named) >= 15
+    assert all(effect.links for effect in named)
