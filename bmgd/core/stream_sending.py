@@ -198,6 +198,8 @@ class StreamSending:
             stream.resend_ns = context.now_ns + context.jitter(pause_ns)
             return False
         self.on_transmitted(stream, sending)
+        if self._backlogged and stream.priority != BULK_PRIORITY:
+            self._let_bulk_follow(stream, sending.cost)
         return True
 
     def prepare(self, stream: StreamOut, sending: Sending) -> bool:
@@ -222,8 +224,6 @@ class StreamSending:
         if sending.transmissions:
             context.counts.add("segments_resent")
         stream.on_sent(sending, context.now_ns)
-        if self._backlogged and stream.priority != BULK_PRIORITY:
-            self._let_bulk_follow(stream, sending.cost)
 
     def segment_of(self, stream: StreamOut, sending: Sending) -> Segment:
         """A segment as it is sent now, at best effort or under its stream's id."""

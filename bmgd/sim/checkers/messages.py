@@ -21,7 +21,7 @@ from bmgd.types import Incarnation, LinkId, NodeId, incarnation_tag
 from bmgd.wire.answers import NO_READER, READER_LOST, read_head
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag, SharedSegment
-from bmgd.wire.segments import cost_of
+from bmgd.wire.segments import OVERHEAD_BYTES, cost_of
 
 SPAN = 4096
 SENT_BY_EVENT_MAX = 64
@@ -426,37 +426,53 @@ class StepsOfStreamsAreBounded(Checker):
 
 
 class OwnBulkWaits(Checker):
-    """A node sends nothing new of a stream of the bulk class over a link that has much to write."""
+    """A node sends nothing new of a stream of the bulk class over a link that has much to write, but for
+    a byte for seven that its other streams send over it meanwhile.
+    """
 
     name: ClassVar[str] = "own-bulk-waits"
     events: ClassVar[Kinds] = (Backlog,)
     effects: ClassVar[Kinds] = (Segment,)
 
     LOW_BYTES: ClassVar[int] = 64 * 1024
+    SHARE: ClassVar[int] = 7
+    BULK: ClassVar[int] = 3
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._full: dict[NodeId, set[LinkId]] = {}
+        self._passed: dict[NodeId, dict[LinkId, int]] = {}
+        """Of each link that has much to write: what went past the bulk that waits for it, in bytes."""
         self._highest: dict[StreamKey, int] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._full[journal.place] = set()
+        self._passed[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        full = self._full[journal.place]
-        if isinstance(event, Backlog):
-            (full.add if event.backlog_bytes > self.LOW_BYTES else full.discard)(event.link)
+        passed = self._passed[journal.place]
+        if isinstance(event, Backlog) and event.backlog_bytes > self.LOW_BYTES:
+            passed.setdefault(event.link, 0)
+        elif isinstance(event, Backlog):
+            passed.pop(event.link, None)
         for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, Segment):
-                self._check(journal, effect.link in full, effect.message)
+            if not isinstance(effect, Send) or not isinstance(effect.message, Segment):
+                continue
+            route = effect.message.route
+            if route.source == journal.host.id and route.sequence:
+                self._check(journal, effect.link, effect.message)
 
-    def _check(self, journal: Journal, is_full: bool, segment: Segment) -> None:
-        route = segment.route
-        if route.priority != 3 or route.source != journal.host.id or not route.sequence:
+    def _check(self, journal: Journal, link: LinkId, segment: Segment) -> None:
+        route, passed = segment.route, self._passed[journal.place]
+        cost = len(segment.body) + OVERHEAD_BYTES
+        if route.priority != self.BULK:
+            if link in passed:
+                passed[link] += cost
             return
         key = _key(journal, route.destination, Incarnation(0), route.sequence)
         highest, number = self._highest.get(key, 0), route.sequence & 0xFFFF_FFFF
         self._highest[key] = max(highest, number)
-        if is_full and number > highest:
-            text = f"sends {number} of a bulk stream to {route.destination} over a full link"
-            self.violate(journal, text)
+        if link not in passed or number <= highest:
+            return
+        passed[link] -= self.SHARE * cost
+        if passed[link] < 0:
+            passed[link] = 0
+            self.violate(journal, f"sends bulk to {route.destination} over a link that is full")
