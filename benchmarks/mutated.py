@@ -3,16 +3,18 @@
     python -m benchmarks.mutated run [--cases 1000000] [--first 0]
     python -m benchmarks.mutated report        the figures of docs/hostile.md, of what there is
 
-A cluster of five, of which node 4 is dead; whoever attacks node 1 says that it is a new life of 4. The
-others send to each other all the time, each message confirmed. A case is one hello or one frame: a sound
-one (`arbitrary.py`) with up to eight changes of its bytes, sometimes of its length. Frames that a codec
-still reads as what a member may say in another's name, or of others (records, joins, lives), are not
-sent, nor such hellos: they are lies, not broken input: SECURITY.md, tests/hostile/semantics.toml.
+A cluster of eight, of which the nodes 4 to 7 are dead. Four attackers of node 1 say at the same time
+that they are new lives of them. The others send to each other all the time, each message confirmed. A case is one
+hello or one frame: a sound one (`arbitrary.py`) with up to eight changes of its bytes, sometimes of its
+length. Frames that a codec still reads as what a member may say in another's name, or of others
+(records, joins, lives), are not sent, nor such hellos: they are lies, not broken input: SECURITY.md,
+tests/hostile/semantics.toml.
 
-After each thousand of cases, and at the end: the others hold each other alive and are linked, every
+After each four thousands of cases, and at the end: the others hold each other alive and are linked, every
 message was confirmed, no link between them was lost, nothing in a log is a traceback; at the end memory
-has grown by less than 10 MB. `run` goes on where it ended: a line of `build/mutated.jsonl` for each
-thousand, which its number makes again.
+has grown by less than 10 MB since the first of them. The flight recorder's ring, 8 MiB by default, has
+1 MiB here, or its filling would be most of that growth. `run` goes on where it ended: a line of
+`docs/results/mutated.jsonl` for each thousand, which its number makes again.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -58,15 +61,17 @@ from bmgd.wire.messages import (
     Watermarks,
 )
 
-SIZE = 5
-ATTACKER, TARGET = NodeId(4), NodeId(1)
-OTHERS = range(ATTACKER)
+ATTACKERS, TARGET = tuple(map(NodeId, range(4, 8))), NodeId(1)
+SIZE = 4 + len(ATTACKERS)
+OTHERS = range(ATTACKERS[0])
+PAUSE_S = 0.05
+FLIGHT_BYTES = 2**20
 BATCH = 1_000
 HELLOS_IN_TEN = 3
 GROUP = 16
 PATIENCE_S = 20.0
 GROWTH_MAX_BYTES = 10 * 2**20
-OUT = Path(__file__).parent.parent / "build" / "mutated.jsonl"
+OUT = Path(__file__).parent.parent / "docs" / "results" / "mutated.jsonl"
 MAGIC = b"BMGD"
 TELLING = (Notice, RecordPage, Watermarks, JoinRequest, Answer, OlderMembers)
 """Kinds that say something of others."""
@@ -107,13 +112,13 @@ def mutated(random: Random, data: bytes, other: bytes) -> bytes:
     return bytes(found)
 
 
-def is_lie(message: Message, life: int) -> bool:
+def is_lie(message: Message, attacker: NodeId, life: int) -> bool:
     """Whether a frame is sound, and speaks of others, or for another or a later life than this one."""
     if isinstance(message, TELLING):
         return True
     if isinstance(message, LinkMessage):
         return False
-    return message.route.source != ATTACKER or message.route.source_incarnation > life
+    return message.route.source != attacker or message.route.source_incarnation > life
 
 
 class Cases:
@@ -122,9 +127,11 @@ class Cases:
     Args:
         number: of the thousand; decides all of them.
         base_port: of the cluster.
+        attacker: for whom they speak.
     """
 
-    def __init__(self, number: int, base_port: int) -> None:
+    def __init__(self, number: int, base_port: int, attacker: NodeId) -> None:
+        self.attacker = attacker
         self.random = Random(number)
         self.peers = PeerList.parse(f"127.0.0.1:{{{base_port}+id}}", SIZE)
         self.arbitrary = Arbitrary(self.random, TARGET, SIZE)
@@ -133,20 +140,20 @@ class Cases:
         self._former = b"\0"
 
     def hello(self, life: int) -> bytes:
-        """A sound hello of node 4 to node 1."""
+        """A sound hello of the attacker to node 1."""
         body = encode_hello(
             Hello(
                 has_secret=False,
                 cluster="bmgd",
                 founding_size=SIZE,
                 fingerprint=self.peers.fingerprint(),
-                id=ATTACKER,
+                id=self.attacker,
                 expected=TARGET,
                 known=Incarnation(0),
                 incarnation=Incarnation(life),
                 dial_number=1,
                 nonce=self.random.randbytes(16),
-                address=self.peers.address_of(ATTACKER),
+                address=self.peers.address_of(self.attacker),
             )
         )
         return RECORD.pack(MAGIC, HelloKind.HELLO, len(body)) + body
@@ -170,7 +177,7 @@ class Cases:
             hello = decode_hello(data[RECORD.size : RECORD.size + length])
         except ProtocolError:
             return False
-        sound = hello.id == ATTACKER and not hello.known and hello.incarnation <= life
+        sound = hello.id == self.attacker and not hello.known and hello.incarnation <= life
         return not sound or hello.is_joiner
 
     def bad_frame(self) -> tuple[bytes, bool]:
@@ -179,7 +186,7 @@ class Cases:
             message = self.arbitrary.message()
             if not isinstance(message, LinkMessage):
                 life = Incarnation(self.life)
-                route = replace(message.route, source=ATTACKER, source_incarnation=life)
+                route = replace(message.route, source=self.attacker, source_incarnation=life)
                 message = replace(message, route=route)
             body = encode(message)[LENGTH_BYTES:]
             body, self._former = mutated(self.random, body, self._former), body
@@ -196,7 +203,7 @@ class Cases:
             message = decode(body)
         except ProtocolError:
             return len(body) < BODY_BYTES_MIN or not is_routed(body)
-        if is_lie(message, self.life):
+        if is_lie(message, self.attacker, self.life):
             self.lies += 1
             return None
         return type(message).__name__ == "Goodbye"
@@ -208,20 +215,21 @@ class Cases:
 class Attack:
     """Sends cases to node 1, one connection at a time; counts what came of them."""
 
-    def __init__(self, base_port: int) -> None:
+    def __init__(self, base_port: int, attacker: NodeId) -> None:
+        self._attacker = attacker
         self._port = base_port + TARGET
         self._base_port = base_port
         self._life = time.time_ns()
         self._nonce = 0
         self._sock: socket.socket | None = None
         self._unread = b""
-        # Somebody listens where node 4 was, so that the end of a link alone proves no death.
-        self._listener = socket.create_server(("127.0.0.1", base_port + ATTACKER), backlog=512)
+        # Somebody listens where that node was, so that the end of a link alone proves no death.
+        self._listener = socket.create_server(("127.0.0.1", base_port + attacker), backlog=512)
         self.outcomes: Counter[str] = Counter()
 
     def run(self, number: int) -> tuple[Counter[str], int]:
         """Send the cases of one thousand; returns what came of them, and the lies that were not sent."""
-        cases = Cases(number, self._base_port)
+        cases = Cases(number, self._base_port, self._attacker)
         self.outcomes = Counter()
         left = BATCH
         while left > 0:
@@ -380,7 +388,7 @@ class Meanwhile:
                 to = (node_id + 1 + self.sent % 3) % len(OTHERS)
                 if to != node_id:
                     await self._send(daemon, to)
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(PAUSE_S)
 
     async def _send(self, daemon: Daemon, to: int) -> None:
         began_s = time.monotonic()
@@ -445,54 +453,62 @@ def run(first: int, cases: int) -> int:
     done = {row["batch"] for row in rows() if not row["problems"]}
     missing = [number for number in range(first, first + cases // BATCH) if number not in done]
     # A machine that others use too may not run a daemon for a second: that is no death.
-    flags = ("--without-secret", "--profile", "oversubscribed")
+    flags = ("--without-secret", "--profile", "oversubscribed", "--flight-bytes", str(FLIGHT_BYTES))
     with launched(SIZE, flags) as cluster, OUT.open("a") as out:
         base_port = int(read_members(str(cluster.run_dir))[0].address.rpartition(":")[2])
-        cluster.kill(ATTACKER)
+        for attacker in ATTACKERS:
+            cluster.kill(attacker)
         time.sleep(2)
         meanwhile = Meanwhile(cluster)
         meanwhile.start()
-        attack = Attack(base_port)
+        attacks = [Attack(base_port, attacker) for attacker in ATTACKERS]
         began_rss: list[int] = []
-        for at, number in enumerate(missing):
-            row = _batch(number, attack, meanwhile, cluster)
-            if at == 0:
-                began_rss = rss_bytes(cluster)
-            row["rss_growth_bytes"] = max(
-                b - a for a, b in zip(began_rss, rss_bytes(cluster), strict=True)
-            )
-            out.write(json.dumps(row) + "\n")
+        for at in range(0, len(missing), len(attacks)):
+            found = _batches(missing[at : at + len(attacks)], attacks, meanwhile, cluster)
+            began_rss = began_rss or rss_bytes(cluster)
+            grown = max(b - a for a, b in zip(began_rss, rss_bytes(cluster), strict=True))
+            for row in found:
+                out.write(json.dumps({**row, "rss_growth_bytes": grown}) + "\n")
             out.flush()
-            if row["problems"]:
-                print(f"thousand {number}: {row['problems']}", flush=True)
+            if found[0]["problems"]:
+                print(f"thousand {missing[at]} and on: {found[0]['problems']}", flush=True)
                 return 1
         meanwhile.stop()
-        grown = [b - a for a, b in zip(began_rss, rss_bytes(cluster), strict=True)]
+        total = [b - a for a, b in zip(began_rss, rss_bytes(cluster), strict=True)]
         print(
-            f"{len(missing) * BATCH:,} cases, memory grew by {grown}, {meanwhile.sent:,} messages"
+            f"{len(missing) * BATCH:,} cases, memory grew by {total}, {meanwhile.sent:,} messages"
         )
-        return 1 if meanwhile.problems or (grown and max(grown) > GROWTH_MAX_BYTES) else 0
+        return 1 if meanwhile.problems or (total and max(total) > GROWTH_MAX_BYTES) else 0
 
 
-def _batch(number: int, attack: Attack, meanwhile: Meanwhile, cluster: Launched) -> Row:
+def _batches(
+    numbers: list[int], attacks: list[Attack], meanwhile: Meanwhile, cluster: Launched
+) -> list[Row]:
+    """Some thousands at the same time, one for each attacker; the first row has what all share."""
     before, began_s = meanwhile.sent, time.monotonic()
     meanwhile.slowest_s = 0.0
-    outcomes, lies = attack.run(number)
+    used = attacks[: len(numbers)]
+    with ThreadPoolExecutor(len(attacks)) as pool:
+        results = list(pool.map(lambda attack, number: attack.run(number), used, numbers))
     end_s = time.monotonic() + PATIENCE_S
     while meanwhile.sent == before and time.monotonic() < end_s:
         time.sleep(0.01)
     problems = [*meanwhile.problems, *tracebacks(cluster)]
     if meanwhile.sent == before:
         problems.append("nobody's message was confirmed")
-    return {
-        "batch": number,
-        "seconds": round(time.monotonic() - began_s, 3),
-        "outcomes": dict(sorted(outcomes.items())),
-        "lies": lies,
-        "sent": meanwhile.sent - before,
-        "slowest_ms": round(meanwhile.slowest_s * 1e3, 1),
-        "problems": problems,
-    }
+    seconds, sent = round(time.monotonic() - began_s, 3), meanwhile.sent - before
+    return [
+        {
+            "batch": number,
+            "seconds": 0 if at else seconds,
+            "outcomes": dict(sorted(outcomes.items())),
+            "lies": lies,
+            "sent": 0 if at else sent,
+            "slowest_ms": round(meanwhile.slowest_s * 1e3, 1),
+            "problems": problems,
+        }
+        for at, (number, (outcomes, lies)) in enumerate(zip(numbers, results, strict=True))
+    ]
 
 
 def report() -> Iterator[str]:
