@@ -4,11 +4,11 @@
     python -m benchmarks.mutated report        the figures of docs/hostile.md, of what there is
 
 A cluster of eight, of which the nodes 4 to 7 are dead. Four attackers of node 1 say at the same time
-that they are new lives of them. The others send to each other all the time, each message confirmed. A case is one
-hello or one frame: a sound one (`arbitrary.py`) with up to eight changes of its bytes, sometimes of its
-length. Frames that a codec still reads as what a member may say in another's name, or of others
-(records, joins, lives), are not sent, nor such hellos: they are lies, not broken input: SECURITY.md,
-tests/hostile/semantics.toml.
+that they are new lives of them. The others send to each other all the time, each message confirmed. A
+case is one hello or one frame: a sound one (`arbitrary.py`) with up to eight changes of its bytes,
+sometimes of its length. Frames that a codec still reads as what a member may say in another's name, or
+of others (records, joins, lives), are not sent, nor such hellos: they are lies, not broken input:
+SECURITY.md, tests/hostile/semantics.toml.
 
 After each four thousands of cases, and at the end: the others hold each other alive and are linked, every
 message was confirmed, no link between them was lost, nothing in a log is a traceback; at the end memory
