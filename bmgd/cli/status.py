@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 from bmgd.cli.output import id_ranges, life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
@@ -22,33 +23,44 @@ def run(args: Namespace) -> int:
         if args.json:
             print_json(status)
             return 0
-        links = [row["id"] for row in status["links"]]
-        print(f"node {status['id']} is {status['state']} (rank {status['rank']})")
-        print(f"  incarnation  {life(status['incarnation'])}, version {status['version']}")
-        print(
-            f"  cluster      {status['founding_size']} founders, {status['layout_size']} in the layout"
-        )
-        print(f"  alive        {id_ranges(status['alive'])}")
-        print(f"  dead         {id_ranges(status['dead'])}")
-        print(f"  left         {id_ranges(status['left'])}")
-        print(f"  neighbors    {id_ranges(status['neighbors'])}")
-        awaited = sorted(set(status["neighbors"]) - set(links) - set(status["dead"]))
-        quorum = status["quorum"]
-        if not quorum["holds"]:
-            print(f"  quorum       lost: {quorum['living']} of {quorum['of']} live; stands aside")
-        if awaited:
-            print(f"  awaited      {id_ranges(awaited)}")
-        print(f"  links        {id_ranges(links)}")
-        if status["older"]:
-            print(
-                f"  older        {id_ranges(status['older'])}: what they do not know is not used yet"
-            )
-        print(f"  digest       {status['digest']}")
-        print(f"  process      {status.get('pid')}, {status['backend']}, {status['loop']}")
-        print(f"  costs        {_costs(status.get('pid'))}")
+        print("\n".join(lines_of(status)))
         return 0
 
     return run_async(main)
+
+
+def lines_of(status: dict[str, Any]) -> list[str]:
+    """A status in lines for a person.
+
+    Args:
+        status: what a daemon of this release or of an older one answers.
+    """
+    links = [row["id"] for row in status["links"]]
+    quorum = status["quorum"]
+    awaited = sorted(set(status["neighbors"]) - set(links) - set(status["dead"]))
+    # A daemon of an older release does not know of releases.
+    older = status.get("older")
+    members = f"{status['founding_size']} founders, {status['layout_size']} in the layout"
+    rows = [
+        ("incarnation", f"{life(status['incarnation'])}, version {status['version']}"),
+        ("cluster", members),
+        ("alive", id_ranges(status["alive"])),
+        ("dead", id_ranges(status["dead"])),
+        ("left", id_ranges(status["left"])),
+        ("neighbors", id_ranges(status["neighbors"])),
+    ]
+    if not quorum["holds"]:
+        rows.append(("quorum", f"lost: {quorum['living']} of {quorum['of']} live; stands aside"))
+    if awaited:
+        rows.append(("awaited", id_ranges(awaited)))
+    rows.append(("links", id_ranges(links)))
+    if older:
+        rows.append(("older", f"{id_ranges(older)}: what they do not know is not used yet"))
+    rows.append(("digest", status["digest"]))
+    rows.append(("process", f"{status.get('pid')}, {status['backend']}, {status['loop']}"))
+    rows.append(("costs", _costs(status.get("pid"))))
+    first = f"node {status['id']} is {status['state']} (rank {status['rank']})"
+    return [first, *(f"  {name:<11}  {text}" for name, text in rows)]
 
 
 def _costs(pid: int | None) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from bmgd.cli import members, monitor
 from bmgd.cli.output import clock, life
+from bmgd.cli.status import lines_of
 
 NOW_S = 1_764_000_000.0
 
@@ -59,3 +60,32 @@ def test_monitor_shows_the_wall_clock_and_incarnations_as_in_logs() -> None:
     line = monitor._line(event)
     assert line == f"{clock(NOW_S)} verdict peer=5 incarnation=0x2a detail=refused"
     assert line.startswith("2025-11-24T16:00:00.000Z ")
+
+
+def test_status_of_a_daemon_of_an_older_release_is_shown() -> None:
+    """In a rolling upgrade the new command asks daemons that do not tell of releases yet."""
+    status = {
+        "id": 3,
+        "state": "ready",
+        "rank": 3,
+        "incarnation": 0x2A,
+        "version": 0,
+        "founding_size": 4,
+        "layout_size": 4,
+        "alive": [0, 1, 3],
+        "dead": [2],
+        "left": [],
+        "neighbors": [0, 1, 2],
+        "links": [{"id": 0}],
+        "quorum": {"holds": True, "living": 3, "of": 4},
+        "digest": "00",
+        "backend": "c",
+        "loop": "uvloop",
+    }
+    shown = lines_of(status)
+    assert shown[0] == "node 3 is ready (rank 3)"
+    assert "  awaited      1" in shown
+    assert not [line for line in shown if "older" in line]
+    assert "  older        0-1: what they do not know is not used yet" in lines_of(
+        {**status, "older": [0, 1]}
+    )
