@@ -1,14 +1,17 @@
-"""What TLS costs: a start of a cluster, and messages through a relay, with it and without, in turn.
+"""What TLS costs: a link, a start of a cluster, messages through a relay, with it and without, in turn.
 
+    python -m benchmarks.tls link  [--links 200]    [--repetitions 3]
     python -m benchmarks.tls start [--size 64] [--repetitions 3]
     python -m benchmarks.tls relay [--messages 400] [--repetitions 3]
     python -m benchmarks.tls nats  [--messages 400] [--repetitions 3]
 
 All print a row for each repetition, and the ratio of the medians. CPU time is the kernel's
 (`/proc/PID/schedstat`), so it means something on a machine that others use too; seconds do not.
-`start` counts the CPU time of all daemons until all have joined. `relay` counts what the one daemon on
-the way from node 0 to node 3 of nine uses for a message of 60,000 bytes, and what all nine use. `nats`
-counts what nats-server uses for one, from one connection to another; nothing is confirmed there.
+`link` makes links one after the other (`tls_link.py`): the median time from the dial until it is up, and
+the CPU time of both ends. `start` counts the CPU time of all daemons until all have joined. `relay`
+counts what the one daemon on the way from node 0 to node 3 of nine uses for a message of 60,000 bytes,
+and what all nine use. `nats` counts what nats-server uses for one, from one connection to another;
+nothing is confirmed there.
 Certificates are made by `openssl`, before anything is measured.
 """
 
@@ -28,6 +31,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.launched import Launched, launched
+from benchmarks.tls_link import link
 from bmgd.client import connect
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.rundir import read_members
@@ -187,8 +191,9 @@ def _through_nats(pid: int, sink: socket.socket, source: socket.socket, messages
 def main() -> int:
     """Parse the command line, and run."""
     parser = argparse.ArgumentParser(prog="benchmarks.tls")
-    parser.add_argument("what", choices=("start", "relay", "nats"))
+    parser.add_argument("what", choices=("link", "start", "relay", "nats"))
     parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--links", type=int, default=200)
     parser.add_argument("--messages", type=int, default=400)
     parser.add_argument("--repetitions", type=int, default=3)
     options = parser.parse_args()
@@ -198,9 +203,15 @@ def main() -> int:
         flags = certified(Path(place), size)
         for _ in range(options.repetitions):
             for name, extra in (("plain", ()), ("tls", flags)):
-                is_start = options.what == "start"
-                through = broker if options.what == "nats" else relay
-                row = start(extra, size) if is_start else through(extra, options.messages)
+                match options.what:
+                    case "link":
+                        row = link(extra, options.links)
+                    case "start":
+                        row = start(extra, size)
+                    case "nats":
+                        row = broker(extra, options.messages)
+                    case _:
+                        row = relay(extra, options.messages)
                 rows[name].append(row)
                 print(json.dumps({"what": options.what, "links": name, **row}), flush=True)
     for key in rows["plain"][0]:
