@@ -37,6 +37,7 @@ from bmgd.core.events import (
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.host import Host
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
 
 BEATS_KEPT = 64
@@ -56,6 +57,7 @@ class SeenLink:
         beat_ns: when a heartbeat was last sent on it.
         came: the highest heartbeat that came on it.
         came_before: the highest one before the event that told of `came`; an event can tell of several.
+        features: what the other end can do, as its hello said.
     """
 
     id: LinkId
@@ -69,6 +71,7 @@ class SeenLink:
     came: int = 0
     came_before: int = 0
     unwanted: int | None = None
+    features: int = SPOKEN
     unechoed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
 
     def take_in(self, sequence: int, echo: int) -> None:
@@ -213,7 +216,15 @@ class Journal:
         if self.links_before is None:
             self.links_before = dict(self.links)
         self.links[up.link] = SeenLink(
-            up.link, up.peer, up.incarnation, dialled_by, up.dial_number, now_ns, now_ns, now_ns
+            up.link,
+            up.peer,
+            up.incarnation,
+            dialled_by,
+            up.dial_number,
+            now_ns,
+            now_ns,
+            now_ns,
+            features=up.features,
         )
         self.ever_linked.add(up.peer)
         self.failed.discard(up.peer)

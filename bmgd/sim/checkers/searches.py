@@ -11,6 +11,7 @@ from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
 from bmgd.types import NodeId
+from bmgd.wire.features import NEEDS
 from bmgd.wire.messages import RoutedMessage, Search, Visited
 
 RESTARTS_MAX = 3
@@ -21,7 +22,8 @@ class SearchesVisitOnce(Checker):
     """A search never hands a message to a node that had it, but the way back, and counts its restarts.
 
     Going on marks this node, and puts it on the stack; going back takes the top off; only where neither
-    is possible it begins anew, three times at most.
+    is possible it begins anew, three times at most. It goes to nobody whose release does not know its
+    kind of message.
     """
 
     name: ClassVar[str] = "searches-visit-once"
@@ -38,7 +40,7 @@ class SearchesVisitOnce(Checker):
         message = send.message
         assert isinstance(message, RoutedMessage)
         relayed = isinstance(came, RoutedMessage) and _same(came, message)
-        route, me = message.route, journal.host.id
+        route = message.route
         if not 0 <= route.hop_budget <= BUDGET_MAX:
             self.violate(journal, f"a hop budget of {route.hop_budget}")
         link = journal.links.get(send.link)
@@ -53,11 +55,18 @@ class SearchesVisitOnce(Checker):
                     self.violate(journal, "passed on with a hop budget that does not fall")
             return
         before = came.route.search if isinstance(came, RoutedMessage) and relayed else None
-        self._check_search(journal, before, route.search, me, link.peer)
+        able = _who_know(journal, type(message)) - {journal.host.id}
+        self._check_search(journal, before, route.search, link.peer, able)
 
     def _check_search(
-        self, journal: Journal, before: Search | None, now: Search, me: NodeId, peer: NodeId
+        self,
+        journal: Journal,
+        before: Search | None,
+        now: Search,
+        peer: NodeId,
+        able: set[NodeId],
     ) -> None:
+        me = journal.host.id
         restarted = before is not None and now.restarts > before.restarts
         if now.restarts > RESTARTS_MAX:
             self.violate(journal, f"a search that began anew {now.restarts} times")
@@ -75,7 +84,7 @@ class SearchesVisitOnce(Checker):
         elif stack and now.stack == stack[:-1]:
             if peer != stack[-1]:
                 self.violate(journal, f"a search goes back to {peer}, it came from {stack[-1]}")
-            left = {link.peer for link in journal.links.values()} - had - {me}
+            left = able - had
             if left:
                 self.violate(journal, f"a search goes back, and has not tried {sorted(left)}")
         else:
@@ -84,6 +93,14 @@ class SearchesVisitOnce(Checker):
         is_twice = max(Counter(now.stack).values(), default=0) > 1
         if is_twice and self.scene.given_twice.isdisjoint(now.stack):
             self.violate(journal, f"a search's stack has a node twice: {now.stack}")
+
+
+def _who_know(journal: Journal, kind: type[RoutedMessage]) -> set[NodeId]:
+    """The linked peers that know a kind of message, as all their hellos said."""
+    need = NEEDS.get(kind)
+    links = journal.links.values()
+    unable = {link.peer for link in links if need is not None and not link.features & need.feature}
+    return {link.peer for link in links} - unable
 
 
 def _same(came: RoutedMessage, sent: RoutedMessage) -> bool:

@@ -56,6 +56,7 @@ from bmgd.wire.messages import (
     Heartbeat,
     Notice,
     Ping,
+    ProgramAsk,
     Route,
     Search,
     Segment,
@@ -677,6 +678,22 @@ def test_checkers_find_nothing_in_a_life_without_surprises() -> None:
     network.run(4)
     scene.at_rest()
     assert [str(violation) for violation in scene.violations] == []
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_search_goes_back_without_trying_only_who_does_not_know_its_kind(knows: bool) -> None:
+    forger = cluster()
+    assert sorted({link.peer for link in forger.journal.links.values()}) == [1, 3, 4, 6, 7]
+    if not knows:
+        (link,) = forger.journal.to(NodeId(1))
+        link.features = 0
+    came = forger.route(destination=NodeId(2), source=NodeId(7), search=Search(b"\xd8", (PEER,)))
+    back = replace(came, search=Search(b"\xf8", ()))
+    forger.step(
+        Received(forger.link, ProgramAsk(came, 0)), [Send(forger.link, ProgramAsk(back, 0))]
+    )
+    fired = [v.text for v in forger.scene.violations if v.checker == "searches-visit-once"]
+    assert fired == (["a search goes back, and has not tried [1]"] if knows else [])
 
 
 @pytest.mark.parametrize("is_told", [True, False])
