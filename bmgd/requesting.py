@@ -51,6 +51,12 @@ CREDIT_BYTES: Final = 2**20
 """How many bytes of answers may wait in this program before it takes them."""
 MAX_ANSWER: Final = 64 * 2**20
 
+SETTLED_MAX: Final = 16
+SETTLED_BYTES: Final = 65_536
+SETTLED_S: Final = 0.005
+"""The daemon hears of questions that are done when there are so many, so many bytes of answers were
+taken, or after so many seconds: a frame for each would cost it a step."""
+
 _Key = tuple[int, str, str]
 
 
@@ -171,11 +177,14 @@ class Asking:
         self._streams: dict[_Key, Questions] = {}
         self._room = asyncio.Semaphore(UNDERWAY_MAX)
         self._opening: asyncio.Future[Any] | None = None
+        self._open_inbox = 0
+        """The number of the inbox; 0 while there is none."""
         self._sequence = 0
         self._longs: dict[int, _LongAnswer] = {}
-        self._taken = 0
+        self._taken = self._taken_bytes = 0
         self._settled: list[int] = []
         self._scheduled = False
+        self._report_later: asyncio.TimerHandle | None = None
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -198,19 +207,9 @@ class Asking:
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout
+        await self._enter(destination, until)
         try:
-            async with asyncio.timeout_at(until):
-                await self._room.acquire()
-        except TimeoutError:
-            detail = f"{UNDERWAY_MAX} other requests are underway"
-            raise UnreachableError(destination, detail, sent=False) from None
-        try:
-            try:
-                async with asyncio.timeout_at(until):
-                    inbox = await self._inbox()
-            except TimeoutError:
-                detail = "its daemon has not answered before the deadline"
-                raise UnreachableError(destination, detail, sent=False) from None
+            inbox = self._open_inbox or await self._inbox_until(destination, until)
             if len(question_bytes) > PAYLOAD_BYTES_MAX:
                 stream = self._new_stream(destination, topic, priority, inbox)
                 question = Asked(question_bytes, until, stream, max_answer)
@@ -221,6 +220,26 @@ class Asking:
             return await self._outcome(question)
         finally:
             self._room.release()
+
+    async def _enter(self, destination: int, until: float) -> None:
+        """Take one of the places of questions underway."""
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout_at(until):
+                await self._room.acquire()
+        except TimeoutError:
+            detail = f"{UNDERWAY_MAX} other requests are underway"
+            raise UnreachableError(destination, detail, sent=False) from None
+
+    async def _inbox_until(self, destination: int, until: float) -> int:
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._inbox()
+        except TimeoutError:
+            detail = "its daemon has not answered before the deadline"
+            raise UnreachableError(destination, detail, sent=False) from None
 
     def _new_stream(
         self, destination: int, topic: str, priority: Priority, inbox: int
@@ -310,12 +329,16 @@ class Asking:
         if self._opening is None:
             params = {"credit_bytes": CREDIT_BYTES}
             self._sequence, self._opening = self._connection.open("inbox", params, self)
+        opening = self._opening
         try:
             async with asyncio.timeout(ANSWER_S):
-                value = await asyncio.shield(self._opening)
+                value = await asyncio.shield(opening)
         except TimeoutError:
             raise SilentDaemonError(f"no answer to 'inbox' for {ANSWER_S:g} s") from None
-        return int(value["inbox"])
+        inbox = int(value["inbox"])
+        if self._opening is opening:
+            self._open_inbox = inbox
+        return inbox
 
     def on_item(self, value: Any) -> None:
         """Some answers, or a piece of a long one."""
@@ -324,6 +347,7 @@ class Asking:
                 self._on_piece(long, value)
             case {"source": int(source), "count": int(count), "body": bytes(body)}:
                 self._taken += count
+                self._taken_bytes += len(body)
                 for message in unpack_messages(body, count):
                     self._on_message(source, message)
                 self._schedule()
@@ -332,8 +356,9 @@ class Asking:
 
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """The inbox is gone: nothing is answered any more."""
-        self._opening = None
-        self._taken, self._settled = 0, []
+        self._opening, self._open_inbox = None, 0
+        self._taken = self._taken_bytes = 0
+        self._settled = []
         self._longs.clear()
         for question in list(self.asked.values()):
             if self._connection.lasts:
@@ -387,15 +412,25 @@ class Asking:
         self._connection.write(control.ConsumedPieces(self._sequence, 1, long))
 
     def _schedule(self) -> None:
-        if not self._scheduled:
+        """Let the daemon hear of it in a moment; at once where much of its room is taken."""
+        if self._scheduled:
+            return
+        loop = asyncio.get_running_loop()
+        if len(self._settled) >= SETTLED_MAX or self._taken_bytes >= SETTLED_BYTES:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._report)
+            loop.call_soon(self._report)
+        elif self._report_later is None:
+            self._report_later = loop.call_later(SETTLED_S, self._report)
 
     def _report(self) -> None:
-        """Tell the daemon what was taken, and which questions are done: once for a turn of the loop."""
+        """Tell the daemon what was taken, and which questions are done: for many at once."""
         self._scheduled = False
+        if self._report_later is not None:
+            self._report_later.cancel()
+            self._report_later = None
         taken, settled = self._taken, self._settled
-        self._taken, self._settled = 0, []
+        self._taken = self._taken_bytes = 0
+        self._settled = []
         if self._opening is not None and (taken or settled):
             self._connection.write(control.Settled(self._sequence, taken, settled))
 

@@ -45,22 +45,19 @@ class Inbox:
         request: the subscription that reads it.
         underway: the numbers of the questions without an outcome.
         held_bytes: cost of the answers that its program has not taken.
+        covered_bytes: what it holds of the room that is reserved.
     """
 
     number: int
     request: int
     underway: dict[int, None] = field(default_factory=dict)
     held_bytes: int = 0
+    covered_bytes: int = 0
 
     @property
     def reserved_bytes(self) -> int:
         """What is kept for its answers."""
         return len(self.underway) * ANSWER_BYTES
-
-    @property
-    def covered_bytes(self) -> int:
-        """What it holds of that."""
-        return min(self.held_bytes, self.reserved_bytes)
 
 
 class Inboxes:
@@ -110,10 +107,9 @@ class Inboxes:
         inbox = self._by_topic.get(topic_of(number))
         if inbox is None or self._underway + len(questions) > QUESTIONS_MAX:
             return False
-        before = inbox.covered_bytes
         inbox.underway.update(dict.fromkeys(questions))
         self._underway += len(questions)
-        self.covered_bytes += inbox.covered_bytes - before
+        self._cover(inbox)
         return True
 
     def settle(self, request: int, questions: Collection[int]) -> None:
@@ -121,19 +117,24 @@ class Inboxes:
         inbox = self._by_request.get(request)
         if inbox is None:
             return
-        before, underway = inbox.covered_bytes, len(inbox.underway)
+        underway = len(inbox.underway)
         for question in questions:
             inbox.underway.pop(question, None)
         self._underway += len(inbox.underway) - underway
-        self.covered_bytes += inbox.covered_bytes - before
+        self._cover(inbox)
 
     def hold(self, topic: str, cost: int) -> None:
         """An inbox holds so many bytes of cost more, or less."""
         inbox = self._by_topic.get(topic)
         if inbox is not None:
-            before = inbox.covered_bytes
             inbox.held_bytes += cost
-            self.covered_bytes += inbox.covered_bytes - before
+            self._cover(inbox)
+
+    def _cover(self, inbox: Inbox) -> None:
+        """Count anew what its reserved room covers."""
+        before = inbox.covered_bytes
+        inbox.covered_bytes = min(inbox.held_bytes, len(inbox.underway) * ANSWER_BYTES)
+        self.covered_bytes += inbox.covered_bytes - before
 
     def inboxes(self) -> list[Inbox]:
         """All that are open, oldest first."""

@@ -251,6 +251,7 @@ class Node:
             to_many,
             asking,
             finding,
+            inbound,
         )
         self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()

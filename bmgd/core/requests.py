@@ -43,6 +43,7 @@ from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply
 from bmgd.core.eviction import Eviction
 from bmgd.core.finding import Finding
+from bmgd.core.inbound import Inbound
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.outbound import Outbound
@@ -74,6 +75,13 @@ class Requests:
     to_many: ToMany
     asking: Asking
     finding: Finding
+    inbound: Inbound
+
+    def _acknowledge_with(self, request: int) -> None:
+        """A stream of answers has one to send."""
+        stream = self.outbound.table.owned.get(request)
+        if stream is not None:
+            self.inbound.on_answer_put(stream.destination)
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""
@@ -147,6 +155,8 @@ class Requests:
             case OpenStream():
                 self.outbound.open(request, command)
             case PutSegment():
+                if command.answers:
+                    self._acknowledge_with(request)
                 self.outbound.put(request, command)
             case Withdraw():
                 self.outbound.withdraw(request, command)

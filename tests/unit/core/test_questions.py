@@ -22,7 +22,7 @@ from bmgd.core.commands import (
     Unsubscribe,
     Withdraw,
 )
-from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
+from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.core.inboxes import ANSWER_BYTES, QUESTIONS_MAX, Inboxes, inbox_of, is_inbox, topic_of
 from bmgd.core.taken import Offer, Taken
@@ -48,6 +48,7 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import pack_messages, unpack_messages
 from bmgd.wire.features import SPOKEN
+from bmgd.wire.messages import Segment, SegmentAck
 from bmgd.wire.segments import COST_MAX
 from tests.unit.core.clusters import S, reply_to, settle
 from tests.unit.core.test_topics import Queues
@@ -178,6 +179,46 @@ def test_questions_are_numbered_and_answered(cluster: Cluster) -> None:
         (ANSWER, first + 2, b"C"),
     ]
     assert cluster.owed() == 0
+
+
+class Sent(Watcher):
+    """The kinds of messages about segments that each step of one host sent, of steps that sent some."""
+
+    def __init__(self, host: Host) -> None:
+        self.steps: list[list[type[object]]] = []
+        self._host = host
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        sent = [type(effect.message) for effect in effects if isinstance(effect, Send)]
+        kinds: list[type[object]] = [kind for kind in sent if kind in (Segment, SegmentAck)]
+        if host is self._host and kinds:
+            self.steps.append(kinds)
+
+
+def test_acknowledgement_of_a_short_question_goes_with_the_answer_or_a_moment_later() -> None:
+    cluster = Cluster()
+    reader = cluster.read()
+    stream, first = cluster.questions()
+    cluster.question(stream, b"a")
+    (one,) = cluster.until_delivered(reader)
+    back = cluster.answers(reader, one)
+    cluster.answer(back, (first, b"A"))
+    cluster.until_outcomes()
+    cluster.network.run(0.1)
+    sent = Sent(cluster.host(3))
+    cluster.network.watchers.append(sent)
+    cluster.question(stream, b"b")
+    cluster.until_delivered(reader, 2)
+    cluster.network.run(0.01)
+    assert sent.steps == []
+    cluster.answer(back, (first + 1, b"B"))
+    assert sent.steps == [[SegmentAck, Segment]]
+    cluster.until_outcomes(2)
+    cluster.network.run(0.1)
+    sent.steps.clear()
+    cluster.question(stream, b"c")
+    cluster.network.run(0.1)
+    assert sent.steps == [[SegmentAck]]
 
 
 def test_question_waits_for_no_reader(cluster: Cluster) -> None:

@@ -1,0 +1,91 @@
+"""What a program's requests tell their daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from bmgd import requesting
+from bmgd.connection import Connection
+from bmgd.requesting import SETTLED_MAX, Asking
+from bmgd.wire import control
+from bmgd.wire.answers import ANSWER, answer_head
+from bmgd.wire.batch import pack_messages
+
+DEADLINE_S = 10.0
+
+
+class Wire:
+    """A connection whose frames come here, and whose daemon is the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.connection = Connection()
+        self.frames: list[control.Frame] = []
+        self._written = asyncio.Event()
+        monkeypatch.setattr(self.connection, "write", self._write)
+
+    def _write(self, frame: control.Frame) -> None:
+        self.frames.append(frame)
+        self._written.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what was written fulfils a condition."""
+        while not condition():
+            self._written.clear()
+            await self._written.wait()
+
+    async def answer(self, verb: str, value: object) -> None:
+        """Wait until something is asked, and answer it."""
+
+        def asked() -> list[control.Request]:
+            requests = [frame for frame in self.frames if isinstance(frame, control.Request)]
+            return [request for request in requests if request.verb == verb]
+
+        await self.until(lambda: bool(asked()))
+        self.connection._on_frame(control.Result(asked()[0].sequence, value))
+
+    def put(self) -> int:
+        """How many questions were put."""
+        return sum(f.count for f in self.frames if isinstance(f, control.PutSegment))
+
+    def settled(self) -> list[control.Settled]:
+        """What was told to be done."""
+        return [frame for frame in self.frames if isinstance(frame, control.Settled)]
+
+
+async def answered(wire: Wire, asking: Asking, count: int) -> None:
+    """Ask so many questions, and answer each in a turn of the loop of its own."""
+    asked = [
+        asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
+        for _ in range(count)
+    ]
+    await wire.answer("inbox", {"inbox": 1})
+    await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+    await wire.until(lambda: wire.put() == count)
+    for number in range(1, count + 1):
+        body = pack_messages([answer_head(ANSWER, number) + b"a"])
+        asking.on_item({"source": 1, "count": 1, "body": body})
+        await asked[number - 1]
+
+
+async def test_questions_that_are_done_one_by_one_are_settled_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requesting, "SETTLED_S", DEADLINE_S)
+    wire = Wire(monkeypatch)
+    async with asyncio.timeout(DEADLINE_S):
+        await answered(wire, Asking(wire.connection), SETTLED_MAX + 4)
+        await wire.until(lambda: bool(wire.settled()))
+    assert [(told.count, len(told.questions)) for told in wire.settled()] == [(SETTLED_MAX,) * 2]
+
+
+async def test_a_question_that_is_done_is_settled_in_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    async with asyncio.timeout(DEADLINE_S):
+        await answered(wire, Asking(wire.connection), 1)
+        await wire.until(lambda: bool(wire.settled()))
+    assert [(told.count, told.questions) for told in wire.settled()] == [(1, [1])]
