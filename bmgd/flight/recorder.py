@@ -61,14 +61,14 @@ class Segment:
     Args:
         began_ns: when it begins, monotonic.
         number: of its first step in the core's life, counted from 1.
-        table: the class table of `state`.
+        table: the class table of `state`, packed: as lists it would hold hundreds of objects.
         state: the core, packed; None where it could not be written, so that nothing can be replayed.
         why: why there is no state.
     """
 
     began_ns: int
     number: int
-    table: list[list[Any]] = field(default_factory=list)
+    table: bytes = b""
     state: bytes | None = None
     why: str = ""
     steps: list[Step] = field(default_factory=list)
@@ -225,7 +225,7 @@ class FlightRecorder:
         writer = Writer(payloads=self.payloads, shared=True)
         try:
             data = writer.write(self._node)
-            segment.state, segment.table = pack(data), writer.table
+            segment.state, segment.table = pack(data), pack(writer.table)
             self._is_hopeless = writer.object_count > STATE_OBJECTS_MAX
         except NotRecordable as error:
             segment.why = str(error)
@@ -260,7 +260,7 @@ class FlightRecorder:
         del segment.steps[:gone]
         segment.number += gone
         segment.began_ns = segment.steps[0][0]
-        segment.state, segment.table = None, []
+        segment.state, segment.table = None, b""
         segment.why = segment.why or "the state grew too large to be written"
 
     # --- what is too long to be kept ----------------------------------------------------------

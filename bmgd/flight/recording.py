@@ -146,7 +146,7 @@ def frames(head: Head, segments: Iterable[Segment]) -> Iterator[bytes]:
                 "kind": "state",
                 "began_ns": segment.began_ns,
                 "number": segment.number,
-                "table": segment.table,
+                "table": unpack(segment.table) if segment.table else [],
                 "state": segment.state,
                 "why": segment.why,
             }

@@ -235,10 +235,23 @@ def _zygote_main(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     target = load()
-    # What is here now is shared by all daemons until somebody writes to it; the collector would.
-    gc.collect()
-    gc.freeze()
+    _make_ready_to_share()
     return _Forker(channel, wake, events_in, target).serve()
+
+
+def _make_ready_to_share() -> None:
+    """What is here now is shared by all daemons until one writes to it: see that few of them have to.
+
+    The collector would write to all that it looks at. A class is written to when a name is first looked
+    up in it, and a name when the interpreter's cache of such lookups lets go of it: each daemon would do
+    so with what the imports have left there.
+    """
+    gc.collect()
+    for kind in gc.get_objects():
+        if isinstance(kind, type):
+            kind.__doc__  # noqa: B018 (the lookup is what is wanted)
+    sys._clear_type_cache()
+    gc.freeze()
 
 
 class _Forker:
