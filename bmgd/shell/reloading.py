@@ -25,7 +25,8 @@ class Reloading:
 
     Args:
         config: the configuration as it was read first.
-        apply: takes a configuration whose files were read anew, and differ.
+        apply: takes a configuration whose files were read anew, and differ; raises ConfigError if it
+            cannot, and changes nothing then.
         note: writes a line of log, a warning: an event and a text.
     """
 
@@ -63,8 +64,9 @@ class Reloading:
         config = read_again(self._config)
         if config == self._config:
             return False
-        self._config = config
+        # Certificates are looked into only here: where they cannot be used, the next call says so again.
         self._apply(config)
+        self._config = config
         return True
 
     def try_reload(self) -> None:

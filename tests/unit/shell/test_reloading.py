@@ -120,3 +120,25 @@ async def test_reloading_of_equal_files_changes_nothing(tmp_path: Path) -> None:
     seen.reloading.try_reload()
     assert seen.secrets == []
     assert seen.notes == [f"read anew, nothing differs: {path}"]
+
+
+async def test_reloading_of_what_cannot_be_applied_fails_each_time_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = written(tmp_path / "secret", b"old\n")
+    applied: list[tuple[bytes, ...]] = []
+
+    def apply(config: Config) -> None:
+        if config.secrets == (b"unfit",):
+            raise ConfigError("unfit")
+        applied.append(config.secrets)
+
+    config = Config(0, 1, PeerList(), secret_file=str(path), secrets=read_secrets(str(path)))
+    reloading = Reloading(config, apply, lambda _, text: None)
+    written(path, b"unfit\n")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="unfit"):
+            reloading.reload()
+    written(path, b"new\n")
+    assert reloading.reload()
+    assert applied == [(b"new",)]
