@@ -348,7 +348,7 @@ class LinkLayer:
             return b""
         taken = bytearray()
         while len(taken) < limit and found.outbox.backlog_bytes:
-            some = b"".join(found.outbox.gather())[: limit - len(taken)]
+            some = _first_of(found.outbox.gather(), limit - len(taken))
             taken += some
             if self.advance(link, len(some)):
                 self._happened.append((link, contract.WRITTEN, None))
@@ -394,3 +394,14 @@ class LinkLayer:
             "backlog_bytes": sum(link.outbox.backlog_bytes for link in self._links.values()),
             "links": len(self._links),
         }
+
+
+def _first_of(runs: list[Run], limit: int) -> bytes:
+    """The first bytes of some buffers, so many at most."""
+    parts: list[Run] = []
+    for run in runs:
+        parts.append(run[:limit])
+        limit -= len(parts[-1])
+        if not limit:
+            break
+    return b"".join(parts)

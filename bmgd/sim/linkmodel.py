@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bmgd import frameheader as header
 from bmgd.linklayer import LinkEngine, contract
@@ -38,6 +38,7 @@ _HEARTBEAT: Final = kind_of_message(Heartbeat)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
+_BEFORE_HEADER: Final = bytes((header.BIN_8, header.HEADER_BYTES))
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +83,7 @@ class _Link:
     is_shut: bool = False
     hears: bool = True
     said: bool = False
-    rest: bytes = b""
+    rest: bytearray = field(default_factory=bytearray)
     accepted: int = 0
     came: int = 0
 
@@ -129,6 +130,7 @@ class WatchedEngine:
         self._snapshot = Snapshot(0, 0, 1, (), ())
         self._links: dict[int, _Link] = {}
         self._expected: dict[int, deque[tuple[int, object]]] = {}
+        self._due: dict[int, None] = {}
         self._known: dict[bytes, None] = {}
         self._heard: set[int] = set()
         self._absorbs: tuple[bytes, frozenset[int]] = b"", frozenset()
@@ -178,6 +180,7 @@ class WatchedEngine:
     def close(self, link: int) -> list[bytes]:
         """See `LinkEngine.close`."""
         unsent = self._engine.close(link)
+        self._due[link] = None
         found = self._links.pop(link, None)
         if found is not None and unsent != found.unsent():
             count = len(found.unsent())
@@ -189,7 +192,7 @@ class WatchedEngine:
     def _end(self, number: int, what: int, detail: object) -> None:
         """A link is over: what must be told of it."""
         link = self._links.pop(number)
-        expected = self._expected[number]
+        expected = self._expect(number)
         if not link.is_shut:
             expected.append((what, detail))
         expected.extend((contract.RETURNED, body) for body in link.unsent())
@@ -197,6 +200,11 @@ class WatchedEngine:
             expected.append((contract.CLOSED, None))
         self._heard.discard(number)
         self._beats.pop(number, None)
+
+    def _expect(self, number: int) -> deque[tuple[int, object]]:
+        """What must be told of a link; the next poll looks whether all of it was."""
+        self._due[number] = None
+        return self._expected[number]
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -220,7 +228,9 @@ class WatchedEngine:
         found = self._links.get(link)
         if found is None or not found.hears:
             return
-        frames, found.rest, is_malformed = _frames_in(found.rest + data)
+        found.rest += data
+        frames, size, is_malformed = _frames_in(found.rest)
+        del found.rest[:size]
         runs: dict[tuple[int, int], list[bytes]] = {}
         for_core: list[bytes] = []
         for frame in frames:
@@ -250,7 +260,7 @@ class WatchedEngine:
         link = self._links.get(out)
         if link is None or link.is_shut:
             bodies = [frame[header.LENGTH_BYTES :] for frame in run]
-            self._expected[came].extend((contract.RETURNED, body) for body in bodies)
+            self._expect(came).extend((contract.RETURNED, body) for body in bodies)
         elif self._room(link, kind) < sum(map(len, run)):
             self._dropped[kind] += len(run)
         else:
@@ -266,8 +276,7 @@ class WatchedEngine:
     def _take_in(
         self, number: int, link: _Link, bodies: list[bytes], *, is_malformed: bool
     ) -> None:
-        expected = self._expected.get(number)
-        if expected is None:
+        if number not in self._expected:
             return
         for body in bodies:
             if body in self._known:
@@ -283,7 +292,7 @@ class WatchedEngine:
                     self._end(number, contract.GOODBYE, body)
                 return
             else:
-                expected.append((contract.FRAME, body))
+                self._expect(number).append((contract.FRAME, body))
         if is_malformed:
             self._end(number, contract.MALFORMED, None)
 
@@ -325,12 +334,14 @@ class WatchedEngine:
             told = (what, None if what == contract.MALFORMED else detail)
             if not expected or expected.popleft() != told:
                 self._violate(link, LOSE_NOTHING, f"told what must not be told now: {told}")
-        for link, expected in list(self._expected.items()):
+        due, self._due = self._due, {}
+        for link in due:
+            expected = self._expected.get(link)
             if expected:
                 text = f"did not tell {len(expected)} things, the first is {expected[0]}"
                 self._violate(link, LOSE_NOTHING, text)
             elif link not in self._links:
-                del self._expected[link]
+                self._expected.pop(link, None)
         if sum(self._dropped.values()) != self._dropped_before:
             self._check_dropped()
         return happened
@@ -410,7 +421,7 @@ class WatchedEngine:
         """All of a shut link is taken."""
         link.said = True
         if link.hears:
-            self._expected[number].append((contract.WRITTEN, None))
+            self._expect(number).append((contract.WRITTEN, None))
         else:
             self._end(number, contract.CLOSED, None)
 
@@ -497,26 +508,27 @@ def _hopped(frame: bytes) -> bytes:
     return bytes(changed)
 
 
-def _frames_in(data: bytes) -> tuple[list[bytes], bytes, bool]:
-    """The whole frames at the beginning, what is left, and whether that is no frame."""
+def _frames_in(data: bytes | bytearray) -> tuple[list[bytes], int, bool]:
+    """The whole frames at the beginning, how many bytes they have, and whether what follows is none."""
     frames: list[bytes] = []
-    at = 0
-    while len(data) - at >= header.LENGTH_BYTES:
+    at, size = 0, len(data)
+    while size - at >= header.LENGTH_BYTES:
         length = int.from_bytes(data[at : at + header.LENGTH_BYTES], "big")
         if not header.BODY_BYTES_MIN <= length <= header.FRAME_BYTES_MAX:
-            return frames, data[at:], True
-        frame = data[at : at + header.LENGTH_BYTES + length]
-        if len(frame) < header.LENGTH_BYTES + length:
+            return frames, at, True
+        end = at + header.LENGTH_BYTES + length
+        if end > size:
             break
+        frame = bytes(data[at:end])
         if not _has_header(frame):
-            return frames, data[at:], True
+            return frames, at, True
         frames.append(frame)
-        at += len(frame)
-    return frames, data[at:], False
+        at = end
+    return frames, at, False
 
 
 def _has_header(frame: bytes) -> bool:
-    first: Any = frame[header.LENGTH_BYTES : header.LENGTH_BYTES + header.BODY_PREFIX_BYTES]
-    is_array = header.ARRAY_FIRST <= first[0] <= header.ARRAY_LAST
+    first = header.LENGTH_BYTES
+    is_array = header.ARRAY_FIRST <= frame[first] <= header.ARRAY_LAST
     is_kind = header.LINK_LOCAL_FIRST <= _kind(frame) <= header.ROUTED_LAST
-    return is_array and tuple(first[1:]) == (header.BIN_8, header.HEADER_BYTES) and is_kind
+    return is_array and frame.startswith(_BEFORE_HEADER, first + 1) and is_kind

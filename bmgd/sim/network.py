@@ -348,12 +348,13 @@ class Network:
             return
         host.stepping = True
         try:
-            while host.alive and host.exit is None and not host.pauses:
-                host.events.extend(self.wires.happened(host))
-                if host.events:
-                    host.events.extendleft(self.wires.absorbed(host))
-                    self._step_once(host, host.events.popleft())
-                elif not self.wires.flush(host):
+            wires, waiting = self.wires, host.events
+            while host.alive and host.exit is None and not (host.stopped or host.busy):
+                waiting.extend(wires.happened(host))
+                if waiting:
+                    waiting.extendleft(wires.absorbed(host))
+                    self._step_once(host, waiting.popleft())
+                elif not wires.flush(host):
                     break
         finally:
             host.stepping = False
@@ -471,7 +472,7 @@ class Network:
     # --- deadlines ----------------------------------------------------------------------------
 
     def _plan_wake(self, host: Host) -> None:
-        if not host.alive or host.pauses:
+        if not host.alive or host.stopped or host.busy:
             return
         deadline_ns = host.core.deadline_ns
         if deadline_ns is None:

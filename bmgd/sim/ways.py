@@ -90,7 +90,7 @@ class Ways:
             self._doubt(end)
         if not there.alive:
             return
-        if there.pauses:
+        if there.stopped or there.busy:
             there.held_back.append((action, args))
         else:
             action(*args)
@@ -148,7 +148,7 @@ class Ways:
         """Let something happen at a host now, or when it is no longer stopped."""
         if not host.alive:
             return
-        if host.pauses:
+        if host.stopped or host.busy:
             host.held_back.append((action, args))
         else:
             action(*args)

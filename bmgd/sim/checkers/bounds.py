@@ -9,7 +9,6 @@ from bmgd.core.effects import (
     Close,
     Dial,
     Effect,
-    Exit,
     Observed,
     RecordChanged,
     Refuse,
@@ -85,8 +84,9 @@ class BoundsHold(Checker):
             if counted != there:
                 self.violate(journal, f"counts {counted} {what}, there are {there}")
         for stream in inside.streams_out():
-            flying = sum(s.cost for s in stream.underway.values() if s.flying)
-            lost = sum(s.lost for s in stream.underway.values())
+            underway = stream.underway.values()
+            flying = sum([s.cost for s in underway if s.flying]) if underway else 0
+            lost = sum([s.lost for s in underway]) if underway else 0
             if (stream.flight, stream.losses) != (flying, lost):
                 self.violate(journal, f"counts {stream.flight} flying, there are {flying}")
         counted, held = inside.counted_bytes(), sizes["bytes of all topics"]
@@ -161,21 +161,16 @@ class DeadlinesHaveSubjects(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._seen: dict[NodeId, tuple[int, ...]] = {}
         self._neighbors: dict[NodeId, tuple[int, list[int], tuple[NodeId, ...]]] = {}
 
     def on_boot(self, journal: Journal) -> None:
-        self._seen[journal.place] = ()
         self._neighbors.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if journal.exited or any(isinstance(effect, Exit) for effect in effects):
+        # Whose daemon ends has exited: the journal knows it.
+        if journal.exited:
             return
         inside = journal.inside
-        changes = inside.changes()
-        if not is_deadline(event) and changes == self._seen[journal.place]:
-            return
-        self._seen[journal.place] = changes
         deadlines = inside.deadlines()
         waiting = {key for key in deadlines if key[0] in SUBJECTS}
         subjects = _subjects(inside)
@@ -199,15 +194,18 @@ class DeadlinesHaveSubjects(Checker):
             self._check_wanted(journal, inside)
 
     def _check_resends(self, journal: Journal, inside: Inside) -> None:
-        timers = inside.timers()
         streams = {stream.key: stream for stream in inside.streams_out()}
-        for key in (key for key in timers if key[0] == "stream"):
+        for key in [key for key in inside.deadlines() if key[0] == "stream"]:
             if key[1] not in streams or streams[key[1]].is_idle:
                 self.violate(journal, f"a deadline of a stream {key[1]} that waits for nothing")
         for stream in streams.values():
-            at_ns = timers.get(("stream", stream.key, 0), NEVER_NS)
-            waiting = [s for s in (*stream.queue, *stream.underway.values()) if not s.doubted]
-            deadline_ns = min((s.deadline_ns for s in waiting), default=NEVER_NS)
+            waiting = (*stream.queue, *stream.underway.values())
+            if not waiting:
+                continue
+            due_ns = inside.context.timers.due_ns(("stream", stream.key, 0))
+            at_ns = NEVER_NS if due_ns is None else due_ns
+            deadlines_ns = [s.deadline_ns for s in waiting if not s.doubted]
+            deadline_ns = min(deadlines_ns, default=NEVER_NS)
             is_local = stream.destination == journal.host.id
             if stream.underway and not is_local:
                 deadline_ns = min(deadline_ns, journal.now_ns + RESEND_MAX_NS)
@@ -243,13 +241,9 @@ def _subjects(inside: Inside) -> set[TimerKey]:
     found: set[TimerKey] = {
         ("accused", i, 0) for i, link in inside.links.table.items() if link.accused_ns
     }
-    for purpose, numbers in (
-        ("ask", inside.suspected()),
-        ("answer", inside.asks()),
-        ("held", inside.held()),
-        ("probe", inside.probes()),
-    ):
-        found.update((purpose, number, 0) for number in numbers)
+    for purpose, numbers in inside.subjects():
+        if numbers:
+            found.update((purpose, number, 0) for number in numbers)
     return found
 
 

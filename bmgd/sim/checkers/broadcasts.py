@@ -336,12 +336,14 @@ class BroadcastBoundsHold(Checker):
             self.violate(journal, f"{unstable} bytes are unstable, the window has {window}")
         held = 0
         for heard in retention.lives.values():
-            copies = sum(len(m.payload) + OVERHEAD_BYTES for m in heard.copies.values())
+            copies = OVERHEAD_BYTES * len(heard.copies)
+            copies += sum([len(message.payload) for message in heard.copies.values()])
             held += copies
             if copies != heard.copies_bytes:
                 self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {copies}")
-            done = [c for c in heard.copies if c <= min(heard.stable, heard.watermark)]
-            if done:
+            is_done = min(heard.stable, heard.watermark)
+            if heard.copies and min(heard.copies) <= is_done:
+                done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
         if held != retention.held_bytes or held > HELD_BYTES_MAX:
             self.violate(journal, f"counts {retention.held_bytes} held, there are {held}")

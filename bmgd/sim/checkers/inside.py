@@ -141,9 +141,9 @@ class Inside:
 
     def kept_bytes(self) -> tuple[int, int]:
         """What waits behind gaps: as counted, and as it is."""
-        return self.inbound._kept_bytes, sum(
-            cost_of(segment.body) for s in self.streams_in() for segment in s.kept.values()
-        )
+        keep = [stream.kept for stream in self.streams_in() if stream.kept]
+        costs = [cost_of(segment.body) for kept in keep for segment in kept.values()]
+        return self.inbound._kept_bytes, sum(costs)
 
     def stream_count(self) -> tuple[int, int]:
         """Streams in: as counted, and as they are."""
@@ -191,16 +191,13 @@ class Inside:
             piece.cost for long in longs for piece in (*long.waiting, *long.unconsumed)
         )
 
-    def changes(self) -> tuple[int, ...]:
-        """Others when the deadlines, or anything that waits for one, became more or less."""
+    def subjects(self) -> tuple[tuple[str, Collection[int]], ...]:
+        """What waits for a deadline of its own, by the deadline's purpose."""
         return (
-            len(self.context.timers),
-            len(self.detector._suspicions),
-            len(self.detector._asks),
-            len(self.greeting._held),
-            len(self.probing._open),
-            len(self.outbound.table.streams),
-            self.underway_count(),
+            ("ask", self.detector._suspicions),
+            ("answer", self.detector._asks),
+            ("held", self.greeting._held),
+            ("probe", self.probing._open),
         )
 
     def ids_with_record(self) -> list[int]:

@@ -85,6 +85,7 @@ class MessagesAreTakenOnce(Checker):
 
     name: ClassVar[str] = "messages-are-taken-once"
     events: ClassVar[Kinds] = (Segment, SharedSegment, CommandIssued)
+    before_events: ClassVar[Kinds] = (Segment, SharedSegment, CommandIssued)
     effects: ClassVar[Kinds] = (Reply, Deliver, StreamMoved, StreamEnded, SegmentAck)
 
     def __init__(self, scene: Scene) -> None:
@@ -95,6 +96,7 @@ class MessagesAreTakenOnce(Checker):
         self._puts: dict[tuple[NodeId, int], _Put] = {}
         self._arrived: dict[StreamKey, dict[int, Segment]] = {}
         self._next: dict[StreamKey, int] = {}
+        self._looked: dict[NodeId, tuple[Incarnation, list[StreamIn], list[int]]] = {}
         self._latest: dict[tuple[NodeId, Incarnation, Owner], int] = {}
         self._known: dict[NodeId, Incarnation] = {}
         self._vouched: dict[NodeId, Incarnation] = {}
@@ -190,7 +192,12 @@ class MessagesAreTakenOnce(Checker):
 
     def _follow(self, journal: Journal) -> None:
         """What streams have passed since the last look was taken."""
-        for stream in journal.inside.streams_in():
+        streams = journal.inside.streams_in()
+        looked = journal.incarnation, streams, [stream.next for stream in streams]
+        if looked == self._looked.get(journal.place):
+            return
+        self._looked[journal.place] = looked
+        for stream in streams:
             key = _key(journal, stream.source, stream.incarnation, stream.id << 32)
             before = self._next.get(key, 1)
             if stream.next == before:
@@ -304,6 +311,36 @@ class MessagesAreTakenOnce(Checker):
             self.violate(journal, f"a message was taken by {message.taken}, and told as not sent")
 
 
+@dataclass(slots=True)
+class _Arrived:
+    """Which numbers of a stream have come.
+
+    Args:
+        whole: all up to this one.
+        beyond: the others.
+    """
+
+    whole: int = 0
+    beyond: set[int] = field(default_factory=set)
+
+    def add(self, number: int) -> None:
+        """One has come."""
+        if number > self.whole:
+            self.beyond.add(number)
+        while self.whole + 1 in self.beyond:
+            self.whole += 1
+            self.beyond.remove(self.whole)
+
+    def missing(self, first: int, last: int) -> list[int]:
+        """Those of a range that have not come."""
+        first = max(first, self.whole + 1)
+        return [number for number in range(first, last + 1) if number not in self.beyond]
+
+
+_StreamName = tuple[NodeId, Incarnation, NodeId, int]
+"""The place and life of one end, the other end, and the stream's id, which lives use again."""
+
+
 class AcksAreHonest(Checker):
     """An acknowledgement says what came, to its source's life, and with the own tag."""
 
@@ -313,16 +350,21 @@ class AcksAreHonest(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._arrived: dict[StreamKey, set[int]] = {}
+        self._arrived: dict[_StreamName, dict[Incarnation, _Arrived]] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for segment in segments_that_came(event):
             route = segment.route
-            key = _key(journal, route.source, route.source_incarnation, route.sequence)
-            self._arrived.setdefault(key, set()).add(route.sequence & 0xFFFF_FFFF)
+            name = self._name(journal, route.source, route.sequence)
+            lives = self._arrived.setdefault(name, {})
+            lives.setdefault(route.source_incarnation, _Arrived()).add(route.sequence & 0xFFFF_FFFF)
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, SegmentAck):
                 self._check(journal, event, effect.message)
+
+    @staticmethod
+    def _name(journal: Journal, peer: NodeId, sequence: int) -> _StreamName:
+        return journal.place, journal.incarnation, peer, sequence >> 32
 
     def _check(self, journal: Journal, event: Event, ack: SegmentAck) -> None:
         route = ack.route
@@ -330,27 +372,22 @@ class AcksAreHonest(Checker):
         if route.source != journal.host.id or isinstance(came, SegmentAck):
             # Another's, or its own on a search that came by here.
             return
-        stream_id, following = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        following = route.sequence & 0xFFFF_FFFF
         if ack.tag != incarnation_tag(journal.incarnation):
             self.violate(journal, "acknowledges with a tag that is not its own")
-        lives = [
-            key[3]
-            for key in self._arrived
-            if key[:3] == (journal.place, journal.incarnation, route.destination)
-            and key[4] == stream_id
-        ]
+        lives = self._arrived.get(self._name(journal, route.destination, route.sequence), {})
         named = [life for life in lives if incarnation_tag(life) == route.destination_tag]
         if not named:
             self.violate(
                 journal, f"acknowledges to a life of {route.destination} that sent nothing"
             )
             return
-        arrived = self._arrived[_key(journal, route.destination, named[-1], route.sequence)]
-        missing = [number for number in range(1, following) if number not in arrived]
+        arrived = lives[named[-1]]
+        missing = arrived.missing(1, following - 1)
         if missing:
             self.violate(journal, f"acknowledges {missing[:4]} of {route.destination}, not come")
         for first, last in ack.gaps:
-            if any(number not in arrived for number in range(first, last + 1)):
+            if arrived.missing(first, last):
                 self.violate(journal, f"says to have {first} to {last}, which have not come")
 
 

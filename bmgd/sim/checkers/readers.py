@@ -47,6 +47,7 @@ class ReadersGetEachOnce(Checker):
 
     name: ClassVar[str] = "readers-get-each-once"
     events: ClassVar[Kinds] = (CommandIssued,)
+    before_events: ClassVar[Kinds] = (CommandIssued,)
     effects: ClassVar[Kinds] = (Deliver,)
 
     def __init__(self, scene: Scene) -> None:
@@ -169,6 +170,7 @@ class LongMessagesAreWhole(Checker):
 
     name: ClassVar[str] = "long-messages-are-whole"
     events: ClassVar[Kinds] = (CommandIssued,)
+    before_events: ClassVar[Kinds] = (CommandIssued,)
     effects: ClassVar[Kinds] = (Deliver, StreamMoved, StreamEnded)
 
     NAME_BYTES: ClassVar[int] = 8

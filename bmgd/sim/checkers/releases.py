@@ -16,6 +16,7 @@ class OlderAreSpared(Checker):
 
     name: ClassVar[str] = "older-are-spared"
     events: ClassVar[Kinds] = tuple(NEEDS)
+    before_events: ClassVar[Kinds] = tuple(NEEDS)
 
     def before(self, journal: Journal, event: Event) -> None:
         if not isinstance(event, Received):

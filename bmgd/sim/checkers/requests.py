@@ -88,6 +88,7 @@ class RequestsHaveOneOutcome(Checker):
 
     name: ClassVar[str] = "requests-have-one-outcome"
     events: ClassVar[Kinds] = (CommandIssued,)
+    before_events: ClassVar[Kinds] = (CommandIssued,)
     effects: ClassVar[Kinds] = (Deliver, StreamMoved, StreamEnded)
 
     def __init__(self, scene: Scene) -> None:
@@ -272,6 +273,7 @@ class RoomOfAnswersIsGivenBack(Checker):
 
     name: ClassVar[str] = "room-of-answers-is-given-back"
     events: ClassVar[Kinds] = (CommandIssued,)
+    before_events: ClassVar[Kinds] = (CommandIssued,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

@@ -53,11 +53,13 @@ class Checker:
     Attributes:
         name: in the table of checkers, in violations and in reports.
         events, effects: a step with any of these is told to `after`.
+        before_events: a step with any of these is told to `before`.
     """
 
     name: ClassVar[str]
     events: ClassVar[Kinds] = EVERY
     effects: ClassVar[Kinds] = ()
+    before_events: ClassVar[Kinds] = EVERY
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -106,6 +108,7 @@ class Scene(Inspector):
         self._before = [c for c in self.checkers if type(c).before is not Checker.before]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
         self._concerned: dict[tuple[type, frozenset[type]], list[Checker]] = {}
+        self._concerned_before: dict[type, list[Checker]] = {}
         self._by_name = {checker.name: checker for checker in self.checkers}
         network.wires.make_layer = self._watched
         for host in network.hosts.values():
@@ -193,7 +196,16 @@ class Scene(Inspector):
         """A core is about to take an event."""
         journal = self.journals[host.where]
         journal.begin(host.local_ns(self.network.now_ns))
-        for checker in self._before:
+        came: type = type(event.message) if isinstance(event, Received) else type(event)
+        concerned = self._concerned_before.get(came)
+        if concerned is None:
+            kinds = (type(event), came)
+            concerned = self._concerned_before[came] = [
+                checker
+                for checker in self._before
+                if any(issubclass(kind, checker.before_events) for kind in kinds)
+            ]
+        for checker in concerned:
             checker.before(journal, event)
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
