@@ -11,7 +11,7 @@ process:
     refused      as many hellos of another cluster as node 1 answers, at most 1,000 a second
     resets       connections that are reset at once, or within their hello, as fast as it goes
     deaf         a program that asks for everything that happens and reads nothing
-    programs     56 programs at node 1 that send as fast as they can
+    programs     64 programs at node 1 that send as fast as they can
     flood        a member that sends pings and heartbeats as fast as it can
 
 A row for each: messages confirmed and lost, the median, the 99th percentile and the longest time of one,
@@ -54,7 +54,7 @@ SOURCE, TARGET, ATTACKER = 0, 1, 3
 IDLE = 5_000
 LORIS = 256
 REFUSED_PER_S = 1_000
-PROGRAMS = 56
+PROGRAMS = 64
 TIMEOUT_S = 60.0
 NO_LINGER = struct.pack("ii", 1, 0)
 
