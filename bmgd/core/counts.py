@@ -29,6 +29,7 @@ EVENTS: Final = (
     "assigned",
     "backlog",
     "bad programs",
+    "contested",
     "displaced",
     "evicted",
     "expired",

@@ -40,6 +40,7 @@ _LEVELS = {
     "not renewed": logging.WARNING,
     "flooding": logging.WARNING,
     "claimed": logging.WARNING,
+    "contested": logging.WARNING,
     "unreachable": logging.DEBUG,
     "suspected": logging.WARNING,
     "verdict": logging.WARNING,
