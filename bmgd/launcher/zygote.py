@@ -242,14 +242,10 @@ def _zygote_main(
 def _make_ready_to_share() -> None:
     """What is here now is shared by all daemons until one writes to it: see that few of them have to.
 
-    The collector would write to all that it looks at. A class is written to when a name is first looked
-    up in it, and a name when the interpreter's cache of such lookups lets go of it: each daemon would do
-    so with what the imports have left there.
+    The collector would write to all that it looks at. The interpreter's cache of looked up names writes to
+    a name when it lets go of it: each daemon would do so with what the imports have left there.
     """
     gc.collect()
-    for kind in gc.get_objects():
-        if isinstance(kind, type):
-            kind.__doc__  # noqa: B018 (the lookup is what is wanted)
     sys._clear_type_cache()
     gc.freeze()
 
