@@ -242,8 +242,8 @@ def _zygote_main(
 def _make_ready_to_share() -> None:
     """What is here now is shared by all daemons until one writes to it: see that few of them have to.
 
-    The collector would write to all that it looks at. The interpreter's cache of looked up names writes to
-    a name when it lets go of it: each daemon would do so with what the imports have left there.
+    The collector would write to all that it looks at. The interpreter's cache of looked up names writes
+    to a name when it lets go of it: each daemon would do so with what the imports have left there.
     """
     gc.collect()
     sys._clear_type_cache()
