@@ -244,6 +244,15 @@ def taken_out_of_order(f: Forger) -> None:
     f.step(Received(f.link, passed(f, b"first", 8)), [])
 
 
+def taken_of_a_life_that_none_vouches_for(f: Forger) -> None:
+    f.network.cut(4, 5)
+    f.network.issue(PEER, SendTo(ME, "t", b"early", 10 * S))
+    came, later = passed(f, b"early", 7), Incarnation(f.life + 1)
+    f.inside.inbound._sources[PEER].streams[7].incarnation = later
+    route = replace(came.route, source_incarnation=later)
+    f.step(Received(f.link, replace(came, route=route)), [])
+
+
 def taken_and_told_as_not_sent(f: Forger) -> None:
     f.network.issue(PEER, SendTo(ME, "t", b"here", 10 * S))
     f.network.run(1)
@@ -572,6 +581,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("snapshots-are-current", unheard_link),
     ("messages-are-taken-once", unknown_payload),
     ("messages-are-taken-once", taken_twice),
+    ("messages-are-taken-once", taken_of_a_life_that_none_vouches_for),
     ("messages-are-taken-once", confirmed_and_never_taken),
     ("messages-are-taken-once", confirmed_in_a_stream_and_never_taken),
     ("messages-are-taken-once", taken_out_of_order),
