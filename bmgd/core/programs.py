@@ -10,7 +10,8 @@ one life come in order. Of every life this node keeps which programs run, up to 
 
 What a joiner, a new life or a returned node was not told by broadcasts it skips, by each source that ever
 sent any; so it asks exactly those, and nobody is asked at the start of a cluster. A list is of one
-revision: news that came while it was on its way, and is not in it, makes it wanted again.
+revision: news that came while it was on its way, and is not in it, makes it wanted again. So does
+something skipped meanwhile: a list is enough if it was asked for after the last skip.
 
 The programs of a node are *shown* while it is held alive in that life. When it is held dead they end,
 with an unknown exit; when the same life is alive again, what it is known to run starts again. A new life
@@ -63,6 +64,8 @@ class _Row:
         names: of the programs that run, by the revisions of their starts.
         wanted: whether a list is asked for. asked_ns, times: when last, and how often in a row.
         page, page_revision: what came of it, up to now.
+    skips: how often this node was told that it skips something. An ask has the number of its time, and
+        its answer repeats it.
         shown: whether programs of this node see its programs.
     """
 
@@ -75,6 +78,7 @@ class _Row:
     times: int = 0
     page: dict[int, str] = field(default_factory=dict)
     page_revision: int = 0
+    skips: int = 0
     shown: bool = False
 
 
@@ -292,6 +296,7 @@ class Programs:
         """This node does not get some broadcasts of a source: they may have been about programs."""
         row = self._row_of(source, life)
         if row is not None:
+            row.skips += 1
             self._want(source, row)
 
     # --- lists --------------------------------------------------------------------------------
@@ -340,7 +345,8 @@ class Programs:
 
     def _ask(self, node_id: NodeId, row: _Row, after: int) -> None:
         row.asked_ns = self._context.now_ns
-        route = self._forwarding.route_to(node_id, tag=incarnation_tag(row.life))
+        tag = incarnation_tag(row.life)
+        route = self._forwarding.route_to(node_id, tag=tag, sequence=row.skips)
         self._forwarding.originate(ProgramAsk(route, after))
 
     def on_ask(self, message: ProgramAsk) -> None:
@@ -351,7 +357,9 @@ class Programs:
         starts = (own for own in self._own.values() if own.revision > message.after)
         body, is_last = pack_starts(starts, PROGRAMS_BYTES_MAX)
         tag = incarnation_tag(route.source_incarnation)
-        back = self._forwarding.route_to(route.source, tag=tag, priority=NORMAL_PRIORITY)
+        back = self._forwarding.route_to(
+            route.source, tag=tag, sequence=route.sequence, priority=NORMAL_PRIORITY
+        )
         answer = ProgramList(back, self._own_revision, message.after, is_last, body)
         self._forwarding.originate(answer)
 
@@ -375,9 +383,9 @@ class Programs:
         if not message.is_last:
             self._ask(route.source, row, after=max(row.page, default=0))
         elif message.revision >= row.revision:
-            self._take(route.source, row)
+            self._take(route.source, row, is_enough=route.sequence == row.skips)
 
-    def _take(self, node_id: NodeId, row: _Row) -> None:
+    def _take(self, node_id: NodeId, row: _Row, *, is_enough: bool) -> None:
         """A list is whole: what differs is shown."""
         if self._known - len(row.names) + len(row.page) > KNOWN_MAX:
             # It is asked for again, later and later, until there is room.
@@ -396,8 +404,8 @@ class Programs:
         row.names, row.page = row.page, {}
         row.revision = row.page_revision
         row.seen = max(row.seen, row.revision)
-        # News may have come that is not in it.
-        row.wanted = row.seen > row.revision
+        # News may have come that is not in it, or something was skipped since it was asked for.
+        row.wanted = row.seen > row.revision or not is_enough
         if row.wanted:
             row.times = 0
             self._want(node_id, row)

@@ -18,7 +18,15 @@ from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.features import SPOKEN, Feature
-from bmgd.wire.messages import MemberFeatures, Notice, ProgramAsk, ProgramList, ReliableBroadcast
+from bmgd.wire.messages import (
+    PROGRAMS_BYTES_MAX,
+    MemberFeatures,
+    Notice,
+    ProgramAsk,
+    ProgramList,
+    ReliableBroadcast,
+)
+from bmgd.wire.program_news import Started, pack_starts
 from tests.unit.core.clusters import S, reply_to, settle
 
 
@@ -262,6 +270,32 @@ def test_list_of_an_earlier_revision_is_asked_for_again() -> None:
     route = network.hosts[NodeId(0)].node._forwarding.route_to(NodeId(1), tag=0)
     network._step(host, Received(link, ProgramList(route, 9, 0, True, b"")))
     assert shown(network, 1) == [(0, "a")]
+
+
+def test_list_that_was_asked_for_before_a_skip_is_asked_for_again() -> None:
+    """What was skipped meanwhile may be the end of a program that is still in the list."""
+    network, _ = watched(2)
+    host, source = network.hosts[NodeId(1)], network.hosts[NodeId(0)].node
+    link = LinkId(next(iter(host.ends)))
+    register(network, 0, "a")
+    network.run(1)
+    programs = host.node._to_many.programs
+    for _ in range(2):
+        programs.on_skipped(NodeId(0), source.incarnation)
+    starts, _ = pack_starts([Started(1, "a")], PROGRAMS_BYTES_MAX)
+
+    def give_list(revision: int, asked_at: int) -> None:
+        route = source._forwarding.route_to(NodeId(1), sequence=asked_at)
+        host.node.step(
+            network.now_ns, Received(link, ProgramList(route, revision, 0, True, starts))
+        )
+
+    row = programs._rows[NodeId(0)]
+    give_list(1, asked_at=1)
+    assert row.wanted
+    give_list(2, asked_at=2)
+    assert not row.wanted
+    assert row.revision == 2
 
 
 def test_list_that_came_leaves_no_deadline() -> None:
