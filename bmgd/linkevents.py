@@ -100,7 +100,7 @@ class LinkEvents:
             match what:
                 case contract.FRAME:
                     assert isinstance(detail, bytes)
-                    if detail in told:
+                    if told and detail in told:
                         # The engine absorbs it only from the next poll on.
                         self._heard_again[link] = None
                     elif link not in lost:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError
 from bmgd.types import NodeId
 

@@ -13,10 +13,10 @@ neighbors (Healing §3.2). What the policies compute is in `bmgd.healing`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError
 
 DEATHS_MAX = 1_000_000

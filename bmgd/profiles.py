@@ -6,8 +6,9 @@ What each set gives is in docs/operations.md: when a stopped node is found, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from bmgd.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

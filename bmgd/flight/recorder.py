@@ -6,6 +6,7 @@ turned into bytes before somebody asks. A new segment begins after `INTERVAL_NS`
 is a quarter of the bound; then the oldest go, so that the rest fits. While the core has work under way
 (`core/work.py`) its state cannot be written, and the present segment goes on:
 
+    first segment --the core can be made again--> its state is written when somebody asks
     note(step) --room, and time is left--> the segment grows
                --full, or INTERVAL_NS over, no work under way--> a new segment, the oldest go
                --full, a state that cannot be written--> the older half of the steps goes, the state too
@@ -18,8 +19,10 @@ are asked for.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, get_args
 
 from bmgd.core.effects import Effect, ForwardingChanged, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
@@ -54,6 +57,26 @@ Step = tuple[int, Event, list[Effect]]
 """When, what entered, and what the core ordered."""
 
 
+KeptStep = tuple[int, Any, list[Any]]
+"""The same with `Light` where a payload was left out."""
+
+
+class Light(NamedTuple):
+    """Stands for an object of which a payload is not kept: to copy it would cost much more.
+
+    Args:
+        kind: its class.
+        name: of the field that is replaced.
+        replaced: what stands for that field; `Light` where only something in it is replaced.
+        others: the fields that are kept, in the order of the slots; alone where there is one.
+    """
+
+    kind: type[Any]
+    name: str
+    replaced: Any
+    others: Any
+
+
 @dataclass(slots=True)
 class Segment:
     """A starting state and the steps after it.
@@ -64,6 +87,7 @@ class Segment:
         table: the class table of `state`, packed: as lists it would hold hundreds of objects.
         state: the core, packed; None where it could not be written, so that nothing can be replayed.
         why: why there is no state.
+        make: makes the core as it was, where nothing was written of it so far.
     """
 
     began_ns: int
@@ -71,13 +95,41 @@ class Segment:
     table: bytes = b""
     state: bytes | None = None
     why: str = ""
-    steps: list[Step] = field(default_factory=list)
+    kept: list[KeptStep] = field(default_factory=list)
+    """The steps as they are held."""
     step_bytes: int = 0
+    make: Callable[[], Node] | None = None
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps after the state."""
+        return restored(self.kept)
 
     @property
     def held_bytes(self) -> int:
         """What it takes in memory, about."""
         return self.step_bytes + (0 if self.state is None else len(self.state))
+
+    def write(self, node: Node, *, payloads: bool) -> int:
+        """Write the core as it is now; returns how many objects it has.
+
+        Raises:
+            NotRecordable: there is something in it that a recording cannot hold.
+        """
+        writer = Writer(payloads=payloads, shared=True)
+        data = writer.write(node)
+        self.state, self.table = pack(data), pack(writer.table)
+        return writer.object_count
+
+    def write_now(self, *, payloads: bool) -> None:
+        """Write the state that was not written so far."""
+        if self.make is None:
+            return
+        try:
+            self.write(self.make(), payloads=payloads)
+        except NotRecordable as error:
+            self.why = str(error)
+        self.make = None
 
 
 class FlightRecorder:
@@ -89,6 +141,8 @@ class FlightRecorder:
         limit_bytes: what all that it keeps may take in memory.
         payloads: whether the bytes of payloads are kept too.
         steps_per_s: how many steps of a second are kept at most.
+        make: makes a core that is equal to `node` as it is now. A daemon that starts has more to do than
+            to write one down that it can make again.
     """
 
     def __init__(
@@ -99,6 +153,7 @@ class FlightRecorder:
         *,
         payloads: bool = False,
         steps_per_s: int = STEPS_PER_S,
+        make: Callable[[], Node] | None = None,
     ) -> None:
         self.payloads = payloads
         self.segments: deque[Segment] = deque()
@@ -111,12 +166,12 @@ class FlightRecorder:
         self._second_ns = now_ns
         self._resume_ns = 0
         self._skipped = 0
-        self._begin(now_ns)
+        self._begin(now_ns, make)
 
     @property
     def step_count(self) -> int:
         """How many steps are kept."""
-        return sum(len(segment.steps) for segment in self.segments)
+        return sum(len(segment.kept) for segment in self.segments)
 
     @property
     def held_bytes(self) -> int:
@@ -193,7 +248,7 @@ class FlightRecorder:
             number = self._next_number()
             self._skipped = 0
             self._segment = Segment(now_ns, number, why="the steps before it came too fast")
-            self._append = self._segment.steps.append
+            self._append = self._segment.kept.append
             self.segments.append(self._segment)
         self._append((now_ns, self._light(event, []), [_FAILED]))
 
@@ -215,23 +270,22 @@ class FlightRecorder:
 
     def _next_number(self) -> int:
         before = self.segments[-1]
-        return before.number + len(before.steps) + self._skipped
+        return before.number + len(before.kept) + self._skipped
 
     # --- segments -----------------------------------------------------------------------------
 
-    def _begin(self, now_ns: int) -> None:
-        segment = Segment(now_ns, self._next_number() if self.segments else 1)
+    def _begin(self, now_ns: int, make: Callable[[], Node] | None = None) -> None:
+        segment = Segment(now_ns, self._next_number() if self.segments else 1, make=make)
         self._skipped = 0
-        writer = Writer(payloads=self.payloads, shared=True)
-        try:
-            data = writer.write(self._node)
-            segment.state, segment.table = pack(data), pack(writer.table)
-            self._is_hopeless = writer.object_count > STATE_OBJECTS_MAX
-        except NotRecordable as error:
-            segment.why = str(error)
-            self._is_hopeless = True
+        if make is None:
+            try:
+                count = segment.write(self._node, payloads=self.payloads)
+                self._is_hopeless = count > STATE_OBJECTS_MAX
+            except NotRecordable as error:
+                segment.why = str(error)
+                self._is_hopeless = True
         self._segment = segment
-        self._append = segment.steps.append
+        self._append = segment.kept.append
         self._left_bytes = self._full_bytes
         self._due_ns = now_ns + INTERVAL_NS
         self.segments.append(segment)
@@ -254,18 +308,18 @@ class FlightRecorder:
     def _halve(self) -> None:
         """One segment is too much, and no new one can begin: only its newer steps can be kept."""
         segment = self._segment
-        gone = len(segment.steps) // 2
-        segment.step_bytes -= segment.step_bytes * gone // len(segment.steps)
+        gone = len(segment.kept) // 2
+        segment.step_bytes -= segment.step_bytes * gone // len(segment.kept)
         self._left_bytes = self._full_bytes - segment.step_bytes
-        del segment.steps[:gone]
+        del segment.kept[:gone]
         segment.number += gone
-        segment.began_ns = segment.steps[0][0]
-        segment.state, segment.table = None, b""
+        segment.began_ns = segment.kept[0][0]
+        segment.state, segment.table, segment.make = None, b"", None
         segment.why = segment.why or "the state grew too large to be written"
 
     # --- what is too long to be kept ----------------------------------------------------------
 
-    def _lightened(self, event: Event, effects: list[Effect]) -> tuple[int, Event, list[Effect]]:
+    def _lightened(self, event: Event, effects: list[Effect]) -> tuple[int, Any, list[Any]]:
         """A step without its long payloads and listings, and what it takes in memory then."""
         sizes = [STEP_BYTES]
         event = self._light(event, sizes)
@@ -273,31 +327,31 @@ class FlightRecorder:
         return sum(sizes), event, effects
 
     def _light(self, value: Any, sizes: list[int]) -> Any:
-        if isinstance(value, Reply):
+        kind = type(value)
+        outer = _OUTER.get(kind)
+        if outer is not None:
+            inner = getattr(value, outer)
+            light = self._light(inner, sizes)
+            return value if light is inner else Light(kind, outer, light, _OTHERS[kind](value))
+        if kind is Reply:
             sizes.append(EFFECT_BYTES)
             # A listing can be long, and is made again by the replay.
             listing = _is_listing(value.result)
             return Reply(value.request, None, value.error) if listing else value
-        if isinstance(value, ForwardingChanged):
+        if kind is ForwardingChanged:
             sizes.append(EFFECT_BYTES)
             return _numbered(value)
-        outer = _OUTER.get(type(value))
-        if outer is not None:
-            inner = getattr(value, outer)
-            light = self._light(inner, sizes)
-            return value if light is inner else _copy(value, outer, light)
-        name = _LONG.get(type(value))
+        name = _LONG.get(kind)
         if name == "records":
             sizes.append(EFFECT_BYTES + _listing_bytes(value))
             return value
         size = 0 if name is None else len(getattr(value, name))
-        is_kept = name not in PAYLOADS or self.payloads or is_of_the_core(value, name)
-        if is_kept or size <= SHORT_BYTES:
+        if size <= SHORT_BYTES or self.payloads or is_of_the_core(value, str(name)):
             # A short one is kept for now: to leave it out would cost more than it takes.
             sizes.append(EFFECT_BYTES + size)
             return value
         sizes.append(EFFECT_BYTES)
-        return _copy(value, str(name), Omitted(size))
+        return Light(kind, str(name), Omitted(size), _OTHERS[kind](value))
 
 
 def _numbered(changed: ForwardingChanged) -> ForwardingChanged:
@@ -318,12 +372,24 @@ def _listing_bytes(message: Any) -> int:
     return RECORD_BYTES * (len(message.records) + len(getattr(message, "retired", ())))
 
 
-def _copy(value: Any, name: str, replaced: Any) -> Any:
-    """The value with another field; made for frozen dataclasses with slots, and faster than `replace`."""
-    cls = type(value)
-    made = object.__new__(cls)
-    for slot in catalog.slots_of(cls):
-        object.__setattr__(made, slot, replaced if slot == name else getattr(value, slot))
+def restored(kept: Iterable[KeptStep]) -> list[Step]:
+    """Steps as objects of the core's classes, what was left out of them replaced by its length."""
+    return [
+        (now_ns, _restored(event), [_restored(effect) for effect in effects])
+        for now_ns, event, effects in kept
+    ]
+
+
+def _restored(value: Any) -> Any:
+    """What is held of an event or effect as an object of its class."""
+    if type(value) is not Light:
+        return value
+    made = object.__new__(value.kind)
+    names = [name for name in catalog.slots_of(value.kind) if name != value.name]
+    object.__setattr__(made, value.name, _restored(value.replaced))
+    others = value.others if len(names) > 1 else (value.others,)
+    for name, other in zip(names, others, strict=True):
+        object.__setattr__(made, name, other)
     return made
 
 
@@ -342,6 +408,13 @@ _OUTER: Final = {
     if name in catalog.slots_of(cls)
 }
 """The field of a class that holds what may be long."""
+
+_OTHERS: Final = {
+    cls: attrgetter(*(slot for slot in catalog.slots_of(cls) if slot != name))
+    for cls, name in (*_LONG.items(), *_OUTER.items())
+    if name != "records"
+}
+"""What gives all fields of such a class but that one."""
 
 _HELD: Final = {Reply: "result", ForwardingChanged: "snapshot"} | {
     cls: _LONG[cls] for cls in get_args(Effect) if cls in _LONG

@@ -17,13 +17,14 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any, Final
 
 from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import Event
+from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError, ProtocolError
-from bmgd.flight.recorder import Failed, Segment, Step
+from bmgd.flight.recorder import Failed, Segment, Step, restored
 from bmgd.flight.values import Reader, Writer
 from bmgd.wire.packing import compress, decompress, pack, unpack
 
@@ -125,7 +126,7 @@ def frames(head: Head, segments: Iterable[Segment]) -> Iterator[bytes]:
     Args:
         segments: they may grow meanwhile; what is in them now is written.
     """
-    seen = [(segment, len(segment.steps)) for segment in segments]
+    seen = [(segment, len(segment.kept)) for segment in segments]
     yield MAGIC + _frame(
         {
             "kind": "head",
@@ -140,7 +141,7 @@ def frames(head: Head, segments: Iterable[Segment]) -> Iterator[bytes]:
         }
     )
     for segment, count in seen:
-        steps = segment.steps[:count]
+        segment.write_now(payloads=head.payloads)
         yield _frame(
             {
                 "kind": "state",
@@ -151,8 +152,10 @@ def frames(head: Head, segments: Iterable[Segment]) -> Iterator[bytes]:
                 "why": segment.why,
             }
         )
-        for first in range(0, len(steps), BATCH):
-            yield _steps(segment.number + first, steps[first : first + BATCH], head.payloads)
+        kept = segment.kept[:count]
+        for first in range(0, count, BATCH):
+            steps = restored(kept[first : first + BATCH])
+            yield _steps(segment.number + first, steps, head.payloads)
     yield _frame({"kind": "end"})
 
 

@@ -7,11 +7,11 @@ whose state could not be written does not spoil the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from bmgd.core.effects import Effect
 from bmgd.core.node import Node
+from bmgd.dataclass import dataclass
 from bmgd.errors import InvariantError, ProtocolError
 from bmgd.flight.recording import FAILED, Part, Recording, Row, digest_of, kinds_of
 from bmgd.flight.values import Reader

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
 from bmgd.core.effects import Observed, RecordChanged
 from bmgd.core.events import CommandIssued, DeadlineReached, Heard, HeartbeatsAbsorbed, Received
+from bmgd.dataclass import dataclass
 from bmgd.flight.recording import Recording
 from bmgd.flight.replay import Replayed, node_of, steps
 from bmgd.types import Record

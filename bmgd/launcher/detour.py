@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from bmgd.dataclass import dataclass
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.zygote import finish_process, take_descriptors
 from bmgd.shell.process import die_with_parent, set_title

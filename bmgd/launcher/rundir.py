@@ -21,10 +21,10 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bmgd.config import CONTROL_PATH_BYTES_MAX
+from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError, LaunchError, NoDaemonError
 
 _SECRET_BYTES = 32

@@ -22,10 +22,11 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn, cast
 
 from bmgd.config import Config
+from bmgd.dataclass import dataclass
 from bmgd.launcher.rundir import RunDir
 from bmgd.peers import PeerList, split_address
 from bmgd.shell.process import die_with_parent, set_title

@@ -11,10 +11,10 @@ import grp
 import os
 import socket
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError
 
 READ_ONLY: Final = frozenset(

@@ -215,12 +215,19 @@ class Daemon:
         elif self._state is not None:
             incarnation = self._state.begin_life()
         now_ns = time.monotonic_ns()
-        random = Random(secrets.randbits(64))
+        seed = secrets.randbits(64)
         told = ((), ()) if joined is None else (joined.records, joined.retired)
-        self._node = Node(self._settings, incarnation, random, now_ns, *told)
+        settings = self._settings
+
+        def make() -> Node:
+            return Node(settings, incarnation, Random(seed), now_ns, *told)
+
+        self._node = make()
         if former is not None:
             self._node.inherit(former)
-        self._note = self._flight.begin(self._node, self._config, now_ns)
+        # What a joiner was told may be long: it is not held a second time.
+        again = make if joined is None else None
+        self._note = self._flight.begin(self._node, self._config, now_ns, again)
         self._transport = self._make_transport(incarnation)
         self._surveying.become(self._settings.id)
         if self._birth is not None:

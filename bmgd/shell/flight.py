@@ -45,8 +45,13 @@ class Flight:
         self._is_writing = False
         self._count = 0
 
-    def begin(self, node: Node, config: Config, now_ns: int) -> Note | None:
+    def begin(
+        self, node: Node, config: Config, now_ns: int, make: Callable[[], Node] | None
+    ) -> Note | None:
         """Record this core from its first step on; one that was recorded before is forgotten.
+
+        Args:
+            make: see `FlightRecorder`.
 
         Returns:
             What keeps one step that the core has just made; None where nothing is recorded.
@@ -56,7 +61,9 @@ class Flight:
         if not config.flight_bytes:
             return None
         payloads = config.flight_payloads
-        self._recorder = FlightRecorder(node, now_ns, config.flight_bytes, payloads=payloads)
+        self._recorder = FlightRecorder(
+            node, now_ns, config.flight_bytes, payloads=payloads, make=make
+        )
         return self._recorder.note
 
     def note_failure(self, now_ns: int, event: Event) -> None:

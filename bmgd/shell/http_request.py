@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import RequestError
 
 HEAD_BYTES_MAX: Final = 8192

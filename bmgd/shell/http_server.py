@@ -21,11 +21,11 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any, Final
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import BmgdError
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.event_stream import EventStreams

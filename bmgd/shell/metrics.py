@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bmgd.core.counts import PLAIN, Counts
+from bmgd.dataclass import dataclass
 from bmgd.shell.exposition import Exposition, by_label
 from bmgd.shell.vitals import Vitals
 from bmgd.types import NodeState

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from bmgd.dataclass import dataclass
 
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", 11)
 _INFO_BYTES: Final = 160

@@ -19,7 +19,7 @@ import bmgd
 PACKAGE: Final = Path(bmgd.__file__).parent
 
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("errors", "version"),
+    ("dataclass", "errors", "version"),
     ("types",),
     ("frameheader", "peers"),
     ("profiles", "policy", "secret"),
@@ -36,7 +36,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("assembling",),
     ("to_many",),
     ("outgoing",),
-    ("writing",),
+    ("kept_streams", "writing"),
     ("replying",),
     ("message",),
     ("reading",),
@@ -93,6 +93,7 @@ OF_CLIENT: Final = {
         "client",
         "connection",
         "draining",
+        "kept_streams",
         "programs",
         "message",
         "outgoing",

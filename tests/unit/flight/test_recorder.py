@@ -6,6 +6,8 @@ import gc
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,11 @@ from bmgd.core.commands import SendTo
 from bmgd.core.effects import ForwardingChanged, Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Heard, Received
 from bmgd.core.node import Node
+from bmgd.core.settings import Settings
 from bmgd.flight.recorder import INTERVAL_NS, FlightRecorder
-from bmgd.flight.replay import replay
+from bmgd.flight.replay import Outcome, replay
 from bmgd.flight.values import Omitted, SnapshotNumber, Writer
+from bmgd.peers import PeerList
 from bmgd.routing import Snapshot
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
@@ -33,6 +37,24 @@ def node() -> Node:
     network = Network(4)
     network.run(3.0)
     return network.hosts[NodeId(1)].node
+
+
+def test_recorder_writes_a_core_that_can_be_made_again_when_it_is_asked(tmp_path: Path) -> None:
+    def make() -> Node:
+        settings = Settings(NodeId(1), 4, PeerList("127.0.0.1:{7400+id}"), "127.0.0.1:7401")
+        return Node(settings, Incarnation(1 << 32), Random(7), 0)
+
+    nodes = make(), make()
+    recorders = FlightRecorder(nodes[0], 0, 2**20), FlightRecorder(nodes[1], 0, 2**20, make=make)
+    assert [recorder.segments[0].state is None for recorder in recorders] == [False, True]
+    for node, recorder in zip(nodes, recorders, strict=True):
+        for number in range(1, 20):
+            now_ns = number * S // 10
+            recorder.note(now_ns, DeadlineReached(), node.step(now_ns, DeadlineReached()))
+    written(recorders[0], tmp_path / "at once")
+    recording = written(recorders[1], tmp_path / "when asked")
+    assert (tmp_path / "at once").read_bytes() == (tmp_path / "when asked").read_bytes()
+    assert replay(recording) == Outcome(19, None, 0)
 
 
 @pytest.mark.parametrize("limit_bytes", [100_000, 1_000_000])
@@ -119,6 +141,24 @@ def test_recorder_leaves_payloads_out_as_they_come(node: Node) -> None:
     )
     assert (type(payload), len(payload)) == (Omitted, 60_000)
     assert recorder.held_bytes - before < 2_000
+
+
+@pytest.mark.parametrize("name", ["segment", "shared segment", "broadcast"])
+def test_recorder_gives_back_what_it_left_out_as_an_object_of_its_class(
+    node: Node, name: str
+) -> None:
+    message: Any = next(m for key, m in MESSAGES.items() if key.startswith(name))
+    field = "body" if hasattr(message, "body") else "payload"
+    long = replace(message, **{field: bytes(65_000)})
+    recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
+    recorder.note(1, Received(LinkId(1), long), [Send(LinkId(1), long)])
+    ((now_ns, event, effects),) = recorder.segments[-1].steps
+    light = replace(long, **{field: Omitted(65_000)})
+    wanted = (Received(LinkId(1), light), Send(LinkId(1), light))
+    assert now_ns == 1
+    for found, expected in zip((event, *effects), wanted, strict=True):
+        assert type(found) is type(expected)
+        assert Writer().write(found) == Writer().write(expected)
 
 
 def test_recorder_keeps_payloads_that_are_asked_for_and_counts_them(node: Node) -> None:
