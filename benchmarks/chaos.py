@@ -1,6 +1,7 @@
 """Campaigns of trials on real processes, in rounds that are kept: begun again, they go on.
 
     python -m benchmarks.chaos random    --size 64 --seconds 1800   random faults
+    python -m benchmarks.chaos messages  --size 16 --messages 250000    all kinds of messages meanwhile
     python -m benchmarks.chaos detect    --size 64 [--hogs 2]       stop, cut off, kill one at a time
     python -m benchmarks.chaos silence   --size 64 [--hogs 2]       stop and cut off, three at a time
     python -m benchmarks.chaos partition --size 64                  two halves, then mended
@@ -53,6 +54,10 @@ HEAD = (
 Document = dict[str, Any]
 
 
+class TrialError(Exception):
+    """A trial ended without a verdict."""
+
+
 @dataclass(slots=True)
 class Progress:
     """The rounds of one campaign that are done, in a file."""
@@ -83,9 +88,16 @@ class Progress:
         """How long faults went on in all."""
         return float(sum(document["plan"]["seconds"] for document in self.rounds))
 
+    @property
+    def messages(self) -> int:
+        """How many were sent in all."""
+        return sum(document["deliveries"]["sent"] for document in self.rounds)
+
 
 def is_done(progress: Progress, options: argparse.Namespace) -> bool:
-    """Whether the campaign has had its time, or its number of rounds."""
+    """Whether the campaign has had its messages, its time, or its number of rounds."""
+    if options.messages:
+        return progress.messages >= int(options.messages)
     if options.seconds:
         return progress.seconds >= float(options.seconds)
     return len(progress.rounds) >= int(options.rounds)
@@ -115,7 +127,7 @@ class Bench:
     def _must_be_new(self) -> bool:
         assert self._cluster is not None
         grown = len(self._cluster.pids()) - int(self._options.size)
-        most: int = GROWN_MAX if self._options.campaign == "random" else 0
+        most = GROWN_MAX if self._options.campaign in ("random", "messages") else 0
         return grown > most
 
     def give_up(self, keep: Path) -> None:
@@ -142,6 +154,7 @@ def trial(cluster: Launched, planned: Round, keep: Path) -> Document:
     words += ["--history", str(facts)]
     if planned.plan is None:
         words += ["--random", "--seed", str(planned.seed), "--for", f"{planned.seconds}"]
+        words += planned.words
     else:
         plan.write_text(planned.plan.to_json())
         words += ["--plan", str(plan)]
@@ -151,7 +164,7 @@ def trial(cluster: Launched, planned: Round, keep: Path) -> Document:
             words, stdout=subprocess.PIPE, stderr=progress, timeout=limit_s, check=False
         )
     if not done.stdout:
-        raise SystemExit(f"bmgd chaos ended with {done.returncode}, see {keep}/progress.txt")
+        raise TrialError(f"bmgd chaos ended with {done.returncode}, see {keep}/progress.txt")
     document: Document = json.loads(done.stdout)
     return document
 
@@ -171,7 +184,11 @@ def run_campaign(options: argparse.Namespace) -> int:
             keep = path.with_suffix("") / f"round-{number}"
             began_s = time.time()
             flags = (*planned.flags, "--profile", options.profile)
-            document = trial(bench.cluster(flags), planned, keep)
+            try:
+                document = trial(bench.cluster(flags), planned, keep)
+            except TrialError as error:
+                bench.give_up(keep)
+                sys.exit(str(error))
             document |= {"campaign": options.campaign, "profile": options.profile}
             document |= {"hogs": options.hogs, "began": began_s}
             progress.add(document)
@@ -205,6 +222,10 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="faults in all go on for so long"
     )
+    parser.add_argument(
+        "--messages", type=int, default=0, help="of `messages`: so many in all, without --seconds"
+    )
+    parser.add_argument("--rate", type=float, default=1000.0, help="of `messages`: a second")
     parser.add_argument("--hogs", type=int, default=0)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="of the daemons' timing")
     parser.add_argument("--joiners", type=int, default=64)

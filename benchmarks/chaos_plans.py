@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -31,6 +32,14 @@ RANDOM_ROUND_S = 60.0
 SOAK_ROUND_S = 120.0
 PARTED_S = 6.0
 PROXY = ("--fault-proxy",)
+MESSAGES_FAULTS = "kill,restart,stop,continue,cut,mend,leave,join"
+MIXED = {
+    "payload_bytes": 16,
+    "payload_bytes_max": 500_000,
+    "kinds": {"send": 30, "stream": 1, "request": 20, "multicast": 3, "broadcast": 2, "long": 1},
+}
+"""The workload of `messages`. A stream has 128: at N = 16 about half of all messages are of streams, an
+eighth each are single ones, of multicasts and of broadcasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +50,14 @@ class Round:
         seconds: how long.
         flags: how its cluster is launched.
         plan: what is done; None for a random plan of the seed.
+        words: further arguments of `bmgd chaos`, for a random plan.
     """
 
     seconds: float
     flags: tuple[str, ...] = ()
     plan: Plan | None = None
     seed: int = 0
+    words: tuple[str, ...] = ()
 
 
 def _steps(*faults: tuple[float, Fault]) -> tuple[Step, ...]:
@@ -56,6 +67,13 @@ def _steps(*faults: tuple[float, Fault]) -> tuple[Step, ...]:
 def random_round(options: argparse.Namespace, number: int) -> Round:
     """Whatever a launched cluster can suffer."""
     return Round(RANDOM_ROUND_S, PROXY, seed=options.seed + number)
+
+
+def messages_round(options: argparse.Namespace, number: int) -> Round:
+    """All kinds and sizes of messages while nodes end, stop, are cut off, leave and join."""
+    workload = {**MIXED, "messages_per_second": options.rate}
+    words = ("--kinds", MESSAGES_FAULTS, "--workload", json.dumps(workload))
+    return Round(RANDOM_ROUND_S / 2, PROXY, seed=options.seed + number, words=words)
 
 
 def detect_round(options: argparse.Namespace, number: int) -> Round:
@@ -153,6 +171,7 @@ def _round(
 
 PLANS: dict[str, Callable[[argparse.Namespace, int], Round]] = {
     "random": random_round,
+    "messages": messages_round,
     "detect": detect_round,
     "silence": silence_round,
     "partition": partition_round,

@@ -65,6 +65,7 @@ def _rounds(path: Path) -> list[Document]:
 
 def _summary(name: str, rounds: list[Document]) -> Row:
     sums: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
     for row in rounds:
         sent = row["deliveries"]
         sums["faults"] += sum(row["faults"].values())
@@ -74,6 +75,7 @@ def _summary(name: str, rounds: list[Document]) -> Row:
             sums[key] += row[key]
         for key in ("sent", "acknowledged", "duplicates"):
             sums[key] += sent[key]
+        kinds.update(sent.get("kinds", {}))
     minutes = sum(row["plan"]["seconds"] for row in rounds) / 60
     return {
         "campaign": name,
@@ -82,6 +84,7 @@ def _summary(name: str, rounds: list[Document]) -> Row:
         "rounds": len(rounds),
         "minutes": round(minutes, 1),
         **{key: sums[key] for key in SUMS},
+        "kinds": dict(sorted(kinds.items())),
         "times": [_times_of(what, *found) for what, found in sorted(_by_what(rounds).items())],
     }
 
@@ -114,6 +117,11 @@ def report(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield f"{sum(row['faults'] for row in rows)} faults in all."
     yield ""
+    for row in rows:
+        if len(kinds := row.get("kinds", {})) > 1:
+            text = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+            yield f"Messages of {row['campaign']}: {text}."
+            yield ""
     yield "| campaign | what | how often | not found | median | 99th percentile | greatest |"
     yield "|---|---|---|---|---|---|---|"
     for row in rows:

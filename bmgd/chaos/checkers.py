@@ -22,6 +22,7 @@ from bmgd.chaos.history import (
     Exited,
     Failed,
     History,
+    Reads,
     Renewed,
     Sent,
     Showed,
@@ -69,11 +70,32 @@ def check(history: History) -> list[Violation]:
 
 
 def _delivered_once(facts: Facts) -> Found:
-    seen: set[int] = set()
-    for fact in facts.history.of(Delivered):
-        if fact.payload_id in seen:
-            yield fact.at_ns, fact.node, f"message {fact.payload_id} came again"
-        seen.add(fact.payload_id)
+    for fact in delivered_again(facts.history):
+        yield fact.at_ns, fact.node, f"message {fact.payload_id} came again"
+
+
+def delivered_again(history: History) -> Iterator[Delivered]:
+    """What was read at a node that had read it before.
+
+    A broadcast is for all ids: a process that was started since is owed it like its predecessor.
+    """
+    broadcasts = {fact.payload_id for fact in history.of(Sent) if fact.kind == "broadcast"}
+    seen: set[tuple[int, int]] = set()
+    for process, fact in _by_process(history):
+        delivered = fact.payload_id, process if fact.payload_id in broadcasts else 0
+        if delivered in seen:
+            yield fact
+        seen.add(delivered)
+
+
+def _by_process(history: History) -> Iterator[tuple[int, Delivered]]:
+    """What was read, and how many processes its node had had until then."""
+    processes: Counter[NodeId] = Counter()
+    for fact in history.of(Began, Delivered):
+        if isinstance(fact, Began):
+            processes[fact.node] += 1
+        else:
+            yield processes[fact.node], fact
 
 
 def _was_taken(facts: Facts, fact: Delivered, message: Sent) -> bool:
@@ -119,11 +141,22 @@ def _acknowledged_if_delivered(facts: Facts) -> Found:
         message = sent.get(fact.payload_id)
         if message is None or fact.payload_id in delivered:
             continue
+        if message.kind == "broadcast" and not _was_read(facts.history, message, fact):
+            continue
         # What a daemon took may die with it, before a program has read it.
         is_lost = fact.payload_id in unread if ends else _may_be_lost(facts.truth, message, fact)
         if not is_lost:
             to = message.destination
             yield fact.at_ns, fact.node, f"message {fact.payload_id} to {to} was never read"
+
+
+def _was_read(history: History, broadcast: Sent, acknowledged: Acknowledged) -> bool:
+    """Whether a program read at the destination when it was sent: broadcasts wait for no reader."""
+    node, is_read = broadcast.destination, False
+    for fact in history.of(Began, Reads):
+        if fact.node == node and fact.at_ns <= acknowledged.at_ns:
+            is_read = isinstance(fact, Reads) and (fact.at_ns <= broadcast.at_ns or is_read)
+    return is_read
 
 
 def _may_be_lost(truth: Truth, message: Sent, acknowledged: Acknowledged) -> bool:
@@ -132,6 +165,29 @@ def _may_be_lost(truth: Truth, message: Sent, acknowledged: Acknowledged) -> boo
     if truth.stopped_within(to, message.at_ns, until_ns):
         until_ns = truth.ends_ns
     return truth.ended_within(to, message.at_ns, until_ns) or until_ns > truth.ends_ns
+
+
+def _delivered_in_order(facts: Facts) -> Found:
+    sent = {fact.payload_id: fact for fact in facts.history.of(Sent) if fact.flow}
+    last: dict[tuple[NodeId, int, int], int] = {}
+    for process, fact in _by_process(facts.history):
+        message = sent.get(fact.payload_id)
+        if message is None:
+            continue
+        flow = fact.node, message.flow, process
+        before = last.get(flow, 0)
+        if fact.payload_id < before:
+            yield fact.at_ns, fact.node, f"message {fact.payload_id} came after {before}"
+        last[flow] = max(before, fact.payload_id)
+
+
+def _unsent_is_never_delivered(facts: Facts) -> Found:
+    unsent = {fact.payload_id: fact for fact in facts.history.of(Failed) if not fact.sent}
+    for fact in facts.history.of(Delivered):
+        failed = unsent.get(fact.payload_id)
+        if failed is not None:
+            text = f"message {fact.payload_id} came, and had failed unsent: {failed.error}"
+            yield fact.at_ns, fact.node, text
 
 
 def _every_message_has_an_outcome(facts: Facts) -> Found:
@@ -313,6 +369,8 @@ def _nobody_alone_at_the_end(facts: Facts) -> Found:
 CHECKERS: Final[dict[str, Checker]] = {
     "delivered at most once": _delivered_once,
     "delivered only to those addressed": _delivered_to_the_addressed,
+    "delivered in the order of its flow": _delivered_in_order,
+    "not delivered when it failed unsent": _unsent_is_never_delivered,
     "acknowledged only if delivered": _acknowledged_if_delivered,
     "every message has one outcome": _every_message_has_an_outcome,
     "records only grow": _records_only_grow,

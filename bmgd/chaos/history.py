@@ -124,6 +124,8 @@ class Sent:
         destination: whom it is for.
         addressed: the incarnation of it that the source knew at that moment; 0 for none.
         payload_id: unique in the whole history.
+        kind: what its program did, of `bmgd.chaos.plan.KINDS`.
+        flow: what is sent in one flow to one node is read there in that order; 0 for none.
     """
 
     at_ns: int
@@ -133,6 +135,8 @@ class Sent:
     destination: NodeId
     addressed: Incarnation
     payload_id: int
+    kind: str = "send"
+    flow: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +151,19 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Testimony: the source's daemon gave the message up; `error` is the error's class."""
+    """Testimony: the source's daemon gave the message up.
+
+    Args:
+        error: the error's class.
+        sent: whether the destination may have it all the same, as the error said.
+    """
 
     at_ns: int
     node: NodeId
     request: int
     payload_id: int
     error: str
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +182,14 @@ class Delivered:
     source: NodeId
     known: Incarnation
     payload_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Truth: from here on a program at this node reads the messages."""
+
+    at_ns: int
+    node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +330,7 @@ Fact = (
     | Acknowledged
     | Failed
     | Delivered
+    | Reads
     | Unread
     | Believed
     | Suspected

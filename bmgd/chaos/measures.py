@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bmgd.chaos.checkers import why_convicted
+from bmgd.chaos.checkers import delivered_again, why_convicted
 from bmgd.chaos.faults import Partition, read_fault
 from bmgd.chaos.history import (
     Acknowledged,
@@ -213,20 +213,22 @@ class Measures:
         """How many messages were sent, what became of them, and how many came twice.
 
         ``sent`` is the sum of ``acknowledged``, all of ``failed``, and ``sender_ended``: the sender's
-        daemon ended before it told an outcome.
+        daemon ended before it told an outcome. ``kinds`` has the number of each kind, and a message to
+        many counts once for each of them.
         """
         failed = Counter(fact.error for fact in self._history.of(Failed))
-        came = Counter(fact.payload_id for fact in self._history.of(Delivered))
-        sent = {fact.payload_id for fact in self._history.of(Sent)}
+        came = {fact.payload_id for fact in self._history.of(Delivered)}
+        sent = {fact.payload_id: fact.kind for fact in self._history.of(Sent)}
         acknowledged = [fact.payload_id for fact in self._history.of(Acknowledged)]
         told = {*acknowledged, *(fact.payload_id for fact in self._history.of(Failed))}
         return {
             "sent": len(sent),
+            "kinds": dict(sorted(Counter(sent.values()).items())),
             "acknowledged": len(acknowledged),
             "failed": dict(sorted(failed.items())),
-            "sender_ended": len(sent - told),
+            "sender_ended": len(sent.keys() - told),
             "delivered": len(came),
-            "duplicates": sum(count - 1 for count in came.values()),
+            "duplicates": sum(1 for _ in delivered_again(self._history)),
         }
 
     def verdicts(self) -> dict[str, int]:

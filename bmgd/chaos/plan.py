@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from bmgd.chaos.faults import (
     NODES_MAX,
@@ -44,6 +44,14 @@ FORMAT_VERSION = 1
 SECONDS_MAX = 1e7
 STEPS_MAX = 100_000
 
+LONG_BYTES_MAX = 1 << 24
+"""Of the messages of a workload; nodes take longer ones."""
+WEIGHT_MAX = 1_000_000
+
+KINDS: Final = ("send", "stream", "request", "multicast", "broadcast", "long")
+"""What programs can do with messages: one, many in order, a question, one to some, one to all, one of
+several pieces."""
+
 Scalar = str | int | float | bool
 
 
@@ -52,14 +60,19 @@ class Workload:
     """The messages that programs send meanwhile, from random nodes to random others.
 
     Args:
-        messages_per_second: of the whole cluster, on average.
+        messages_per_second: of the whole cluster, on average; one to many counts once for each of them.
         payload_bytes: of each message, at least 8 (its number).
         timeout_s: the deadline of each.
+        payload_bytes_max: at most so many bytes on real processes, small sizes as often as large ones;
+            0 for `payload_bytes` always. Kinds but ``long`` stay at 65,536 bytes and less.
+        kinds: how often each of `KINDS` is chosen on real processes, by weight.
     """
 
     messages_per_second: float = 20.0
     payload_bytes: int = 64
     timeout_s: float = 10.0
+    payload_bytes_max: int = 0
+    kinds: Mapping[str, int] = field(default_factory=lambda: {"send": 1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +129,7 @@ class Plan:
             seconds=number(0, SECONDS_MAX)(row.get("seconds")),
             steps=tuple(_read_steps(row.get("steps", []))),
             settings=_scalars(row.get("settings", {}), "settings"),
-            workload=_read_workload(row.get("workload", {})),
+            workload=read_workload(row.get("workload", {})),
             simulated=_scalars(row.get("simulated", {}), "simulated"),
             seed=integer(0, 2**63 - 1)(row.get("seed", 0)),
             comment=_text(row.get("comment", "")),
@@ -178,10 +191,31 @@ _KEYS: Final = frozenset(
         "steps",
     }
 )
-_WORKLOAD_KEYS: Final[dict[str, tuple[str, Callable[[object], int | float]]]] = {
+
+
+def _kinds(value: object) -> Mapping[str, int]:
+    """Read the weights of kinds.
+
+    Raises:
+        PlanError: not weights, or all of them 0.
+    """
+    if not isinstance(value, dict):
+        raise PlanError("not a JSON object")
+    unknown = sorted(value.keys() - set(KINDS))
+    if unknown:
+        raise PlanError(f"no kind {unknown[0]!r}; there are: {', '.join(KINDS)}")
+    weights = {kind: integer(0, WEIGHT_MAX)(weight) for kind, weight in value.items()}
+    if not any(weights.values()):
+        raise PlanError("every weight is 0")
+    return weights
+
+
+_WORKLOAD_KEYS: Final[dict[str, tuple[str, Callable[[object], Any]]]] = {
     "messages_per_second": ("messages_per_second", number(0, 1e6)),
     "payload_bytes": ("payload_bytes", integer(8, 65_536)),
+    "payload_bytes_max": ("payload_bytes_max", integer(0, LONG_BYTES_MAX)),
     "timeout": ("timeout_s", number(0.001, 3600)),
+    "kinds": ("kinds", _kinds),
 }
 
 
@@ -198,20 +232,25 @@ def _read_steps(value: object) -> Iterable[Step]:
             raise PlanError(str(error), index) from None
 
 
-def _read_workload(value: object) -> Workload:
+def read_workload(value: object) -> Workload:
+    """Read a workload as plans have it.
+
+    Raises:
+        PlanError: which key, and why.
+    """
     if not isinstance(value, dict):
         raise PlanError("workload: not a JSON object")
     unknown = sorted(value.keys() - _WORKLOAD_KEYS.keys())
     if unknown:
         raise PlanError(f"workload has no key {unknown[0]!r}")
-    values = {}
+    values: dict[str, Any] = {}
     for name, (attribute, read) in _WORKLOAD_KEYS.items():
         if name in value:
             try:
                 values[attribute] = read(value[name])
             except PlanError as error:
                 raise PlanError(f"workload, {name}: {error}") from None
-    return Workload(**values)  # type: ignore[arg-type]
+    return Workload(**values)
 
 
 def _scalars(value: object, name: str) -> dict[str, Scalar]:

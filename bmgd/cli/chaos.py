@@ -12,7 +12,7 @@ from bmgd.errors import ConfigError
 from bmgd.launcher.rundir import default_run_dir
 
 if TYPE_CHECKING:
-    from bmgd.chaos.plan import Plan
+    from bmgd.chaos.plan import Plan, Workload
     from bmgd.trials.cluster import TrialCluster
 
 FAILED = 1
@@ -40,6 +40,9 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kinds", metavar="K,K", help="with --random: each of these faults, and no others"
+    )
+    parser.add_argument(
+        "--workload", metavar="JSON", help="with --random: the messages meanwhile, as in a plan"
     )
     parser.add_argument(
         "--rest",
@@ -108,8 +111,8 @@ def _plan(args: Namespace, cluster: TrialCluster) -> Plan:
     from bmgd.trials.feasible import possible_random_plan
 
     if args.plan is not None:
-        if args.seed is not None or args.kinds is not None:
-            raise ConfigError("--seed and --kinds go with --random")
+        if (args.seed, args.kinds, args.workload) != (None, None, None):
+            raise ConfigError("--seed, --kinds and --workload go with --random")
         try:
             with open(args.plan, encoding="utf-8") as file:
                 plan = Plan.parse(file.read())
@@ -122,4 +125,16 @@ def _plan(args: Namespace, cluster: TrialCluster) -> Plan:
 
     seed = secrets.randbelow(2**32) if args.seed is None else args.seed
     kinds = None if args.kinds is None else tuple(args.kinds.split(","))
-    return possible_random_plan(cluster, seed, args.seconds, kinds)
+    plan = possible_random_plan(cluster, seed, args.seconds, kinds)
+    return plan if args.workload is None else replace(plan, workload=_workload(args.workload))
+
+
+def _workload(text: str) -> Workload:
+    import json
+
+    from bmgd.chaos.plan import read_workload
+
+    try:
+        return read_workload(json.loads(text))
+    except ValueError as error:
+        raise ConfigError(f"--workload: not JSON: {error}") from None

@@ -26,19 +26,21 @@ from bmgd.chaos.history import (
     LinkLost,
     LinkOpened,
     Noted,
+    Reads,
     Renewed,
     Showed,
     Suspected,
 )
-from bmgd.client import Daemon, Message, Stream, connect
+from bmgd.client import Daemon, Message, Missed, Stream, connect
 from bmgd.errors import BmgdError
 from bmgd.trials.cluster import TrialCluster
+from bmgd.trials.payloads import NUMBER_BYTES, number_in
 from bmgd.types import Incarnation, NodeId, Status
 
 AGAIN_S: Final = 0.05
 CREDIT: Final = 1024
-NUMBER_BYTES: Final = 8
-"""A payload begins with its number, big-endian."""
+MISSED: Final = "missed"
+"""The `Noted` event of broadcasts that a reader was told it does not get."""
 
 
 class Recorder:
@@ -114,8 +116,9 @@ class Recorder:
             if is_linked_exactly(status):
                 # It may have said so before anybody heard it: joiners are found when they are there.
                 self.add(LinkedExactly(self.now_ns(), NodeId(node)))
+            self.add(Reads(self.now_ns(), NodeId(node)))
             self.daemons[node] = daemon
-            reading = tasks.create_task(self._read(node, messages))
+            reading = tasks.create_task(self._read(node, messages, tasks))
             async for event in events:
                 self._on_event(NodeId(node), event)
             reading.cancel()
@@ -126,14 +129,25 @@ class Recorder:
             at_ns = self._start_ns.pop(node, self.now_ns())
             self.add(Began(at_ns, NodeId(node), incarnation))
 
-    async def _read(self, node: int, messages: Stream[Message]) -> None:
+    async def _read(self, node: int, messages: Stream[Message], tasks: asyncio.TaskGroup) -> None:
         async for message in messages:
-            number = int.from_bytes(message.payload[:NUMBER_BYTES], "big")
-            life = self.lives[node]
+            if isinstance(message, Missed):
+                text = f"{message.first} to {message.last} of {message.source}"
+                self.add(Noted(self.now_ns(), NodeId(node), MISSED, text))
+                continue
+            number = number_in(message.payload, node)
+            life, unknown = self.lives[node], Incarnation(0)
             source = NodeId(message.source)
-            unknown = Incarnation(0)
-            at_ns = self.now_ns()
-            self.add(Delivered(at_ns, NodeId(node), life, source, unknown, number))
+            self.add(Delivered(self.now_ns(), NodeId(node), life, source, unknown, number))
+            if message.is_request:
+                tasks.create_task(self._answer(message))
+
+    async def _answer(self, message: Message) -> None:
+        try:
+            await message.reply(message.payload[:NUMBER_BYTES])
+        except BmgdError:
+            # Who asked is gone, or no longer waits: its own outcome says so.
+            return
 
     def _on_event(self, node: NodeId, event: dict[str, Any]) -> None:
         fact = fact_of(event["at_ns"] - self._began_ns, node, event)

@@ -21,6 +21,7 @@ from bmgd.chaos.history import (
     Fact,
     Failed,
     History,
+    Reads,
     Renewed,
     Sent,
     Stopped,
@@ -73,12 +74,40 @@ def _removed(old: Fact) -> Callable[[list[Fact]], None]:
     return lambda facts: facts.remove(old)
 
 
+def in_flow(*order: int) -> list[Fact]:
+    """Two messages of one flow, read in this order."""
+    sent = [Sent(6 * S, N0, life(0), n, N1, NONE, n, "stream", flow=9) for n in (11, 12)]
+    taken = [Delivered(7 * S, N1, life(1), N0, NONE, n) for n in order]
+    return [*sent, *taken, *(Acknowledged(7 * S, N0, n, n) for n in (11, 12))]
+
+
+def unsent(*, taken: bool) -> list[Fact]:
+    """A message that failed, and its program was told that nobody has it."""
+    sent = replace(SENT, at_ns=6 * S, request=2, payload_id=2)
+    failed = Failed(7 * S, N0, 2, 2, "UnreachableError", sent=False)
+    return [sent, failed, *([replace(TAKEN, at_ns=8 * S, payload_id=2)] if taken else [])]
+
+
+def broadcast_read_by_two_processes(kind: str) -> list[Fact]:
+    """A message to all is read, its reader's process ends, and the next one reads it too."""
+    later = Incarnation(life(3) + 1)
+    return [
+        replace(SENT, destination=N3, kind=kind, request=3, payload_id=3),
+        Delivered(3 * S, N3, life(3), N0, NONE, 3),
+        Acknowledged(3 * S, N0, 3, 3),
+        Began(6 * S, N3, later),
+        Delivered(7 * S, N3, later, N0, NONE, 3),
+    ]
+
+
 LIES: list[tuple[str, Callable[[list[Fact]], None]]] = [
     ("delivered at most once", _added(replace(TAKEN, at_ns=3 * S))),
     ("delivered only to those addressed", _replaced(TAKEN, node=N2, incarnation=life(2))),
     ("delivered only to those addressed", _replaced(TAKEN, source=N2)),
     ("delivered only to those addressed", _replaced(TAKEN, payload_id=77)),
     ("delivered only to those addressed", _replaced(SENT, addressed=Incarnation(1))),
+    ("delivered in the order of its flow", _added(*in_flow(12, 11))),
+    ("not delivered when it failed unsent", _added(*unsent(taken=True))),
     ("acknowledged only if delivered", _removed(TAKEN)),
     ("every message has one outcome", _removed(DONE)),
     ("every message has one outcome", _added(Failed(3 * S, N0, 1, 1, "DeadError"))),
@@ -95,6 +124,25 @@ LIES: list[tuple[str, Callable[[list[Fact]], None]]] = [
     ("links exact at the end", _replaced(REST[0], links=(N1,), neighbors=(N1,))),
     ("nobody alone at the end", _replaced(REST[0], links=())),
 ]
+
+
+def test_checkers_are_silent_on_order_that_is_kept_and_on_what_failed_unsent() -> None:
+    assert found(doctored(_added(*in_flow(11, 12), *unsent(taken=False)))) == set()
+
+
+@pytest.mark.parametrize(("reads_s", "missed"), [(1, True), (3, False)])
+def test_checkers_demand_broadcasts_of_programs_that_read_when_they_were_sent(
+    reads_s: int, missed: bool
+) -> None:
+    facts: list[Fact] = [replace(SENT, kind="broadcast"), Reads(reads_s * S, N1), DONE]
+    names = found(doctored(lambda good: good.__setitem__(slice(0, 3), facts)))
+    assert ("acknowledged only if delivered" in names) == missed
+
+
+@pytest.mark.parametrize(("kind", "again"), [("broadcast", False), ("send", True)])
+def test_checkers_know_that_a_new_process_is_owed_broadcasts(kind: str, again: bool) -> None:
+    names = found(doctored(_added(*broadcast_read_by_two_processes(kind))))
+    assert ("delivered at most once" in names) == again
 
 
 @pytest.mark.parametrize(("name", "lie"), LIES)
