@@ -4,6 +4,7 @@ Nothing here makes a task: the event loop's callbacks hand each frame to the req
 that it belongs to. What is bounded, and what happens there:
 
     a stream's items in this program   its `bound`        the stream ends with SubscriptionError
+    segments on their way to the daemon  `CROWDED_BYTES`  streams wait until it has read some
     bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests raise RequestError
     waiting for an answer              `within_s`         SilentDaemonError
 """
@@ -26,12 +27,15 @@ from bmgd.errors import (
     SubscriptionError,
 )
 from bmgd.wire import control
-from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, FrameReader
+from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, FrameReader, Parts
 
 ANSWER_S: Final = 10.0
 """How long a daemon may take for what it needs no other node for."""
 
 WRITE_BYTES_MAX: Final = 2**20
+CROWDED_BYTES: Final = 128 * 1024
+"""So many bytes wait beside what the kernel holds, before streams put no further segment."""
+UNCROWDED_BYTES: Final = 32 * 1024
 
 _CONNECT_S = 5.0
 _END_S = 2.0
@@ -129,6 +133,13 @@ class Reading(Sink, Protocol):
         """The stream that it fills."""
 
 
+class Sender(Protocol):
+    """What puts segments."""
+
+    def on_writable(self) -> None:
+        """The daemon has read some of what was written."""
+
+
 class Opened(Generic[T]):
     """A stream, and how an item of it is read from the wire."""
 
@@ -146,7 +157,7 @@ class Opened(Generic[T]):
         self.stream.finish(error)
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One connection to a daemon; made by `open_connection`."""
 
     def __init__(self) -> None:
@@ -154,6 +165,9 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._streams: dict[int, Sink] = {}
+        self._waiting: dict[Sender, None] = {}
+        """Who has segments to put, and waits until it may."""
+        self._is_crowded = False
         self._last_sequence = 0
         self._lost: BmgdError | None = None
         self.features: frozenset[str] = frozenset()
@@ -281,21 +295,41 @@ class Connection(asyncio.Protocol):
         """What the daemon has not read, and the kernel does not hold."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    def may_write(self, sender: Sender) -> bool:
+        """Whether a segment may be written now; else `on_writable` tells when."""
+        if self._is_crowded:
+            self._waiting[sender] = None
+        return not self._is_crowded
+
     def close(self) -> None:
         """Close the connection; what still waits gets an error."""
         self._lose(ControlError("the connection is closed"))
 
-    # --- asyncio.Protocol ---------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
+        self._waiting, self._is_crowded = {}, False
+
+    def pause_writing(self) -> None:
+        self._is_crowded = True
+
+    def resume_writing(self) -> None:
+        self._is_crowded = False
+        waiting, self._waiting = self._waiting, {}
+        for sender in waiting:
+            sender.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(NoDaemonError("the daemon closed the connection"))
 
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.filled(nbytes)
         try:
             while self._lost is None:
                 frame = self._reader.next_frame()
@@ -409,7 +443,15 @@ class Connection(asyncio.Protocol):
         """Send a frame; nothing happens when the connection is over."""
         transport = self._transport
         if self._lost is None and transport is not None and not transport.is_closing():
-            transport.write(control.encode(frame, REQUEST_BYTES_MAX))
+            write_parts(transport, control.encode_parts(frame, REQUEST_BYTES_MAX))
+
+
+def write_parts(transport: asyncio.WriteTransport, parts: Parts) -> None:
+    """Write a frame; a long body is not copied where the loop can do without."""
+    if len(parts) == 1:
+        transport.write(parts[0])
+    else:
+        transport.writelines(parts)
 
 
 async def open_connection(path: str) -> Connection:

@@ -176,7 +176,11 @@ class Pieces:
         self.aborted: BmgdError | None = None
         self.taken = False
         self.changed = asyncio.Event()
-        self.on_taken: Callable[[], None] = nothing
+        self.report_at = 1
+        """So many pieces are taken before the daemon hears of them, unless no further one is here."""
+        self._unreported = 0
+        self.on_taken: Callable[[int], None] = nothing
+        """The program has finished so many more pieces."""
         self.consume: Callable[[int], None] = nothing
         """Give the credit of so many pieces back."""
 
@@ -192,7 +196,9 @@ class Pieces:
         """The next piece; None behind the last one."""
         if self.taken:
             self.taken = False
-            self.on_taken()
+            self._unreported += 1
+        if self._unreported >= self.report_at or not self.waiting:
+            self.report()
         while not self.waiting:
             if self.aborted is not None:
                 raise self.aborted
@@ -202,6 +208,13 @@ class Pieces:
             await self.changed.wait()
         self.taken = True
         return self.waiting.popleft()
+
+    def report(self) -> None:
+        """Tell of the pieces that the program has finished."""
+        count, self._unreported = min(self._unreported, self.unconsumed), 0
+        if count:
+            self.unconsumed -= count
+            self.on_taken(count)
 
 
 class BroadcastMessage(Message):

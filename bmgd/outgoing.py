@@ -2,8 +2,9 @@
 
 Theory of operation. A message waits in `_pending` until the stream may send: its daemon grants credit
 in bytes, and one segment may always be underway. What waits then goes into one segment, by one call.
-A lone message leaves at the end of this turn of the event loop; while `CROWDED` segments are underway
-what follows waits for the next confirmation, or until a segment is full. So no timer delays anything.
+What the daemon does not read waits here, and not in the loop. A lone message leaves at the end of this
+turn of the event loop; while `CROWDED` segments are underway what follows waits for the next
+confirmation, or until a segment is full. So no timer delays anything.
 
     pending --in a segment--> underway --next above it--> confirmed
        |                         |--withdrawn--------> not sent (UnreachableError, QueueFullError)
@@ -29,7 +30,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.wire import control
-from bmgd.wire.batch import pack_messages
+from bmgd.wire.batch import segment_parts
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
 from bmgd.wire.messages import (
     MESSAGES_PER_SEGMENT_MAX,
@@ -153,6 +154,11 @@ class Outgoing:
         return not self._pending and not self._underway
 
     @property
+    def is_unused(self) -> bool:
+        """Whether it can be closed, because nobody waits for anything of it."""
+        return self.is_idle
+
+    @property
     def is_full(self) -> bool:
         """Whether as much waits as goes into a segment."""
         return self._pending_bytes >= _FULL
@@ -191,7 +197,14 @@ class Outgoing:
         self._pump()
 
     def _may_put(self, cost: int) -> bool:
-        return self._is_open and (self._put_cost + cost <= self._credit or not self._underway)
+        has_credit = self._put_cost + cost <= self._credit or not self._underway
+        return self._is_open and has_credit and self._connection.may_write(self)
+
+    def on_writable(self) -> None:
+        """The daemon has read some of what this connection wrote."""
+        if not self._over:
+            self._pump()
+            self._changed.set()
 
     def _pump(self) -> None:
         """Send what waits, as far as it may be."""
@@ -215,7 +228,8 @@ class Outgoing:
         if len(waited) == len(payloads):
             latest = max(message.deadline for message in waited)
             timeout = min(max(latest - self._loop.time(), 0.001), TIMEOUT_S_MAX)
-        self._put(pack_messages(payloads), len(payloads), waited, timeout)
+        body, more = segment_parts(payloads)
+        self._put(body, len(payloads), waited, timeout, more=more)
 
     def _first_fitting(self) -> list[bytes]:
         size = count = 0
@@ -242,15 +256,16 @@ class Outgoing:
         timeout: float,
         size: int = 0,
         flags: int = 0,
+        more: bytes | memoryview = b"",
     ) -> int:
         self._last_number += 1
-        number, cost = self._last_number, len(body) + OVERHEAD_BYTES
+        number, cost = self._last_number, len(body) + len(more) + OVERHEAD_BYTES
         self._put_cost += cost
         self._underway[number] = _Segment(cost, count, waited)
         for message in waited:
             message.segment = number
         self._connection.write(
-            control.PutSegment(self._sequence, count, flags, size, timeout, body)
+            control.PutSegment(self._sequence, count, flags, size, timeout, body, more)
         )
         return number
 
@@ -267,12 +282,15 @@ class Outgoing:
             begun = False
             try:
                 for at in range(0, size, PAYLOAD_BYTES_MAX):
-                    piece = bytes(view[at : at + PAYLOAD_BYTES_MAX])
+                    piece: bytes | memoryview = view[at : at + PAYLOAD_BYTES_MAX]
+                    if type(payload) is not bytes:
+                        # Its owner may write into it as soon as this returns.
+                        piece = bytes(piece)
                     await self._until_may_put(len(piece) + OVERHEAD_BYTES, until)
                     last = at + len(piece) == size
                     flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
                     left = max(until - self._loop.time(), 0.001) if until else 0.0
-                    self._put(piece, 0, [], left, size, flags)
+                    self._put(b"", 0, [], left, size, flags, piece)
                     begun = not last
             finally:
                 if begun:

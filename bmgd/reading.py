@@ -21,10 +21,12 @@ from bmgd.replying import Asker, Question, Replies
 from bmgd.to_many import Missed, missed_of
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.segments import OVERHEAD_BYTES
+from bmgd.wire.segments import COST_MAX, OVERHEAD_BYTES
 
 _REPORT_MAX = 256
 """So many messages are taken at most before the daemon hears of it."""
+_PIECES_MAX = 8
+"""The same, of the pieces of a long message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +317,10 @@ class Messages(Stream[Message]):
         message._pieces = pieces
         message._asks = self._asks_of(pieces)
 
-        def consumed() -> None:
-            pieces.unconsumed -= 1
-            self._consume_piece(long, 1)
-
-        pieces.on_taken = consumed
+        pieces.on_taken = pieces.consume
+        # A quarter of the credit, so that what is on its way does not run dry.
+        within = self._credit_bytes // (4 * COST_MAX)
+        pieces.report_at = max(1, min(within, _PIECES_MAX))
         self._items.append(message)
         return pieces
 
@@ -379,12 +380,7 @@ class Messages(Stream[Message]):
         if pieces.size > self._max_message:
             message = LongMessage(pieces.source, pieces.topic, b"", True, pieces.incarnation)
             message._pieces = pieces
-
-            def consumed() -> None:
-                pieces.unconsumed -= 1
-                self._consume_broadcasts(1)
-
-            pieces.on_taken = consumed
+            pieces.on_taken = pieces.consume
             self._items.append(message)
 
     def _on_silence(self, life: Life, number: int) -> None:

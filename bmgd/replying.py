@@ -12,13 +12,12 @@ from typing import Final, NamedTuple
 
 from bmgd.connection import Connection
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.kept_streams import KeptStreams
 from bmgd.outgoing import Outgoing, Payload, Pending
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import checked_payload, send_and_wait, send_long
+from bmgd.writing import check_timeout, checked_payload, send_and_wait, send_long
 
-STREAMS_MAX: Final = 64
-"""Streams kept open for answers to come; beyond, the one idle for longest is closed."""
 SETTLE_S: Final = 5.0
 """So long what was answered may take to be confirmed when a subscription ends."""
 TEXT_BYTES_MAX: Final = 4096
@@ -39,7 +38,7 @@ class Replies:
         self.reader = 0
         """The number of the subscription, once it is open."""
         self._connection = connection
-        self._streams: dict[Asker, Outgoing] = {}
+        self._streams: KeptStreams[Outgoing] = KeptStreams()
         self._over = False
 
     def check(self) -> None:
@@ -53,16 +52,7 @@ class Replies:
 
     def stream(self, asker: Asker) -> Outgoing:
         """The stream to an asker."""
-        stream = self._streams.pop(asker, None)
-        if stream is None or stream.over:
-            if len(self._streams) >= STREAMS_MAX:
-                idle = next((k for k, s in self._streams.items() if s.is_idle or s.over), None)
-                if idle is not None:
-                    self._streams.pop(idle).finish()
-            stream = self.new_stream(asker)
-        # The one used last is at the end.
-        self._streams[asker] = stream
-        return stream
+        return self._streams.get(asker, lambda: self.new_stream(asker))
 
     def new_stream(self, asker: Asker) -> Outgoing:
         """A stream of its own, for a long answer."""
@@ -79,16 +69,14 @@ class Replies:
         """No further answer: what was given is sent, the streams end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                for stream in list(self._streams.values()):
+                for stream in self._streams:
                     await stream.until_settled()
         self.end()
 
     def end(self) -> None:
         """The subscription is over, and so are its streams."""
         self._over = True
-        for stream in self._streams.values():
-            stream.finish()
-        self._streams.clear()
+        self._streams.close_all()
 
 
 class Question:
@@ -159,8 +147,7 @@ class Question:
         self.answered = True
 
     async def _send(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
-        if not 0 < timeout <= 86_400:
-            raise RequestError("a timeout is a number of seconds above 0, at most 86400")
+        check_timeout(timeout)
         self._begin()
         try:
             if len(whole) > PAYLOAD_BYTES_MAX:

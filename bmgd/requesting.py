@@ -29,6 +29,7 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
+from bmgd.kept_streams import KeptStreams
 from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending, Priority, with_sent
 from bmgd.wire import control
 from bmgd.wire.answers import (
@@ -41,12 +42,10 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import checked_payload, checked_topic
+from bmgd.writing import check_timeout, checked_payload, checked_topic
 
 UNDERWAY_MAX: Final = 1024
 """Questions of one connection without an outcome; one more waits."""
-STREAMS_MAX: Final = 64
-"""Streams kept open for questions to come; beyond, the one idle for longest is closed."""
 CREDIT_BYTES: Final = 2**20
 """How many bytes of answers may wait in this program before it takes them."""
 MAX_ANSWER: Final = 64 * 2**20
@@ -56,8 +55,6 @@ SETTLED_BYTES: Final = 65_536
 SETTLED_S: Final = 0.005
 """The daemon hears of questions that are done when there are so many, so many bytes of answers were
 taken, or after so many seconds: a frame for each would cost it a step."""
-
-_Key = tuple[int, str, str]
 
 
 class Asked(Pending):
@@ -131,8 +128,9 @@ class Questions(Outgoing):
         timeout: float,
         size: int = 0,
         flags: int = 0,
+        more: bytes | memoryview = b"",
     ) -> int:
-        number = super()._put(body, count, waited, timeout, size, flags)
+        number = super()._put(body, count, waited, timeout, size, flags, more)
         for message in waited:
             if isinstance(message, Asked):
                 self.number(message)
@@ -174,7 +172,7 @@ class Asking:
         self.asked: dict[int, Asked] = {}
         """Questions without an outcome, by number."""
         self._connection = connection
-        self._streams: dict[_Key, Questions] = {}
+        self._streams: KeptStreams[Questions] = KeptStreams()
         self._room = asyncio.Semaphore(UNDERWAY_MAX)
         self._opening: asyncio.Future[Any] | None = None
         self._open_inbox = 0
@@ -200,10 +198,7 @@ class Asking:
         """See `bmgd.Daemon.request`."""
         question_bytes = checked_payload(payload)
         checked_topic(topic)
-        if not 0 < timeout <= 86_400:
-            raise RequestError("a timeout is a number of seconds above 0, at most 86400")
-        if self._connection.lost is not None:
-            timeout = await self._connection.until_sendable(destination, timeout)
+        check_timeout(timeout)
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout
@@ -247,17 +242,10 @@ class Asking:
         return Questions(self, self._connection, destination, topic, priority, inbox)
 
     def _stream(self, destination: int, topic: str, priority: Priority, inbox: int) -> Questions:
-        key = destination, topic, priority
-        stream = self._streams.pop(key, None)
-        if stream is None or stream.over:
-            if len(self._streams) >= STREAMS_MAX:
-                idle = next((k for k, s in self._streams.items() if s.is_unused or s.over), None)
-                if idle is not None:
-                    self._streams.pop(idle).finish()
-            stream = self._new_stream(destination, topic, priority, inbox)
-        # The one used last is at the end.
-        self._streams[key] = stream
-        return stream
+        return self._streams.get(
+            (destination, topic, priority),
+            lambda: self._new_stream(destination, topic, priority, inbox),
+        )
 
     async def _outcome(self, question: Asked) -> bytes:
         stream = question.stream

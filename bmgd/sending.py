@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Final
 
 from bmgd.connection import Connection
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.kept_streams import KeptStreams
 from bmgd.outgoing import Outgoing, Payload, Pending, Priority, Quality
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import checked_payload, checked_topic, send_and_wait, send_long
-
-SHARED_MAX: Final = 64
-"""Streams kept open for messages to come; beyond, the one idle for longest is closed."""
-
-_Key = tuple[int, str, str, str]
+from bmgd.writing import check_timeout, checked_payload, checked_topic, send_and_wait, send_long
 
 
 class SharedStreams:
@@ -23,7 +18,7 @@ class SharedStreams:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._shared: dict[_Key, Outgoing] = {}
+        self._shared: KeptStreams[Outgoing] = KeptStreams()
         self._watched: dict[Outgoing, None] = {}
 
     def watch(self, stream: Outgoing) -> None:
@@ -35,20 +30,12 @@ class SharedStreams:
     def _stream(
         self, destination: int, topic: str, priority: Priority, quality: Quality
     ) -> Outgoing:
-        key = destination, topic, priority, quality
-        stream = self._shared.pop(key, None)
-        if stream is None or stream.over:
-            if len(self._shared) >= SHARED_MAX:
-                idle = next((k for k, s in self._shared.items() if s.is_idle), None)
-                if idle is not None:
-                    self._shared.pop(idle).finish()
-            stream = Outgoing(
-                self._connection, destination, checked_topic(topic), priority, quality
-            )
-            self.watch(stream)
-        # The one used last is at the end.
-        self._shared[key] = stream
-        return stream
+        def make() -> Outgoing:
+            made = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
+            self.watch(made)
+            return made
+
+        return self._shared.get((destination, topic, priority, quality), make)
 
     async def send(
         self,
@@ -61,7 +48,7 @@ class SharedStreams:
     ) -> None:
         """See `bmgd.Daemon.send`."""
         checked = checked_payload(payload)
-        _check_timeout(timeout)
+        check_timeout(timeout)
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
@@ -84,7 +71,7 @@ class SharedStreams:
     ) -> asyncio.Future[None]:
         """See `bmgd.Daemon.send_soon`."""
         checked = checked_payload(payload)
-        _check_timeout(timeout)
+        check_timeout(timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
         if self._connection.lost is not None:
@@ -140,8 +127,3 @@ class SharedStreams:
         for stream in self._watched:
             if isinstance(stream.error, DeliveryError) and not stream.over:
                 raise stream.error
-
-
-def _check_timeout(timeout: float) -> None:
-    if not 0 < timeout <= 86_400:
-        raise RequestError("a timeout is a number of seconds above 0, at most 86400")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from bmgd.errors import RequestError, UnreachableError
 from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending
+from bmgd.wire.control import TIMEOUT_S_MAX
 from bmgd.wire.messages import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 
@@ -158,6 +159,19 @@ def checked_payload(payload: object) -> bytes:
     if size > LONG_BYTES_MAX:
         raise RequestError(f"the payload has {size} bytes, at most {LONG_BYTES_MAX} fit")
     return bytes(payload) if size <= PAYLOAD_BYTES_MAX else payload  # type: ignore[return-value]
+
+
+def check_timeout(timeout: float) -> None:
+    """Refuse what is no timeout.
+
+    Args:
+        timeout: in seconds.
+
+    Raises:
+        RequestError: not above 0, or longer than a day.
+    """
+    if not 0 < timeout <= TIMEOUT_S_MAX:
+        raise RequestError(f"a timeout is a number of seconds above 0, at most {TIMEOUT_S_MAX:.0f}")
 
 
 def checked_topic(topic: str) -> str:

@@ -8,7 +8,7 @@ both directions.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 
 from bmgd.core.compatibility import Compatibility
@@ -17,6 +17,7 @@ from bmgd.core.effects import Effect, Exit, Observed, Send
 from bmgd.core.membership import Membership, Standing
 from bmgd.core.settings import Settings
 from bmgd.core.timers import Timers
+from bmgd.dataclass import dataclass
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,

@@ -106,6 +106,13 @@ _COUNTED: Final[frozenset[type[Effect]]] = frozenset(
 )
 """Effects that are counted; many are not, and would be compared with each of these."""
 _MESSAGES: Final = (*get_args(LinkMessage), *get_args(RoutedMessage))
+# Each core begins with copies of these: to copy a dict is not to look each key up again.
+_NO_PLAIN: Final = dict.fromkeys(PLAIN, 0)
+_NO_EVENTS: Final = dict.fromkeys((*EVENTS, OTHER), 0)
+_NO_MESSAGES: Final[dict[type[Message], int]] = dict.fromkeys(_MESSAGES, 0)
+_NO_CLOSED: Final = dict.fromkeys((*CLOSED, OTHER), 0)
+_NO_EVIDENCE: Final = dict.fromkeys(Evidence, 0)
+_NO_REFUSALS: Final = dict.fromkeys(Refusal, 0)
 
 
 class Counts:
@@ -137,14 +144,14 @@ class Counts:
     )
 
     def __init__(self) -> None:
-        self.plain = dict.fromkeys(PLAIN, 0)
-        self.events = dict.fromkeys((*EVENTS, OTHER), 0)
-        self.sent: dict[type[Message], int] = dict.fromkeys(_MESSAGES, 0)
-        self.received: dict[type[Message], int] = dict.fromkeys(_MESSAGES, 0)
-        self.closed = dict.fromkeys((*CLOSED, OTHER), 0)
-        self.lost = dict.fromkeys(Evidence, 0)
-        self.failed = dict.fromkeys(Evidence, 0)
-        self.refused = dict.fromkeys(Refusal, 0)
+        self.plain = _NO_PLAIN.copy()
+        self.events = _NO_EVENTS.copy()
+        self.sent = _NO_MESSAGES.copy()
+        self.received = _NO_MESSAGES.copy()
+        self.closed = _NO_CLOSED.copy()
+        self.lost = _NO_EVIDENCE.copy()
+        self.failed = _NO_EVIDENCE.copy()
+        self.refused = _NO_REFUSALS.copy()
         self.dials = 0
         self.delivered = 0
         self.changes = 0

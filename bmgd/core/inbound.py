@@ -10,13 +10,7 @@ segment names. A segment of a stream is
     beyond it, within the credit ----> kept, and told as a gap; the farthest gives way
     of an unknown stream, not OPEN --> RESET
 
-Credit is granted in bytes of cost, `GRANTED_MAX` in all, to at most `ACTIVE_MAX` streams that sent
-something within `IDLE_NS`; any other may have one segment underway. It follows the room of the topic,
-so a sender goes at the pace of the readers; when a reader has consumed something, those who wait hear.
-
-An acknowledgement goes out at once, unless the stream's last one is younger than `ACK_PAUSE_NS`: then
-one for all that comes until that is over. That of a short question goes with the first answer to its
-source, if there is one within `ANSWER_PAUSE_NS`: one wake-up less for everybody on the way. A stream
+`granting.py` says how much a stream may send, `acknowledging.py` when its source hears of it. A stream
 that is closed is remembered until the floor has passed it, or a late copy of its first segment would
 open it again. *Dead* clears nothing, for it may be refuted; a source that is gone for `GONE_NS` shrinks
 to the highest id that it used.
@@ -26,85 +20,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
+from bmgd.core.acknowledging import Acknowledging
 from bmgd.core.context import Context
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.granting import GRANTED_MAX, Granting
 from bmgd.core.inboxes import is_inbox
 from bmgd.core.membership import Standing
+from bmgd.core.stream_in import StreamIn
 from bmgd.core.taken import Offer, Taken
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.types import Incarnation, NodeId, NodeState, Status, incarnation_tag
 from bmgd.wire.messages import (
-    GAPS_MAX,
     ResetReason,
     Segment,
     SegmentAck,
     SegmentFlag,
     StreamReset,
 )
-from bmgd.wire.segments import COST_MAX, cost_of
+from bmgd.wire.segments import cost_of
 
-ACK_TIMER = "acknowledge"
-GONE_TIMER = "gone source"
-ACK_PAUSE_NS = 500_000
-ANSWER_PAUSE_NS = 20_000_000
-SHORT_BYTES = 4096
-ACKS_PER_STEP = 64
-GRANTED_MAX = 8 * 1024 * 1024
-"""Credit of all streams together, and what is kept behind gaps."""
-GRANT_MAX = 4 * 1024 * 1024
-"""Credit of one stream."""
-ACTIVE_MAX = 32
-IDLE_NS = 1_000_000_000
-SOURCES_MAX = 65_536
+GONE_TIMER: Final = "gone source"
+SOURCES_MAX: Final = 65_536
 """Sources whose streams are remembered; one that left makes room, else a new one is not answered."""
-STREAMS_MAX = 65_536
+STREAMS_MAX: Final = 65_536
 """Streams remembered in all; beyond, a new one is answered FULL."""
-SPAN = 4096
-KEPT_MAX = 1024
+SPAN: Final = 4096
+FLOW_BYTES: Final = 16 * 1024
+"""A segment with a shorter body is none of a flow."""
+KEPT_MAX: Final = 1024
 """Segments of one stream that wait behind a gap."""
-ADVANCE_MAX = 64
+ADVANCE_MAX: Final = 64
 """Segments that one event takes of what was kept; the rest goes in turns, one segment each."""
-TOLD_OF_ROOM = 8
-"""Streams that hear at once when a topic has room again; the others when it has more."""
-GONE_NS = 600_000_000_000
-
-
-@dataclass(slots=True, eq=False)
-class StreamIn:
-    """One stream of one life of a source.
-
-    Args:
-        next: the segment expected next.
-        taken: the cost of all below.
-        credit: up to which cost the source may send.
-        kept: what came beyond `next`, by number.
-        closed: nothing more is taken of it. reason: what a source that goes on is told then.
-        awaited: `next` is the last piece of a long message, whose reader has it.
-        long: within a long message.
-        acked_ns: when it was acknowledged last.
-        full: the next one came, and there was no room.
-    """
-
-    source: NodeId
-    incarnation: Incarnation
-    id: int
-    topic: str
-    priority: int
-    next: int = 1
-    taken: int = 0
-    credit: int = 0
-    kept: dict[int, Segment] = field(default_factory=dict)
-    kept_cost: int = 0
-    closed: bool = False
-    reason: ResetReason | None = None
-    awaited: bool = False
-    long: bool = False
-    full: bool = False
-    heard_ns: int = 0
-    acked_ns: int = 0
+GONE_NS: Final = 600_000_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -132,11 +83,8 @@ class Inbound:
         self._sources: dict[NodeId, _Source] = {}
         self._stream_count = 0
         self._kept_bytes = 0
-        self._active: dict[tuple[NodeId, int], StreamIn] = {}
-        self._starved: dict[str, dict[tuple[NodeId, int], StreamIn]] = {}
-        self._owed: dict[tuple[NodeId, int], StreamIn] = {}
-        self._with_answers: dict[NodeId, dict[int, StreamIn]] = {}
-        """Of the streams owed an acknowledgement, those whose go with an answer to their source."""
+        self.granting = Granting(context, topics)
+        self.acknowledging = Acknowledging(context, forwarding, self.granting)
         self._advancing: dict[tuple[NodeId, int], StreamIn] = {}
 
     # --- what comes ---------------------------------------------------------------------------
@@ -259,6 +207,10 @@ class Inbound:
 
     def _on_stream_segment(self, stream: StreamIn, segment: Segment) -> None:
         number = segment.route.sequence & 0xFFFF_FFFF
+        if number != stream.next or len(segment.body) < FLOW_BYTES:
+            stream.flowing = 0
+        else:
+            stream.flowing += cost_of(segment.body)
         stream.heard_ns = self._context.now_ns
         if not stream.closed and number == stream.next and not stream.awaited:
             self._take(stream, segment)
@@ -267,12 +219,8 @@ class Inbound:
         if stream.closed and number >= stream.next:
             if stream.reason is not None:
                 self._tell_reset(stream, stream.reason)
-        elif self._goes_with_answer(stream, segment):
-            self._owed[stream.source, stream.id] = stream
-            self._with_answers.setdefault(stream.source, {})[stream.id] = stream
-            self._plan_acks(self._context.now_ns + ANSWER_PAUSE_NS)
         else:
-            self._acknowledge(stream)
+            self.acknowledging.on_segment(stream, segment)
 
     # --- taking in order ----------------------------------------------------------------------
 
@@ -297,7 +245,7 @@ class Inbound:
             if not is_passed:
                 return
         if stream.next in stream.kept:
-            self._advancing[stream.source, stream.id] = stream
+            self._advancing[stream.key] = stream
             if "advance" not in self._work:
                 self._work.begin("advance", self._advances)
 
@@ -306,7 +254,7 @@ class Inbound:
             stream = self._advancing.pop(next(iter(self._advancing)))
             self._advance(stream, 1)
             if not stream.closed:
-                self._acknowledge(stream)
+                self.acknowledging.acknowledge(stream)
             yield
 
     def _offer(self, stream: StreamIn, segment: Segment) -> bool:
@@ -366,7 +314,7 @@ class Inbound:
         stream.next += 1
         stream.credit = max(stream.credit, stream.taken)
         self._advance(stream)
-        self._acknowledge(stream, at_once=True)
+        self.acknowledging.acknowledge(stream, at_once=True)
 
     # --- what came too early ------------------------------------------------------------------
 
@@ -415,146 +363,20 @@ class Inbound:
         self._stream_count -= 1
 
     def _let_go(self, stream: StreamIn) -> None:
-        key = stream.source, stream.id
         self._kept_bytes -= stream.kept_cost
         stream.kept.clear()
         stream.kept_cost = 0
-        if self._owed.get(key) is stream:
-            self._forget_owed(stream)
-        for table in (self._active, self._advancing):
-            if table.get(key) is stream:
-                del table[key]
-        self._feed(stream)
-
-    # --- credit -------------------------------------------------------------------------------
-
-    def _grant(self, stream: StreamIn) -> None:
-        """Let a stream send as much as its topic has room for, and as its share of all credit is."""
-        key = stream.source, stream.id
-        if key not in self._active and not self._activate(key, stream):
-            stream.credit = stream.taken
-            return
-        others = sum(s.credit - s.taken for s in self._active.values()) - (
-            stream.credit - stream.taken
-        )
-        share = min(GRANT_MAX, GRANTED_MAX // max(2, len(self._active)), GRANTED_MAX - others)
-        room = self._topics.room(stream.topic)
-        stream.credit = max(stream.credit, stream.taken + max(0, min(share, room)))
-        if stream.credit - stream.taken < COST_MAX:
-            self._starved.setdefault(stream.topic, {})[key] = stream
-            self._topics.ask_for_room(stream.topic)
-        else:
-            self._feed(stream)
-
-    def _feed(self, stream: StreamIn) -> None:
-        """It waits for no room any more."""
-        starved = self._starved.get(stream.topic)
-        if starved is None:
-            return
-        starved.pop((stream.source, stream.id), None)
-        if not starved:
-            del self._starved[stream.topic]
-
-    def _activate(self, key: tuple[NodeId, int], stream: StreamIn) -> bool:
-        if len(self._active) >= ACTIVE_MAX:
-            membership, now_ns = self._context.membership, self._context.now_ns
-            for known, other in list(self._active.items()):
-                if other.heard_ns + IDLE_NS <= now_ns or membership.is_gone(other.source):
-                    # What it sends on that credit is answered FULL, or taken where there is room.
-                    other.credit = other.taken
-                    del self._active[known]
-        if len(self._active) >= ACTIVE_MAX:
-            return False
-        self._active[key] = stream
-        return True
-
-    def on_room(self, topic: str) -> None:
-        """A topic has room again: those who wait for it hear how much."""
-        starved = self._starved.get(topic)
-        if not starved:
-            return
-        now_ns = self._context.now_ns
-        for key in list(starved)[:TOLD_OF_ROOM]:
-            stream = starved.pop(key)
-            if not stream.full and stream.heard_ns + IDLE_NS <= now_ns:
-                # It has nothing to send, or asks by itself.
-                continue
-            was_full, before = stream.full, stream.credit
-            stream.full = False
-            self._grant(stream)
-            if was_full or stream.credit > before:
-                self._owed[key] = stream
-                self._plan_acks(now_ns)
-        starved = self._starved.get(topic)
-        if starved is not None and not starved:
-            del self._starved[topic]
-            starved = None
-        if starved:
-            self._topics.ask_for_room(topic)
+        self.acknowledging.forget(stream)
+        if self._advancing.get(stream.key) is stream:
+            del self._advancing[stream.key]
+        self.granting.forget(stream)
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _acknowledge(self, stream: StreamIn, *, at_once: bool = False) -> None:
-        now_ns = self._context.now_ns
-        if at_once or now_ns - stream.acked_ns >= ACK_PAUSE_NS or not stream.acked_ns:
-            self._tell(stream)
-        else:
-            self._owed[stream.source, stream.id] = stream
-            self._plan_acks(stream.acked_ns + ACK_PAUSE_NS)
-
-    def _goes_with_answer(self, stream: StreamIn, segment: Segment) -> bool:
-        """Whether the acknowledgement of a segment waits a moment for the answer to what it asks."""
-        return (
-            segment.inbox > 0
-            and not segment.size
-            and len(segment.body) <= SHORT_BYTES
-            and stream.acked_ns > 0
-            and not (stream.full or stream.kept)
-            and stream.credit - stream.taken >= COST_MAX
-        )
-
-    def on_answer_put(self, asker: NodeId) -> None:
-        """An answer goes to a node: what waits to be acknowledged to it goes with that."""
-        for stream in list(self._with_answers.get(asker, {}).values()):
-            self._tell(stream)
-
-    def _forget_owed(self, stream: StreamIn) -> None:
-        self._owed.pop((stream.source, stream.id), None)
-        if not self._owed:
-            self._context.timers.cancel((ACK_TIMER, 0, 0))
-        waiting = self._with_answers.get(stream.source)
-        if waiting is not None:
-            waiting.pop(stream.id, None)
-            if not waiting:
-                del self._with_answers[stream.source]
-
-    def _plan_acks(self, at_ns: int) -> None:
-        timers, key = self._context.timers, (ACK_TIMER, 0, 0)
-        planned_ns = timers.due_ns(key)
-        if planned_ns is None or planned_ns > at_ns:
-            timers.set(key, max(at_ns, self._context.now_ns))
-
-    def on_ack_timer(self, key: TimerKey) -> None:
-        """Acknowledge what came meanwhile, one for each stream."""
-        for owed in list(self._owed)[:ACKS_PER_STEP]:
-            stream = self._owed.get(owed)
-            if stream is not None:
-                self._tell(stream)
-        if self._owed:
-            self._plan_acks(self._context.now_ns + ACK_PAUSE_NS)
-
-    def _tell(self, stream: StreamIn) -> None:
-        self._forget_owed(stream)
-        stream.acked_ns = self._context.now_ns
-        if not stream.closed:
-            self._grant(stream)
-        route = self._forwarding.route_to(
-            stream.source,
-            tag=incarnation_tag(stream.incarnation),
-            sequence=stream.id << 32 | stream.next,
-        )
-        ack = SegmentAck(route, self._context.own_tag, stream.credit, stream.full, _gaps_of(stream))
-        self._forwarding.originate(ack)
+    def on_room(self, topic: str) -> None:
+        """A topic has room again: those who wait for it hear how much."""
+        for stream in self.granting.on_room(topic):
+            self.acknowledging.owe(stream, self._context.now_ns)
 
     def _answer(self, segment: Segment, *, full: bool) -> None:
         """Acknowledge nothing of a stream that there is no room for."""
@@ -601,17 +423,3 @@ class Inbound:
             for stream in source.streams.values():
                 self._forget(stream, "this node began a new life")
         self._sources.clear()
-
-
-def _gaps_of(stream: StreamIn) -> tuple[tuple[int, int], ...]:
-    """(first, last) of the runs beyond the next segment that are here."""
-    gaps: list[tuple[int, int]] = []
-    here = [stream.next] if stream.awaited else []
-    for number in (*here, *sorted(stream.kept)):
-        if gaps and gaps[-1][1] == number - 1:
-            gaps[-1] = gaps[-1][0], number
-        elif len(gaps) == GAPS_MAX:
-            break
-        else:
-            gaps.append((number, number))
-    return tuple(gaps)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bmgd.core.asking import Asking
@@ -54,6 +53,7 @@ from bmgd.core.show import SHOWN_IDS_MAX, is_isolated, show_links, show_members,
 from bmgd.core.survey import Survey
 from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
+from bmgd.dataclass import dataclass
 from bmgd.errors import RequestError
 
 
@@ -81,7 +81,7 @@ class Requests:
         """A stream of answers has one to send."""
         stream = self.outbound.table.owned.get(request)
         if stream is not None:
-            self.inbound.on_answer_put(stream.destination)
+            self.inbound.acknowledging.on_answer_put(stream.destination)
 
     def on_command(self, request: int, command: Command) -> None:
         """Do what a program asks; see `bmgd.core.commands` for the answers."""

@@ -1,36 +1,29 @@
 """Segments on their way out of this node, and what programs are told of them.
 
 Theory of operation. `pump` sends of a stream what its window, its credit and an id allow: what is lost
-first, then what waits. A stream of the bulk class waits while its link has much to write, and sends
-meanwhile a byte for seven that other streams of this node send over it. What is relayed never waits,
-since hop-by-hop backpressure deadlocks on cycles. A step sends at most `BURST`
-segments of a stream; what is left follows as `Work`, in turns. What is for this node itself goes to its
-topics at once. Whatever becomes of a segment, its program hears of it here: how far the stream is, what
-more may be put, how it ended.
+first, then what waits, unless `held_bulk.py` holds it. A step sends at most `BURST` segments of a
+stream; what is left follows as `Work`, in turns. What is for this node itself goes to its topics at
+once. Whatever becomes of a segment, its program hears of it here: how far the stream is, what more may
+be put, how it ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 from bmgd.core.context import Context
 from bmgd.core.effects import Reply, StreamEnded, StreamMoved
 from bmgd.core.forwarding import Forwarding
+from bmgd.core.held_bulk import HeldBulk
 from bmgd.core.stream_out import NEVER_NS, NUMBER_MAX, RESEND_MAX_NS, Sending, StreamOut
 from bmgd.core.stream_table import STREAM_TIMER, StreamTable
 from bmgd.core.taken import Offer, Taken
 from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import BmgdError, DeliveryError, NewLifeError, NoReaderError
-from bmgd.types import LinkId, NodeId
-from bmgd.wire.messages import BULK_PRIORITY, Segment, SegmentFlag
-from bmgd.wire.segments import COST_MAX
+from bmgd.types import NodeId
+from bmgd.wire.messages import Segment, SegmentFlag
 
-BULK_SHARE = 7
-"""A held stream of the bulk class sends a byte for so many that pass it."""
-BACKLOG_LOW_BYTES = 64 * 1024
-"""A link is told to have much to write from 256 KiB on, and to have little again from here on."""
 BURST = 32
 """Segments that one event sends of its stream; the rest goes in turns, one segment each."""
 RETRY_MIN_NS = 10_000_000
@@ -38,19 +31,6 @@ ABANDONED_NS = 60_000_000_000
 """What a program that went away has put is sent for so long."""
 CLOSING_MAX = 2048
 """Streams beyond which one that closes does not wait for the confirmation of that."""
-
-
-@dataclass(slots=True, eq=False)
-class _Held:
-    """What waits for a link that has much to write.
-
-    Args:
-        streams: of the bulk class, by key.
-        passed_bytes: what other streams have sent over the link, less what bulk has sent of its share.
-    """
-
-    streams: dict[int, StreamOut] = field(default_factory=dict)
-    passed_bytes: int = 0
 
 
 class StreamSending:
@@ -70,8 +50,7 @@ class StreamSending:
         self._work = work
         self._table = table
         self._ready: dict[int, StreamOut] = {}
-        self._backlogged: dict[LinkId, _Held] = {}
-        """Of each link that has much to write."""
+        self.held = HeldBulk(forwarding, self._wake)
 
     def pump(self, stream: StreamOut, most: int = BURST) -> None:
         """Send what may be sent, at most so many segments now and the rest in turns."""
@@ -85,8 +64,7 @@ class StreamSending:
             more = self._send_some(stream, most)
         if more:
             self._ready[stream.key] = stream
-            if "streams" not in self._work:
-                self._work.begin("streams", self._turns)
+            self._begin_turns()
         self._table.set_timer(stream)
 
     def pump_all(self, streams: Sequence[StreamOut]) -> None:
@@ -95,8 +73,7 @@ class StreamSending:
             self.pump(stream)
         if streams[BURST:]:
             self._ready.update((stream.key, stream) for stream in streams[BURST:])
-            if "streams" not in self._work:
-                self._work.begin("streams", self._turns)
+            self._begin_turns()
             for stream in streams[BURST:]:
                 self._table.set_timer(stream)
 
@@ -109,61 +86,15 @@ class StreamSending:
                 self.pump(stream, 1)
             yield
 
-    def on_backlog(self, link: LinkId, backlog_bytes: int) -> None:
-        """A link has much to write, or little again: own streams of the bulk class wait for that."""
-        if backlog_bytes > BACKLOG_LOW_BYTES:
-            self._backlogged.setdefault(link, _Held())
-            return
-        held = self._backlogged.pop(link, None)
-        if held is not None:
-            self._wake(held.streams)
+    def _wake(self, held: Iterable[StreamOut]) -> None:
+        """Let streams send again, in turns."""
+        streams = self._table.streams
+        self._ready.update((one.key, one) for one in held if one.key in streams)
+        self._begin_turns()
 
-    def _wake(self, held: dict[int, StreamOut]) -> None:
-        self._ready.update((key, s) for key, s in held.items() if key in self._table.streams)
-        if held and "streams" not in self._work:
+    def _begin_turns(self) -> None:
+        if self._ready and "streams" not in self._work:
             self._work.begin("streams", self._turns)
-
-    def on_ways_changed(self) -> None:
-        """Links came or went: what waits for one looks again which way it has."""
-        for link in list(self._backlogged):
-            held = self._backlogged.pop(link)
-            if self._forwarding.has_link(link):
-                self._backlogged[link] = _Held()
-            self._wake(held.streams)
-
-    def _must_wait(self, stream: StreamOut) -> bool:
-        """Whether a stream waits for the link that it would leave by to write what it has."""
-        if stream.priority != BULK_PRIORITY or not self._backlogged:
-            return False
-        held = self._held_for(stream)
-        if held is None:
-            return False
-        cost = BULK_SHARE * stream.queue[0].cost
-        if held.passed_bytes >= cost:
-            held.passed_bytes -= cost
-            return False
-        held.streams[stream.key] = stream
-        return True
-
-    def _held_for(self, stream: StreamOut) -> _Held | None:
-        """Of the link that a stream would leave by; None where that has little to write."""
-        way = self._forwarding.first_link_to(stream.destination)
-        return None if way is None else self._backlogged.get(way)
-
-    def _let_bulk_follow(self, stream: StreamOut, cost: int) -> None:
-        """A segment was sent past the bulk that waits for the same link: that may have a turn now."""
-        held = self._held_for(stream)
-        if held is None:
-            return
-        held.passed_bytes = min(held.passed_bytes + cost, 2 * BULK_SHARE * COST_MAX)
-        first = next(iter(held.streams.values()), None)
-        if first is None:
-            return
-        # What it held may have been withdrawn.
-        owed = BULK_SHARE * first.queue[0].cost if first.queue else 0
-        if held.passed_bytes >= owed:
-            del held.streams[first.key]
-            self._wake({first.key: first})
 
     def _send_some(self, stream: StreamOut, left: int) -> bool:
         if stream.losses and not stream.blocked:
@@ -178,7 +109,7 @@ class StreamSending:
         while stream.queue and stream.may_send(stream.queue[0].cost):
             if not left:
                 return True
-            if self._must_wait(stream):
+            if self.held.holds(stream):
                 return False
             sending = stream.queue[0]
             if not self.transmit(stream, sending):
@@ -198,8 +129,7 @@ class StreamSending:
             stream.resend_ns = context.now_ns + context.jitter(pause_ns)
             return False
         self.on_transmitted(stream, sending)
-        if self._backlogged and stream.priority != BULK_PRIORITY:
-            self._let_bulk_follow(stream, sending.cost)
+        self.held.on_sent(stream, sending.cost)
         return True
 
     def prepare(self, stream: StreamOut, sending: Sending) -> bool:

@@ -132,10 +132,12 @@ class StreamTable:
             return
         waits = stream.underway or (stream.queue and stream.resend_ns != NEVER_NS)
         at_ns = stream.resend_ns if waits else NEVER_NS
-        if not stream.is_idle:
-            at_ns = min(at_ns, stream.earliest_ns)
+        if stream.is_idle:
+            stream.earliest_ns = NEVER_NS
+        at_ns = min(at_ns, stream.earliest_ns)
         key = (STREAM_TIMER, stream.key, 0)
         if at_ns >= NEVER_NS:
             self._context.timers.cancel(key)
         else:
-            self._context.timers.set(key, at_ns)
+            # A deadline in the past would say that this node was late, and has heard nobody.
+            self._context.timers.set(key, max(at_ns, self._context.now_ns))

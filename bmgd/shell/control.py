@@ -120,6 +120,7 @@ class ControlServer:
         self._access = access or Access(os.geteuid())
         self._note = note
         self._server: asyncio.AbstractServer | None = None
+        self.read_buffer = control.ReadBuffer()
         self._programs: dict[ProgramConnection, None] = {}
         self._calls: dict[int, Call] = {}
         self._watchers: dict[int, Call] = {}

@@ -8,14 +8,20 @@ from typing import Any, Final, Protocol, cast
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.shell.access import Level, Peer, peer_of
 from bmgd.wire import control
-from bmgd.wire.control import Frame, FrameReader
+from bmgd.wire.control import Frame, FrameReader, ReadBuffer
 
 PAUSE_BYTES: Final = 256 * 1024
 LINGER_S: Final = 5.0
 
 
 class Server(Protocol):
-    """What a connection tells of."""
+    """What a connection tells of.
+
+    Attributes:
+        read_buffer: of all connections.
+    """
+
+    read_buffer: ReadBuffer
 
     def admit(self, program: ProgramConnection, peer: Peer) -> Level:
         """A program has connected; raises RequestError where it may not."""
@@ -59,7 +65,7 @@ class Call:
         """What it was answered, of one that goes on."""
 
 
-class ProgramConnection(asyncio.Protocol):
+class ProgramConnection(asyncio.BufferedProtocol):
     """The connection of one program."""
 
     def __init__(self, server: Server) -> None:
@@ -68,7 +74,7 @@ class ProgramConnection(asyncio.Protocol):
         self.level = Level.NOTHING
         self.has_asked = False
         self._server = server
-        self._reader = FrameReader(control.REQUEST_BYTES_MAX)
+        self._reader = FrameReader(control.REQUEST_BYTES_MAX, server.read_buffer)
         self._transport: asyncio.Transport | None = None
         self._paused = False
 
@@ -97,9 +103,14 @@ class ProgramConnection(asyncio.Protocol):
         self._transport = None
         self._server.forget(self)
 
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.filled(nbytes)
         self._read_frames()
+        # The buffer is another's now.
+        self._reader.settle()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -117,11 +128,14 @@ class ProgramConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         try:
-            data = control.encode(frame)
+            parts = control.encode_parts(frame)
         except ProtocolError as error:
             detail = RequestError(f"the answer cannot be sent: {error}")
-            data = control.encode(control.failure_of(frame.sequence, detail))
-        self._transport.write(data)
+            parts = control.encode_parts(control.failure_of(frame.sequence, detail))
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
 
     def finish(self) -> None:
         """Close once what was written has gone out, or after `LINGER_S`."""

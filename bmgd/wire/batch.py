@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgpack
 
 from bmgd.errors import ProtocolError
+from bmgd.wire.segments import bin_prefix, only_message
 
 _ARRAY_16 = 0xDC
 
@@ -21,12 +22,21 @@ def pack_messages(payloads: Sequence[bytes]) -> bytes:
     return packed[1 if packed[0] != _ARRAY_16 else 3 :]
 
 
+def segment_parts(payloads: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The same in two parts, one behind the other; a lone message is the second one, uncopied."""
+    if len(payloads) == 1:
+        return bin_prefix(len(payloads[0])), payloads[0]
+    return pack_messages(payloads), b""
+
+
 def unpack_messages(body: bytes, count: int) -> list[bytes]:
     """The messages in the body of a segment.
 
     Raises:
         ProtocolError: the body does not hold exactly so many messages.
     """
+    if count == 1 and (alone := only_message(body)) is not None:
+        return [alone]
     try:
         payloads = msgpack.unpackb(b"\xdc" + count.to_bytes(2, "big") + body, max_ext_len=0)
     except (ValueError, RecursionError, OverflowError) as error:

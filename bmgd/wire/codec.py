@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import msgpack
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ProtocolError
 from bmgd.frameheader import (
     BODY_BYTES_MIN,
@@ -103,6 +103,7 @@ from bmgd.wire.messages import (
     Watermark,
     Watermarks,
 )
+from bmgd.wire.segments import bin_prefix
 
 LENGTH = struct.Struct(">I")
 LENGTH_BYTES = LENGTH.size
@@ -111,6 +112,9 @@ _HEARTBEAT = 0x01
 _HEARTBEAT_ITEMS = 5
 _ENTRY = struct.Struct(">IIQII")
 _SHARED_SEGMENT = 0x56
+_SHORT_BYTES = 4096
+_SHORT_ARRAY_MAX = 15
+"""Values in an array whose length stands in its first byte."""
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 _REASON_BYTES_MAX = 255
@@ -597,11 +601,26 @@ def encode(message: Message) -> bytes:
     kind = _KIND_OF[type(message)]
     fields = _FORMATS[kind].write(message)
     if kind < _ROUTED_KIND_MIN:
-        body = bytes(msgpack.packb((_LINK_HEADERS[kind], *fields)))
-    else:
-        body = _encode_routed(kind, message.route, fields)  # type: ignore[union-attr]
-    prefix: bytes = LENGTH.pack(len(body))
-    return prefix + body
+        return _frame((_LINK_HEADERS[kind], *fields))
+    return _frame(_routed_values(kind, message.route, fields))  # type: ignore[union-attr]
+
+
+def _frame(values: tuple[object, ...]) -> bytes:
+    """A frame with these values, the header first."""
+    last = values[-1]
+    if (
+        type(last) is bytes
+        and _SHORT_BYTES < len(last) <= SEGMENT_BYTES_MAX
+        and len(values) <= _SHORT_ARRAY_MAX
+    ):
+        # The same bytes by one copy of what is long in place of three.
+        packed = msgpack.packb(values[:-1])
+        prefix = bin_prefix(len(last))
+        length = len(packed) + len(prefix) + len(last)
+        head = LENGTH.pack(length) + bytes((packed[0] + 1,))
+        return b"".join((head, packed[1:], prefix, last))
+    body: bytes = msgpack.packb(values)
+    return b"".join((LENGTH.pack(len(body)), body))
 
 
 def decode(body: bytes) -> Message:
@@ -695,7 +714,7 @@ def encode_header(
 _LINK_HEADERS = {kind: encode_header(kind) for kind in _FORMATS if kind < _ROUTED_KIND_MIN}
 
 
-def _encode_routed(kind: int, route: Route, fields: tuple[object, ...]) -> bytes:
+def _routed_values(kind: int, route: Route, fields: tuple[object, ...]) -> tuple[object, ...]:
     search = route.search
     flags = (FLAG_RECORD if route.record else 0) | (FLAG_CAREFUL if search is not None else 0)
     header = encode_header(
@@ -710,9 +729,9 @@ def _encode_routed(kind: int, route: Route, fields: tuple[object, ...]) -> bytes
         sequence=route.sequence,
     )
     if search is None:
-        return bytes(msgpack.packb((header, *fields)))
+        return (header, *fields)
     stack = b"".join(LENGTH.pack(node_id) for node_id in search.stack)
-    return bytes(msgpack.packb((header, *fields, (search.visited, stack, search.restarts))))
+    return (header, *fields, (search.visited, stack, search.restarts))
 
 
 def _read_route(header: bytes, search: object) -> Route:

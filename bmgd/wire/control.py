@@ -23,14 +23,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
 import msgpack
 
 from bmgd import errors
+from bmgd.dataclass import dataclass
 from bmgd.errors import BmgdError, DeliveryError, ProtocolError, RefusedError
 from bmgd.frameheader import BODY_BYTES_MIN, FRAME_BYTES_MAX, HEADER, HEADER_BYTES
+from bmgd.wire.segments import bin_prefix
 
 VERSIONS: Final = frozenset({1})
 """The versions of this protocol."""
@@ -63,6 +65,18 @@ COUNT_MAX: Final = 2**48
 _TEXT_BYTES_MAX = 4096
 _VERB_BYTES_MAX = 64
 _LENGTH = struct.Struct(">I")
+
+READ_BYTES: Final = 256 * 1024
+"""So much is read of a connection at once, at most, but for a longer frame."""
+SHORT_BODY_BYTES: Final = 4096
+"""The body of a segment up to this length is copied into its frame; a longer one stands behind it."""
+_BUFFER_BYTES_MIN = 16 * 1024
+_VALUE_AT = 1 + 2 + HEADER_BYTES
+_ITEM_FIELDS_MAX = 15
+_BODY_KEY = msgpack.packb("body")
+
+Parts = tuple[bytes | memoryview, ...]
+"""A frame, to be written one behind the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +185,7 @@ class PutSegment:
         size: of a piece, the length of the whole message; else 0.
         timeout: seconds for which it may be sent; 0 for ever.
         body: see `bmgd.wire.segments`.
+        more: the rest of a body that is written in two parts, so that this one needs no copy.
     """
 
     sequence: int
@@ -179,6 +194,7 @@ class PutSegment:
     size: int
     timeout: float
     body: bytes = field(repr=False)
+    more: bytes | memoryview = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +267,49 @@ def encode(frame: Frame, body_bytes_max: int = ANSWER_BYTES_MAX) -> bytes:
     Raises:
         ProtocolError: the frame is longer than that, or holds a value that msgpack has no form for.
     """
+    return b"".join(encode_parts(frame, body_bytes_max))
+
+
+def encode_parts(frame: Frame, body_bytes_max: int = ANSWER_BYTES_MAX) -> Parts:
+    """The same in parts, to be written one behind the other: a long body is the last one, uncopied.
+
+    Raises: as `encode`.
+    """
     header = HEADER.pack(_KINDS[type(frame)], 0, 0, 0, 0, 0, 0, 0, frame.sequence)
+    behind: Parts = ()
     try:
-        body = msgpack.packb((header, *_fields(frame)))
+        if type(frame) is PutSegment and len(frame.more) > SHORT_BODY_BYTES:
+            fields = (header, frame.count, frame.flags, frame.size, frame.timeout)
+            size = len(frame.body) + len(frame.more)
+            body = _one_more(msgpack.packb(fields), 0) + bin_prefix(size) + frame.body
+            behind = (frame.more,)
+        elif type(frame) is Item and (found := _long_body(frame.value)) is not None:
+            others = {name: value for name, value in frame.value.items() if name != "body"}
+            # Behind the header and what says how many values there are.
+            packed = _one_more(msgpack.packb((header, others)), _VALUE_AT)
+            body = packed + _BODY_KEY + bin_prefix(len(found))
+            behind = (found,)
+        else:
+            body = msgpack.packb((header, *_fields(frame)))
     except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"cannot be sent: {error}") from None
-    if len(body) > body_bytes_max:
-        raise ProtocolError(f"{len(body)} bytes, at most {body_bytes_max} fit into a frame")
-    return _LENGTH.pack(len(body)) + bytes(body)
+    length = len(body) + sum(map(len, behind))
+    if length > body_bytes_max:
+        raise ProtocolError(f"{length} bytes, at most {body_bytes_max} fit into a frame")
+    return (_LENGTH.pack(length) + body, *behind)
+
+
+def _one_more(packed: bytes, at: int) -> bytes:
+    """The packed value with an array or a map of less than 15 items in it that says one item more."""
+    return packed[:at] + bytes((packed[at] + 1,)) + packed[at + 1 :]
+
+
+def _long_body(value: Any) -> bytes | None:
+    """The body of a segment that is long, and worth no copy."""
+    if type(value) is not dict or len(value) > _ITEM_FIELDS_MAX:
+        return None
+    body = value.get("body")
+    return body if type(body) is bytes and len(body) > SHORT_BODY_BYTES else None
 
 
 def _fields(frame: Frame) -> tuple[object, ...]:
@@ -280,7 +331,8 @@ def _fields(frame: Frame) -> tuple[object, ...]:
         case Settled():
             return frame.count, frame.questions
         case PutSegment():
-            return frame.count, frame.flags, frame.size, frame.timeout, frame.body
+            body = b"".join((frame.body, frame.more))
+            return frame.count, frame.flags, frame.size, frame.timeout, body
         case Withdraw():
             return (frame.number,)
         case Cancel() | Close():
@@ -290,32 +342,93 @@ def _fields(frame: Frame) -> tuple[object, ...]:
 # --- reading --------------------------------------------------------------------------------------
 
 
+class ReadBuffer:
+    """Memory that bytes are read into; of all connections of a process, which take turns."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray(_BUFFER_BYTES_MIN)
+
+    def reserve(self, size: int) -> None:
+        """Make room for so many bytes; what is in it is lost."""
+        if size > len(self.bytes):
+            # Not resized: somebody may still look at the former one.
+            self.bytes = bytearray(size)
+
+    def settle(self, used: int) -> None:
+        """More where a read has filled it, and what one long frame needed is given back."""
+        size = len(self.bytes)
+        if used == size < READ_BYTES:
+            self.bytes = bytearray(min(4 * size, READ_BYTES))
+        elif size > READ_BYTES:
+            self.bytes = bytearray(READ_BYTES)
+
+
 class FrameReader:
     """Turns the bytes of one direction into frames.
 
+    Theory of operation. Bytes are read into a buffer that may be others' too, behind what is left of the
+    bytes before. Frames are read where they lie; what is not a whole frame is set aside:
+
+        room() --read--> filled(count) --> next_frame() ... next_frame() is None
+                                                        or settle(): what is left is set aside
+
     Args:
         body_bytes_max: a longer frame is malformed; checked before its body is awaited.
+        buffer: to be read into; by default one of its own.
     """
 
-    def __init__(self, body_bytes_max: int) -> None:
+    def __init__(self, body_bytes_max: int, buffer: ReadBuffer | None = None) -> None:
         self._body_bytes_max = body_bytes_max
-        self._buffer = bytearray()
+        self._shared = buffer
+        self._rest = bytearray()
+        self._data = self._rest
+        """What is being read: the rest, or the buffer."""
         self._at = 0
+        self._end = 0
+        self._wanted = 0
+        """Bytes of the frame that the rest is the beginning of."""
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes that came and were not returned in a frame."""
-        return len(self._buffer) - self._at
+        return self._end - self._at
+
+    @property
+    def _buffer(self) -> ReadBuffer:
+        if self._shared is None:
+            self._shared = ReadBuffer()
+        return self._shared
+
+    def room(self) -> memoryview:
+        """Where the next bytes are to be read into; `filled` tells how many came."""
+        self.settle()
+        rest, buffer = self._rest, self._buffer
+        buffer.reserve(max(self._wanted, len(rest) + _BUFFER_BYTES_MIN // 2))
+        into = buffer.bytes
+        into[: len(rest)] = rest
+        return memoryview(into)[len(rest) :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes were read into the room."""
+        self._data = self._buffer.bytes
+        self._end = len(self._rest) + count
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Add bytes as they came from the socket."""
-        self._buffer += data
+        self.settle()
+        self._rest += data
+        self._end = len(self._rest)
 
-    def _drop_read(self) -> None:
-        """What was returned takes no room while the rest is awaited."""
-        if self._at:
-            del self._buffer[: self._at]
-            self._at = 0
+    def settle(self) -> None:
+        """Set aside what is left: the buffer is another's now."""
+        if self._data is not self._rest:
+            used = self._end
+            self._rest = self._data[self._at : self._end]
+            self._buffer.settle(used)
+        elif self._at:
+            del self._rest[: self._at]
+        self._data, self._at, self._end = self._rest, 0, len(self._rest)
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None until more bytes come.
@@ -324,17 +437,19 @@ class FrameReader:
             ProtocolError: the bytes are not the control protocol; nothing more can be read.
         """
         start = self._at + _LENGTH.size
-        if len(self._buffer) < start:
-            self._drop_read()
+        if self._end < start:
+            self._wanted = 0
+            self.settle()
             return None
-        (length,) = _LENGTH.unpack_from(self._buffer, self._at)
+        (length,) = _LENGTH.unpack_from(self._data, self._at)
         if not BODY_BYTES_MIN <= length <= self._body_bytes_max:
             raise ProtocolError(f"a control frame of {length} bytes")
-        if len(self._buffer) < start + length:
-            self._drop_read()
+        if self._end < start + length:
+            self._wanted = _LENGTH.size + length
+            self.settle()
             return None
         self._at = start + length
-        with memoryview(self._buffer) as view, view[start : self._at] as body:
+        with memoryview(self._data) as view, view[start : self._at] as body:
             return decode(body)
 
 
@@ -359,22 +474,25 @@ def decode(body: bytes | memoryview) -> Frame:
 
 def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
     match kind, items:
+        # First what comes most.
+        case 0x83, [value]:
+            return Item(sequence, value)
+        case 0x87, [count, flags, size, int(timeout) | float(timeout), bytes(body)] if (
+            _is_count(count) and _is_count(flags) and _is_count(size) and _is_timeout(timeout)
+        ):
+            return PutSegment(sequence, count, flags, size, timeout, body)
+        case 0x85, [count] if _is_count(count) and count:
+            return Consumed(sequence, count)
         case 0x80, [str(verb), dict(params)] if len(verb) <= _VERB_BYTES_MAX:
             return Request(sequence, verb, params)
         case 0x81, [value]:
             return Result(sequence, value)
         case 0x82, [str(name), str(message), dict(fields)]:
             return Failure(sequence, name, message, fields)
-        case 0x83, [value]:
-            return Item(sequence, value)
         case 0x84, [str(name), str(message)]:
             return End(sequence, name, message)
         case 0x84, [str(name), str(message), dict(fields)]:
             return End(sequence, name, message, fields)
-        case 0x87, [count, flags, size, int(timeout) | float(timeout), bytes(body)] if (
-            _is_count(count) and _is_count(flags) and _is_count(size) and _is_timeout(timeout)
-        ):
-            return PutSegment(sequence, count, flags, size, timeout, body)
         case 0x88, [number] if _is_count(number):
             return Withdraw(sequence, number)
         case 0x89, []:
@@ -383,8 +501,6 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
             return ConsumedPieces(sequence, count, long)
         case 0x8B, [count, list(questions)] if _is_count(count) and _are_numbers(questions):
             return Settled(sequence, count, questions)
-        case 0x85, [count] if _is_count(count) and count:
-            return Consumed(sequence, count)
         case 0x8E, [int(count)] if type(count) is int and 1 <= count <= CREDIT_MAX:
             return ConsumedBroadcasts(sequence, count)
         case 0x86, []:

@@ -8,10 +8,10 @@ need none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
+from bmgd.dataclass import dataclass
 from bmgd.wire.messages import (
     BroadcastPiece,
     Message,

@@ -6,9 +6,10 @@ The conversation of which these are the words is in `handshake.py`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
 from bmgd.secret import KEY_ID_BYTES

@@ -6,10 +6,11 @@ further. *Routed messages* carry a `Route` and are relayed hop by hop to the nod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import NamedTuple
 
+from bmgd.dataclass import dataclass
 from bmgd.routing.branches import Branch
 from bmgd.types import Incarnation, NodeId, Record
 

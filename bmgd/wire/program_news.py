@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from bmgd.dataclass import dataclass
 from bmgd.errors import ProtocolError
 
 NAME_BYTES_MAX: Final = 255

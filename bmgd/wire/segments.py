@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX
+from bmgd.wire.messages import SEGMENT_BYTES_MAX
 
 OVERHEAD_BYTES: Final = 256
 """What a segment costs beyond its body, so that many small ones are bounded too."""
@@ -32,14 +32,26 @@ def packed(payload: bytes) -> bytes:
     Args:
         payload: at most `PAYLOAD_BYTES_MAX` bytes.
     """
-    length = len(payload)
+    return bin_prefix(len(payload)) + payload
+
+
+def bin_prefix(length: int) -> bytes:
+    """What stands before a msgpack `bin` of so many bytes, at most `SEGMENT_BYTES_MAX`."""
     if length < 1 << 8:
-        return bytes((_BIN_8, length)) + payload
+        return bytes((_BIN_8, length))
     if length < 1 << 16:
-        return bytes((_BIN_16,)) + length.to_bytes(2, "big") + payload
-    if length > PAYLOAD_BYTES_MAX:
+        return bytes((_BIN_16,)) + length.to_bytes(2, "big")
+    if length > SEGMENT_BYTES_MAX:
         raise ValueError("a longer message goes in pieces")
-    return bytes((_BIN_32,)) + length.to_bytes(4, "big") + payload
+    return bytes((_BIN_32,)) + length.to_bytes(4, "big")
+
+
+def only_message(body: bytes) -> bytes | None:
+    """The message in a body that holds one and nothing else; None where it does not."""
+    prefix = _PREFIX_BYTES.get(body[0]) if body else None
+    if prefix is None or int.from_bytes(body[1:prefix], "big") != len(body) - prefix:
+        return None
+    return body[prefix:]
 
 
 def end_of(body: bytes, count: int, at: int = 0) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bmgd
+from bmgd.connection import CROWDED_BYTES
 from bmgd.core.commands import Consumed, PutSegment, Withdraw
 from bmgd.core.effects import Deliver
 from bmgd.types import Incarnation, NodeId
@@ -65,6 +66,41 @@ async def test_stream_packs_what_is_written_in_one_turn(
     segments = put(core)
     assert [p for each in segments for p in unpack_messages(each.body, each.count)] == wanted
     assert len(segments) < 5
+
+
+async def test_a_stream_does_not_heap_up_what_its_daemon_does_not_read(
+    core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = core.server._programs
+    connection, crowded = daemon._connection, asyncio.Event()
+    pause = connection.pause_writing
+
+    def note_pause() -> None:
+        pause()
+        crowded.set()
+
+    monkeypatch.setattr(connection, "pause_writing", note_pause)
+    transport = program._transport
+    assert transport is not None
+    async with daemon.stream(1, "jobs") as stream:
+        transport.pause_reading()
+        writing = asyncio.ensure_future(written(stream, 200))
+        async with asyncio.timeout(DEADLINE_S):
+            await crowded.wait()
+        assert not writing.done()
+        assert connection.unwritten_bytes < CROWDED_BYTES + 2 * 65_536
+        status = asyncio.ensure_future(daemon.status())
+        transport.resume_reading()
+        async with asyncio.timeout(DEADLINE_S):
+            await writing
+            await status
+            await stream.flush()
+    assert sum(each.count for each in put(core)) == 200
+
+
+async def written(stream: bmgd.Writer, count: int) -> None:
+    for _ in range(count):
+        await stream.write(bytes(60_000))
 
 
 async def test_stream_raises_its_first_error_when_flushed(daemon: bmgd.Daemon) -> None:
@@ -143,6 +179,44 @@ async def test_long_message_is_read_in_parts(core: FakeCore, daemon: bmgd.Daemon
         assert await anext(parts) == b"first"
         piece(core, b"lasts", last=True)
         assert [part async for part in parts] == [b"lasts"]
+
+
+async def test_pieces_give_their_credit_back_together_and_all_of_it(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    def reported() -> list[int]:
+        return [c.count for _, c in core.told if isinstance(c, Consumed) and c.long]
+
+    subscription = daemon.subscribe("jobs", credit_bytes=8 << 20, max_message=9)
+    async with subscription as messages, asyncio.timeout(DEADLINE_S):
+        for number in range(20):
+            piece(core, bytes([number]))
+        parts = (await anext(messages)).parts()
+        got = [await anext(parts) for _ in range(20)]
+        assert got == [bytes([number]) for number in range(20)]
+        piece(core, b"last", last=True)
+        assert await anext(parts) == b"last"
+        await core.until_told(lambda: sum(reported()) == 20)
+        assert len(reported()) <= 5
+        assert [part async for part in parts] == []
+        await core.until_told(lambda: sum(reported()) == 21)
+
+
+async def test_what_is_not_read_of_a_long_message_gives_its_credit_back_once(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    subscription = daemon.subscribe("jobs", credit_bytes=8 << 20, max_message=9)
+    async with subscription as messages, asyncio.timeout(DEADLINE_S):
+        for number in range(5):
+            piece(core, bytes([number]))
+        parts = (await anext(messages)).parts()
+        assert [await anext(parts) for _ in range(3)] == [b"\0", b"\1", b"\2"]
+        core.put(b"behind")
+        assert (await anext(messages)).payload == b"behind"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(parts), 0.01)
+    counts = [c.count for _, c in core.told if isinstance(c, Consumed) and c.long]
+    assert sum(counts) == 5
 
 
 async def test_long_message_up_to_the_bound_is_put_together(

@@ -100,7 +100,7 @@ def test_bulk_does_not_wait_for_a_link_that_is_gone() -> None:
     network.run(20)
     assert transmitted(host, bulk)
     sending = host.node._outbound.sending
-    assert all(sending._forwarding.has_link(link) for link in sending._backlogged)
+    assert all(sending._forwarding.has_link(link) for link in sending.held.links)
 
 
 def test_bulk_that_searches_its_way_waits_for_the_link_by_which_the_search_begins() -> None:

@@ -363,4 +363,4 @@ def test_a_reader_of_frames_keeps_nothing_that_it_has_returned() -> None:
     assert reader.next_frame() is not None
     assert reader.next_frame() is None
     assert reader.waiting_bytes == 10
-    assert len(reader._buffer) == 10
+    assert len(reader._rest) == 10

@@ -1,0 +1,58 @@
+"""A stream that was idle for longer than its last message had time is used again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmgd.core.commands import CloseStream, OpenStream, PutSegment, SendTo, Subscribe
+from bmgd.core.effects import Observed
+from bmgd.sim import Network
+from bmgd.types import NodeId
+from bmgd.wire.segments import packed
+from tests.unit.core.clusters import S, observed, settle
+
+TIMEOUT_NS = S // 2
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(4)
+    settle(network)
+    network.issue(1, Subscribe("t", 100, 1 << 20))
+    return network
+
+
+def late(network: Network) -> list[Observed]:
+    return observed(network, 0, "late")
+
+
+def test_next_message_after_a_pause_does_not_make_its_node_late(network: Network) -> None:
+    for _ in range(2):
+        request = network.issue(0, SendTo(NodeId(1), "t", b"x", TIMEOUT_NS))
+        network.run(2)
+        assert network.hosts[NodeId(0)].replies[request].error is None
+    assert late(network) == []
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_stream_used_again_after_a_pause_does_not_make_its_node_late(
+    network: Network, closes: bool
+) -> None:
+    host = network.hosts[NodeId(0)]
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    network.issue_as(host, stream, PutSegment(1, packed(b"x"), timeout_ns=TIMEOUT_NS))
+    network.run(2)
+    again = CloseStream(abandon=True) if closes else PutSegment(1, packed(b"x"), timeout_ns=10 * S)
+    network.issue_as(host, stream, again)
+    network.run(2)
+    assert late(network) == []
+
+
+def test_stopped_neighbor_is_found_in_time_while_streams_are_used_again(network: Network) -> None:
+    network.stop(3)
+    for _ in range(4):
+        network.issue(0, SendTo(NodeId(1), "t", b"x", S // 10))
+        network.run(0.6)
+    assert late(network) == []
+    assert all(observed(network, i, "vetoed") == [] for i in (0, 1, 2))
+    assert network.hosts[NodeId(0)].node._context.membership.is_gone(NodeId(3))
