@@ -15,10 +15,11 @@ more than `BEHIND_BYTES` in its queue, this node's watermark waits (`broadcast_r
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bmgd.core.context import Context
 from bmgd.core.effects import Announce, TellMissed
+from bmgd.dataclass import dataclass
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.messages import Piece
 

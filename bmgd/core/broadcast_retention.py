@@ -64,6 +64,7 @@ class Heard:
         copies: what is kept, by its count: up to the watermark in order, and what waits beyond.
         skips: ranges that are not for this node, above the watermark, and whether they are missed.
         given: whether anything was given to readers.
+        begun: whether the source itself told this life what it skips: what it sends later is for it too.
         pieces_of: the topic of the long broadcast that a piece came of last, or "".
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
@@ -79,6 +80,7 @@ class Heard:
     copies_bytes: int = 0
     skips: list[tuple[int, int, bool]] = field(default_factory=list)
     given: bool = False
+    begun: bool = False
     unacknowledged_bytes: int = 0
     pieces_of: str = ""
     reminded_ns: int = 0
@@ -240,11 +242,14 @@ class BroadcastRetention:
     def was_there_before(self, heard: Heard) -> bool:
         """Whether what this node did not get of a life is missed by its programs.
 
-        It is where they got something of it, or may have: a founder in its first life was there.
+        It is where they got something of it, or may have: a founder in its first life was there, and so
+        was who was told by the source where it begins. Who refuted its death was known before, and what
+        was sent meanwhile was not for it.
         """
         context = self._context
         is_first = not context.followed and context.id < context.membership.founding_size
-        return heard.given or is_first
+        was_held_dead = context.version > 0
+        return heard.given or heard.begun or is_first or was_held_dead
 
     def skip(self, heard: Heard, first: int, last: int) -> None:
         """These do not come: nobody has them any more."""
@@ -343,6 +348,7 @@ class BroadcastRetention:
         heard.asking = False
         for skip in message.skips:
             if skip.id == self._context.id:
+                heard.begun |= route.destination_tag == self._context.own_tag
                 self._add_skip(heard, skip.first, skip.last, missed=skip.missed)
         self._advance(heard)
         self._learn_stable(heard, message.stable)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from bmgd.dataclass import dataclass
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.messages import Piece
 

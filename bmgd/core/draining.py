@@ -8,7 +8,6 @@ not waited for; it is left over too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from bmgd.core.context import Context
 from bmgd.core.outbound import Outbound
 from bmgd.core.to_many import ToMany
 from bmgd.core.topics import Topics
+from bmgd.dataclass import dataclass
 
 ABANDONED: Final = "this node left before"
 LEFT_OVER_MAX: Final = 256

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bmgd.core.settings import Settings
+from bmgd.dataclass import dataclass
 from bmgd.errors import BmgdError
 from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, LinkId, NodeId, Record

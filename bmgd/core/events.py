@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bmgd.core.commands import Command
+from bmgd.dataclass import dataclass
 from bmgd.peers import PeerList
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record
 from bmgd.wire.features import SPOKEN

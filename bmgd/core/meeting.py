@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bmgd.core.context import Context, Link
 from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
@@ -11,6 +9,7 @@ from bmgd.core.greeting import Greeting
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.notices import Notices
+from bmgd.dataclass import dataclass
 from bmgd.types import UNKNOWN_INCARNATION, Record, Status
 from bmgd.wire.messages import Notice
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from bmgd.core.acknowledging import ACK_TIMER
 from bmgd.core.asking import Asking
 from bmgd.core.claims import Claims
 from bmgd.core.comparison import Comparison, in_order
@@ -47,7 +48,7 @@ from bmgd.core.detector import (
 )
 from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER, Dialling
 from bmgd.core.draining import Draining
-from bmgd.core.effects import Effect
+from bmgd.core.effects import Close, Effect
 from bmgd.core.events import (
     AskFailed,
     Backlog,
@@ -72,7 +73,7 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import HELD_TIMER, Greeting
 from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER, Growth
 from bmgd.core.healing_policy import HEAL_TIMER, Healing
-from bmgd.core.inbound import ACK_TIMER, GONE_TIMER, Inbound
+from bmgd.core.inbound import GONE_TIMER, Inbound
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER, Lifecycle
 from bmgd.core.links import ACCUSED_TIMER, Links
 from bmgd.core.meeting import Meeting
@@ -173,21 +174,14 @@ class Node:
     ) -> None:
         context = self._context = Context(settings, incarnation, random)
         context.now_ns = context.began_ns = now_ns
-        for first, last, record in in_order(records, retired):
-            if record is not None:
-                context.membership.join(first, record)
-            else:
-                context.membership.retire_run(first, last)
-        if context.membership.get(context.id) is None:
-            context.membership.join(context.id, context.own_record())
-        context.membership.limit(now_ns)
+        self._take_members(records, retired)
         work = self._work = Work(context)
         links = self._links = Links(context)
         notices = self._notices = Notices(context, links)
         comparison = self._comparison = Comparison(context, notices)
         self._retirement = Retirement(context, notices)
         forwarding = self._forwarding = Forwarding(context, links)
-        quorum = self._quorum = Quorum(context)
+        self._quorum = Quorum(context)
         healing = self._healing = Healing(context, notices)
         detector = self._detector = Detector(
             context, links, notices, comparison, forwarding, healing
@@ -204,7 +198,7 @@ class Node:
         outbound = self._outbound = Outbound(context, forwarding, topics, work)
         inbound = self._inbound = Inbound(context, forwarding, topics, work)
         to_many = self._to_many = ToMany(context, links, forwarding, topics, outbound, inbound)
-        probing = self._probing = Probing(context, forwarding)
+        self._probing = Probing(context, forwarding)
         relayout = self._relayout = Relayout(context, links, dialling)
         lifecycle = self._lifecycle = Lifecycle(
             context,
@@ -220,42 +214,64 @@ class Node:
             Draining(context, outbound, topics, to_many),
         )
         self._meeting = Meeting(context, links, notices, detector, dialling, greeting, lifecycle)
-        eviction = self._eviction = Eviction(context, notices, forwarding, dialling)
+        self._eviction = Eviction(context, notices, forwarding, dialling)
         self._growth = Growth(context, links, notices, comparison, forwarding, work)
-        survey = self._survey = Survey(
-            context,
-            links,
-            forwarding,
-            probing,
-            detector,
-            dialling,
-            outbound,
-            topics,
-            relayout,
-            quorum,
-        )
-        asking = self._asking = Asking(context, topics, outbound)
-        finding = self._finding = Finding(context, forwarding, topics, work)
-        self._requests = Requests(
-            context,
-            links,
-            dialling,
-            outbound,
-            topics,
-            probing,
-            lifecycle,
-            eviction,
-            relayout,
-            quorum,
-            survey,
-            to_many,
-            asking,
-            finding,
-            inbound,
-        )
+        self._survey = self._make_survey()
+        self._asking = Asking(context, topics, outbound)
+        self._finding = Finding(context, forwarding, topics, work)
+        self._requests = self._make_requests()
         self._late_ns = now_ns
         self._timer_handlers = self._make_timer_handlers()
         context.timers.set((START_TIMER, 0, 0), now_ns)
+
+    def _take_members(
+        self,
+        records: tuple[tuple[NodeId, Record], ...],
+        retired: tuple[tuple[NodeId, NodeId], ...],
+    ) -> None:
+        """Begin with the members that a contact told, and with this node."""
+        context, membership = self._context, self._context.membership
+        for first, last, record in in_order(records, retired):
+            if record is not None:
+                membership.join(first, record)
+            else:
+                membership.retire_run(first, last)
+        if membership.get(context.id) is None:
+            membership.join(context.id, context.own_record())
+        membership.limit(context.now_ns)
+
+    def _make_survey(self) -> Survey:
+        return Survey(
+            self._context,
+            self._links,
+            self._forwarding,
+            self._probing,
+            self._detector,
+            self._dialling,
+            self._outbound,
+            self._topics,
+            self._relayout,
+            self._quorum,
+        )
+
+    def _make_requests(self) -> Requests:
+        return Requests(
+            self._context,
+            self._links,
+            self._dialling,
+            self._outbound,
+            self._topics,
+            self._probing,
+            self._lifecycle,
+            self._eviction,
+            self._relayout,
+            self._quorum,
+            self._survey,
+            self._to_many,
+            self._asking,
+            self._finding,
+            self._inbound,
+        )
 
     # --- what the shell sees ------------------------------------------------------------------
 
@@ -384,11 +400,16 @@ class Node:
                 self._renewal.on_keys_changed(keys)
             case Backlog(link_id, backlog_bytes):
                 if self._links.get(link_id) is not None:
-                    self._outbound.sending.on_backlog(link_id, backlog_bytes)
+                    self._outbound.sending.held.on_backlog(link_id, backlog_bytes)
                 self._context.observe("backlog", detail=f"link {link_id}: {backlog_bytes} bytes")
 
     def _on_link_up(self, up: LinkUp) -> None:
         known = self._context.membership.vouched(up.peer)
+        if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
+            # It is no link of these two lives, so it takes the place of none.
+            self._context.emit(Close(up.link, "a former life"))
+            self._dialling.on_former_life_linked(up.peer)
+            return
         link = Link(
             id=up.link,
             peer=up.peer,
@@ -403,9 +424,6 @@ class Node:
             features=up.features,
         )
         self._links.open(link)
-        if up.incarnation < known or self._dialling.speaks_for_former_life(up.dial_number):
-            self._links.close(link, "a former life")
-            self._dialling.on_former_life_linked(up.peer)
 
     def _on_received(self, link_id: LinkId, message: Message) -> None:
         self._context.counts.received[type(message)] += 1
@@ -548,7 +566,7 @@ class Node:
     def _make_timer_handlers(self) -> dict[str, Callable[[TimerKey], None]]:
         """Every purpose of a deadline, and who reacts to it."""
         return {
-            ACK_TIMER: self._inbound.on_ack_timer,
+            ACK_TIMER: self._inbound.acknowledging.on_ack_timer,
             ACCUSED_TIMER: self._links.on_accused_timer,
             ANSWER_TIMER: self._detector.on_answer_timer,
             ASK_TIMER: self._detector.on_ask_timer,
@@ -708,5 +726,5 @@ class Node:
             return False
         forwarding.has_news = False
         self._outbound.answers.on_ways_changed()
-        self._outbound.sending.on_ways_changed()
+        self._outbound.sending.held.on_ways_changed()
         return True

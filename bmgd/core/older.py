@@ -28,7 +28,7 @@ class Older:
     def on_link_opened(self, link: Link) -> None:
         """Learn from its hello what the peer lacks, and tell it what is known of others."""
         if self._links.get(link.id) is None:
-            return  # Of a former life: it was closed in the same step.
+            return  # It was closed in the same step.
         compatibility = self._context.compatibility
         known = compatibility.known()
         self._tell(link, known)

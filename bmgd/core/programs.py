@@ -64,8 +64,8 @@ class _Row:
         names: of the programs that run, by the revisions of their starts.
         wanted: whether a list is asked for. asked_ns, times: when last, and how often in a row.
         page, page_revision: what came of it, up to now.
-    skips: how often this node was told that it skips something. An ask has the number of its time, and
-        its answer repeats it.
+        ask: the number of its asks. It grows when this node is told that it skips something, and an
+            answer repeats it; that of a daemon that repeats none has 0.
         shown: whether programs of this node see its programs.
     """
 
@@ -78,7 +78,7 @@ class _Row:
     times: int = 0
     page: dict[int, str] = field(default_factory=dict)
     page_revision: int = 0
-    skips: int = 0
+    ask: int = 1
     shown: bool = False
 
 
@@ -296,7 +296,7 @@ class Programs:
         """This node does not get some broadcasts of a source: they may have been about programs."""
         row = self._row_of(source, life)
         if row is not None:
-            row.skips += 1
+            row.ask += 1
             self._want(source, row)
 
     # --- lists --------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class Programs:
     def _ask(self, node_id: NodeId, row: _Row, after: int) -> None:
         row.asked_ns = self._context.now_ns
         tag = incarnation_tag(row.life)
-        route = self._forwarding.route_to(node_id, tag=tag, sequence=row.skips)
+        route = self._forwarding.route_to(node_id, tag=tag, sequence=row.ask)
         self._forwarding.originate(ProgramAsk(route, after))
 
     def on_ask(self, message: ProgramAsk) -> None:
@@ -383,7 +383,7 @@ class Programs:
         if not message.is_last:
             self._ask(route.source, row, after=max(row.page, default=0))
         elif message.revision >= row.revision:
-            self._take(route.source, row, is_enough=route.sequence == row.skips)
+            self._take(route.source, row, is_enough=route.sequence in (0, row.ask))
 
     def _take(self, node_id: NodeId, row: _Row, *, is_enough: bool) -> None:
         """A list is whole: what differs is shown."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bmgd.config import Config, advertised_address
+from bmgd.dataclass import dataclass
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import NO_ID, NodeId

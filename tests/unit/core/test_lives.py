@@ -279,6 +279,24 @@ def test_link_of_the_own_former_life_shows_that_its_other_end_lived_and_proves_n
     assert [e.event for e in effects if isinstance(e, Observed)] == ["suspected"]
 
 
+def test_link_of_the_own_former_life_takes_the_place_of_no_other() -> None:
+    """The peer's process that answered it had a higher life than the one that is linked since."""
+    network = Network(8)
+    settle(network)
+    host = network.hosts[NodeId(5)]
+    above = Incarnation(host.node.incarnation + 2**32)
+    met = Greeted(LinkId(10**6), NodeId(6), Incarnation(9 << 32), "sim6:1", above, 1)
+    network._step(host, met)
+    settle(network)
+    assert host.node.incarnation > above
+    (link,) = host.node._links.by_peer[NodeId(4)]
+    higher = Incarnation(link.incarnation + 2**32)
+    late = LinkUp(LinkId(10**6 + 1), NodeId(4), higher, "sim4:7400", above, dial_number=1)
+    effects = host.node.step(host.local_ns(network.now_ns), late)
+    assert [effect.link for effect in effects if isinstance(effect, Close)] == [late.link]
+    assert host.node._links.by_peer[NodeId(4)] == [link]
+
+
 @pytest.mark.parametrize("size", [2, 3, 5, 16, 64])
 def test_restarted_lowest_id_does_not_wait_to_be_dialled(size: int) -> None:
     """All its neighbors are higher, hold it dead, and would leave the dial to nobody."""

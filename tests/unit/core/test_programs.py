@@ -291,11 +291,34 @@ def test_list_that_was_asked_for_before_a_skip_is_asked_for_again() -> None:
         )
 
     row = programs._rows[NodeId(0)]
-    give_list(1, asked_at=1)
+    give_list(1, asked_at=2)
     assert row.wanted
-    give_list(2, asked_at=2)
+    give_list(2, asked_at=3)
     assert not row.wanted
     assert row.revision == 2
+
+
+def test_list_of_a_daemon_that_repeats_no_number_is_asked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Daemons from before asks had numbers answer with the sequence 0."""
+    network, _ = watched(2)
+    host, source = network.hosts[NodeId(1)], network.hosts[NodeId(0)].node
+    register(network, 0, "a")
+    network.run(1)
+    answering = source._to_many.programs
+    asks: list[ProgramAsk] = []
+
+    def answer_without_number(ask: ProgramAsk) -> None:
+        asks.append(ask)
+        registry.Programs.on_ask(answering, replace(ask, route=replace(ask.route, sequence=0)))
+
+    monkeypatch.setattr(answering, "on_ask", answer_without_number)
+    for _ in range(2):
+        host.node._to_many.programs.on_skipped(NodeId(0), source.incarnation)
+    network.run(5)
+    assert not host.node._to_many.programs._rows[NodeId(0)].wanted
+    assert len(asks) == 1
 
 
 def test_list_that_came_leaves_no_deadline() -> None:

@@ -9,8 +9,10 @@ import pytest
 from bmgd.core.broadcast_retention import REMIND_TIMER, SKIPS_KEPT_MAX
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
+from bmgd.core.events import Received
 from bmgd.sim import Network
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, NodeId, counter_of
+from bmgd.wire.messages import ReliableBroadcast, Route
 from tests.unit.core.clusters import S, settle
 from tests.unit.core.test_broadcasting import Frames
 
@@ -338,3 +340,49 @@ def test_two_halves_settle_each_on_its_own_and_say_what_was_missed() -> None:
         assert items(network, number) == [b"1", b"2", b"3"]
     for number in range(4, 8):
         assert items(network, number) == [b"1", (0, 2, 2), b"3"]
+
+
+def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses() -> None:
+    """It was held dead meanwhile, and the source died: neighbors have copies that are not for it."""
+    network = read(3)
+    broadcast(network, 0, b"before")
+    network.run(1)
+    network.kill(1)
+    network.run(3)
+    host = network.boot(1, counter=2)
+    network.issue(1, Subscribe(TOPIC, 64))
+    network.run(3)
+    life = network.hosts[NodeId(0)].node.incarnation
+    heard = host.node._to_many.retention.lives[NodeId(0), life]
+    assert (heard.watermark, heard.given) == (1, False)
+    route = Route(NodeId(1), NodeId(0), life, 0, 2, 0, 1)
+    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 1)
+    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
+    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    assert heard.watermark == 2
+    broadcast(network, 2, b"after")
+    network.run(1)
+    assert items(network, 1) == [(0, 2, 2), b"after"]
+
+
+def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None:
+    """It had heard nothing of the source, which sent meanwhile and died: a neighbor has a copy."""
+    network = read(3)
+    network.kill(1)
+    network.run(3)
+    host = network.boot(1, counter=2)
+    network.issue(1, Subscribe(TOPIC, 64))
+    network.run(3)
+    network.stop(1)
+    network.run(5)
+    network.resume(1)
+    network.run(5)
+    assert (counter_of(host.node.incarnation), host.node._context.version) == (2, 1)
+    life = network.hosts[NodeId(0)].node.incarnation
+    route = Route(NodeId(1), NodeId(0), life, 0, 1, 0, 1)
+    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 0)
+    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
+    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    broadcast(network, 2, b"after")
+    network.run(1)
+    assert items(network, 1) == [(0, 1, 1), b"after"]
