@@ -19,6 +19,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -59,15 +61,30 @@ def passes_by_eye(size: int = 16) -> bool:
     return True
 
 
-def run_seed(seed: int) -> list[str]:
-    """The names of the checkers that a seed makes fire, the first one first."""
+def run_seed(
+    seed: int,
+    nodes: tuple[int, int] = NODES,
+    seconds: float = SECONDS,
+    messages_max: float = inf,
+) -> list[str]:
+    """The names of the checkers that a seed makes fire, the first one first.
+
+    Args:
+        seed: decides the scenario.
+        nodes: least and most founders.
+        seconds: how long faults go on.
+        messages_max: so many are sent in a second at most.
+    """
     from bmgd.errors import BmgdError
     from bmgd.sim.checkers import inspect
     from bmgd.sim.options import random_scenario
     from bmgd.sim.simulation import Simulation
 
-    nodes = Random(f"size {seed}").randint(*NODES)
-    simulation = Simulation(random_scenario(seed, nodes, SECONDS), [inspect], traces=False)
+    size = Random(f"size {seed}").randint(*nodes)
+    plan = random_scenario(seed, size, seconds)
+    per_second = min(plan.workload.messages_per_second, messages_max)
+    plan = replace(plan, workload=replace(plan.workload, messages_per_second=per_second))
+    simulation = Simulation(plan, [inspect], traces=False)
     try:
         violations = simulation.run().violations
     except (BmgdError, ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from bmgd.config import load
+from bmgd.config import Config, load
 from bmgd.core.commands import Command, SendReport, ShowStatus
 from bmgd.core.effects import (
     AbsorbHeartbeats,
@@ -75,8 +75,8 @@ PEERS = PeerList(template=TEMPLATE)
 _SKEW_NS = 3_600_000_000_000
 
 
-def settings_of(size: int, changes: Mapping[str, object]) -> Settings:
-    """The settings of node 0, with changes by the keys of a daemon's TOML file.
+def config_of(size: int, changes: Mapping[str, object]) -> Config:
+    """The configuration of node 0, with changes by the keys of a daemon's TOML file.
 
     Raises:
         PlanError: a key or a value that a daemon would refuse.
@@ -87,7 +87,7 @@ def settings_of(size: int, changes: Mapping[str, object]) -> Settings:
     }
     flags = {"id": 0, "size": size, "peers": TEMPLATE, "insecure": True}
     try:
-        return Settings.of(load(flags, variables, None))
+        return load(flags, variables, None)
     except ConfigError as error:
         raise PlanError(f"settings: {error}") from None
 
@@ -109,6 +109,7 @@ class Network:
         random: the network's own chance.
         hosts: the last process of every id.
         watchers: told of each step and fault.
+        timing: the numbers of detection as they were configured, not as a core has them.
     """
 
     def __init__(
@@ -130,7 +131,9 @@ class Network:
         self.watchers: list[Watcher] = []
         self.wires = Wires(self.timeline, self.random, conditions, self.blockade, self._step_all)
         self.size = size
-        self._settings = replace(settings_of(size, configured or {}), **settings)
+        config = config_of(size, configured or {})
+        self.timing = config.timing
+        self._settings = replace(Settings.of(config), **settings)
         self._keeps_all = keeps_all
         self._request_count = 0
         self._joined_count = 0

@@ -11,11 +11,11 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.faults import Kill, Restart
+from bmgd.chaos.faults import Kill, Restart, Stop
 from bmgd.chaos.plan import Plan, Scalar, Step, Workload
 from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
-from bmgd.profiles import PROFILES
+from bmgd.profiles import DEFAULT_PROFILE, PROFILES
 from bmgd.sim.broadcasters import SHARE
 from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
@@ -27,7 +27,12 @@ _READINGS: Final = ((4, 20_000), (1, 200_000), (2, 4_000_000))
 """How many messages a slow program has in its hands, and for how long at most, in microseconds."""
 MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
-_WAITING_POLICIES: Final = ("after:4", "after:100", "overhead:90%", "overhead:9")
+FRAMES_PER_SECOND: Final = 1_000.0
+"""A share of all messages is for all nodes: many nodes have as much to do with fewer messages."""
+_WAITING_POLICIES: Final = (
+    *("after:4", "after:100", "overhead:90%", "overhead:9"),
+    *("overhead:0", "overhead:1", "overhead:2%", "overhead:10%"),
+)
 """Healing policies under which the dead stay in the graph for a while, or until the guard's turn."""
 _TIMINGS_MS: Final[dict[str, tuple[int, ...]]] = {
     "ask_ms": (150, 800),
@@ -49,6 +54,10 @@ _PASSED_S: Final = 30.0
 """A pipe is wide enough if it passes all that programs send in this time, thrice."""
 _FRAME_S: Final = 0.5
 """In this time it passes the longest frame: heartbeats wait behind it, and must not be missed for it."""
+_WRITES_MAX: Final = 20_000
+"""A write takes so much that about so many suffice for all links: each is four happenings."""
+_HOPS: Final = 3
+"""Links that a message to one crosses, about."""
 _KERNEL_US: Final = 2_000
 """Until a kernel has room again, beside the delays."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
@@ -64,16 +73,19 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     """
     random = Random(f"scenario {seed}")
     plan = random_plan(seed, nodes, seconds)
-    settings, workload = _settings(random), _workload(random, seconds)
+    settings, workload = _settings(random), _workload(random, nodes, seconds)
     settings |= _timings(Random(f"timings {seed}"))
     around = Random(f"deaths around {seed}")
     if nodes > 2 and around.random() < 0.2:
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
-    simulated |= _pipes(
-        Random(f"pipes {seed}"), simulated, _sent_bytes(workload, simulated, seconds)
-    )
+    sent_bytes = _sent_bytes(workload, simulated, seconds)
+    simulated |= _pipes(Random(f"pipes {seed}"), simulated, sent_bytes)
+    if simulated["write_bytes_max"]:
+        carried_bytes = sent_bytes * _HOPS + _broadcast_bytes(workload, seconds) * nodes
+        least_bytes = 2 * int(carried_bytes / _WRITES_MAX)
+        simulated["write_bytes_max"] = max(int(simulated["write_bytes_max"]), least_bytes)
     reading = Random(f"reading {seed}")
     # A short queue fills only where programs read more slowly than others send, and who goes away has
     # something in its hands only where it is slow.
@@ -81,6 +93,10 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if reading.random() < (0.7 if is_often else 0.2):
         messages, us_max = reading.choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
+    silent = Random(f"silent {seed}")
+    if nodes > 2 and silent.random() < 0.08:
+        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
+        plan = _stopped_alone(silent, plan, settings)
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))
@@ -102,6 +118,20 @@ def _deaths_around(random: Random, nodes: int, seconds: float) -> tuple[Step, ..
         back = tuple(sorted(random.sample(victims, random.randint(1, len(victims)))))
         steps.append(Step(round(max(0.8 * seconds, moments[-1]), 6), Restart(back)))
     return tuple(steps)
+
+
+def _stopped_alone(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """One or two are stopped, for longer than the profile needs to find them; nothing else happens."""
+    timing = PROFILES[str(settings.get("profile", DEFAULT_PROFILE))]
+    timeout_s = float(settings.get("timeout_ms", timing.timeout_ms)) / 1e3
+    heartbeat_s = float(settings.get("heartbeat_ms", timing.heartbeat_ms)) / 1e3
+    ask_s = float(settings.get("ask_ms", timing.ask_ms)) / 1e3
+    # Since all began, a timeout has gone by; a node is looked at once in a few heartbeats.
+    at_s = round(timeout_s + random.choice((0.1, 0.5)) + heartbeat_s * random.random(), 6)
+    seconds = max(plan.seconds, at_s + timeout_s + ask_s + 6 * heartbeat_s)
+    count = random.choice((1, 1, 2)) if plan.nodes > 4 else 1
+    victims = tuple(sorted(random.sample([NodeId(i) for i in range(plan.nodes)], count)))
+    return replace(plan, steps=(Step(at_s, Stop(victims)),), seconds=seconds)
 
 
 def _simulated(random: Random) -> dict[str, Scalar]:
@@ -132,9 +162,14 @@ def _sent_bytes(workload: Workload, simulated: Mapping[str, Scalar], seconds: fl
     segment = min(BATCH_MAX / 2 * payload, PAYLOAD_BYTES_MAX)
     piece = float(simulated.get("long_bytes_max", 0)) / 2
     of_a_stream = (1 - longs) * segment + longs * piece
+    each = (1 - streams) * payload + streams * of_a_stream
     # Broadcasts go over about as many links as there are nodes, so one counts as one message.
-    each = (1 - streams) * payload + streams * of_a_stream + 2 * SHARE * payload
-    return workload.messages_per_second * seconds * each
+    return workload.messages_per_second * seconds * each + _broadcast_bytes(workload, seconds)
+
+
+def _broadcast_bytes(workload: Workload, seconds: float) -> float:
+    """About how much programs broadcast, of what they send."""
+    return workload.messages_per_second * seconds * 2 * SHARE * workload.payload_bytes
 
 
 def _pipes(random: Random, simulated: Mapping[str, Scalar], sent_bytes: float) -> dict[str, Scalar]:
@@ -191,10 +226,11 @@ def _timings(random: Random) -> dict[str, Scalar]:
     return dict(chosen)
 
 
-def _workload(random: Random, seconds: float) -> Workload:
+def _workload(random: Random, nodes: int, seconds: float) -> Workload:
     per_second = random.choice((0.0, 5.0, 40.0, 200.0))
+    per_second = min(per_second, MESSAGES_MAX / max(1.0, seconds), FRAMES_PER_SECOND / nodes)
     return Workload(
-        messages_per_second=min(per_second, MESSAGES_MAX / max(1.0, seconds)),
+        messages_per_second=per_second,
         payload_bytes=random.choice((8, 64, 1_000, 20_000)),
         timeout_s=random.choice((0.5, 10.0)),
     )

@@ -25,6 +25,8 @@ from bmgd.sim.checkers.detection import (
     SuspicionsHaveAReason,
     VerdictsAreProven,
 )
+from bmgd.sim.checkers.doubts import DoubtHasAReason
+from bmgd.sim.checkers.in_time import DetectionIsInTime
 from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
     LinksLoseNothing,
@@ -38,13 +40,7 @@ from bmgd.sim.checkers.memberships import (
     RanksAreABijection,
     RecordsAreJoined,
 )
-from bmgd.sim.checkers.messages import (
-    AcksAreHonest,
-    MessagesAreTakenOnce,
-    OwnBulkWaits,
-    SourcesKeepTheirCredit,
-    StepsOfStreamsAreBounded,
-)
+from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
@@ -53,6 +49,7 @@ from bmgd.sim.checkers.orders import (
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
 )
+from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
@@ -67,6 +64,7 @@ from bmgd.sim.checkers.rest import (
 from bmgd.sim.checkers.scene import Checker, Scene
 from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.sides import OneSideGoesOn
+from bmgd.sim.checkers.streams import AcksAreHonest, SourcesKeepTheirCredit
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
     HeartbeatsArePaced,
@@ -97,6 +95,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AnswersAreTrue,
     LateNodesReset,
     NoFalseDeath,
+    DetectionIsInTime,
     LinksCloseByRule,
     FormerLivesAreCutOff,
     AccusedAreTold,
@@ -106,6 +105,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,
+    DoubtHasAReason,
     AcksAreHonest,
     SourcesKeepTheirCredit,
     OwnBulkWaits,

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from bmgd.core.effects import Effect, RecordChanged
 from bmgd.core.events import Event
-from bmgd.policy import HealingTrigger
+from bmgd.policy import HealingPolicy, HealingTrigger
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import binomial_neighbors
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
@@ -15,14 +15,17 @@ from bmgd.types import NodeId, NodeState, Status
 
 HEALED_WITHIN_NS: Final = 1_000_000_000
 """Nobody waits longer than 225 ms for somebody else to heal; the rest is for the slow."""
+_BY_HOPS: Final = (HealingTrigger.AVERAGE_HOPS, HealingTrigger.LONGEST_WAY)
 COUNTED_NS: Final = 500_000_000
 """Of the time between two looks, so that a process that stood still or a clock that leapt
 counts little."""
 
 
 class HealsInTime(Checker):
-    """The dead leave the graph before anybody has none but dead neighbors, and after K deaths.
+    """The dead leave the graph before anybody has none but dead neighbors, and as the policy says.
 
+    After K deaths everybody sees to it; where ways around the dead have become too long, the lowest id
+    that lives does, for only that one need compute them.
     Counted are each node's own records: what it holds dead in its layout. Where healing is due it must
     have been done, by this node or another, within `HEALED_WITHIN_NS` of the time in which it ran.
     """
@@ -35,6 +38,7 @@ class HealsInTime(Checker):
         super().__init__(scene)
         self._due: dict[NodeId, tuple[int, int]] = {}
         self._looked: dict[NodeId, tuple[int, bool, str]] = {}
+        self._far: dict[tuple[tuple[int, ...], frozenset[int], HealingPolicy], str] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._due.pop(journal.place, None)
@@ -72,6 +76,10 @@ class HealsInTime(Checker):
         dead = {i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD}
         if policy.trigger is HealingTrigger.DEATHS and len(dead) >= policy.threshold:
             return f"{len(dead)} are dead, {policy} is asked for"
+        if policy.trigger in _BY_HOPS and self._is_lowest(journal):
+            far = self._why_far(tuple(layout), frozenset(dead), policy)
+            if far:
+                return far
         for node_id in layout:
             neighbors = binomial_neighbors(layout, node_id)
             if node_id in dead or not dead.intersection(neighbors):
@@ -80,3 +88,46 @@ class HealsInTime(Checker):
             if living <= 1 and len(neighbors) > 1:
                 return f"node {node_id} has {living} living of {len(neighbors)} neighbors"
         return ""
+
+    def _is_lowest(self, journal: Journal) -> bool:
+        return journal.host.id == next(iter(journal.inside.membership.living()), None)
+
+    def _why_far(self, layout: tuple[int, ...], dead: frozenset[int], policy: HealingPolicy) -> str:
+        key = layout, dead, policy
+        if key not in self._far:
+            self._far[key] = why_far(layout, dead, policy)
+        return self._far[key]
+
+
+def why_far(layout: Sequence[int], dead: frozenset[int], policy: HealingPolicy) -> str:
+    """Why ways around the dead are longer than a policy allows; "" where they are not."""
+    living = [node_id for node_id in layout if node_id not in dead]
+    ways, healed = _hops(layout, living), _hops(living, living)
+    pairs = len(living) * (len(living) - 1)
+    if pairs == 0:
+        return ""
+    if len(ways) < pairs:
+        return f"{len(dead)} dead part those who live"
+    if policy.trigger is HealingTrigger.LONGEST_WAY:
+        more = max(ways) - max(healed)
+        return f"the longest way is {more} hops too long" if more > policy.threshold else ""
+    # In integers, as a share that is exactly the threshold is none too many.
+    more = 100 * (sum(ways) - sum(healed))
+    is_far = more > policy.threshold * sum(healed)
+    return f"ways are {more / sum(healed):.1f} % too long" if is_far else ""
+
+
+def _hops(layout: Sequence[int], living: Sequence[int]) -> list[int]:
+    """The hops of each way between two that live, over those that do, in the graph over a layout."""
+    alive = set(living)
+    near = {node_id: alive.intersection(binomial_neighbors(layout, node_id)) for node_id in living}
+    found = []
+    for source in living:
+        hops = 0
+        reached, frontier = {source}, {source}
+        while frontier:
+            frontier = set().union(*(near[node_id] for node_id in frontier)) - reached
+            reached |= frontier
+            hops += 1
+            found += [hops] * len(frontier)
+    return found

@@ -9,7 +9,7 @@ from bmgd.core.detector import Detector
 from bmgd.core.dialling import Dialling
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.greeting import Greeting
-from bmgd.core.inbound import Inbound, StreamIn
+from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
@@ -18,6 +18,7 @@ from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
 from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
+from bmgd.core.stream_in import StreamIn
 from bmgd.core.stream_out import StreamOut
 from bmgd.core.timers import TimerKey
 from bmgd.core.to_many import ToMany
@@ -137,7 +138,7 @@ class Inside:
 
     def granted(self) -> list[int]:
         """The credit that each active stream in has left."""
-        return [s.credit - s.taken for s in self.inbound._active.values()]
+        return [s.credit - s.taken for s in self.inbound.granting.active.values()]
 
     def kept_bytes(self) -> tuple[int, int]:
         """What waits behind gaps: as counted, and as it is."""

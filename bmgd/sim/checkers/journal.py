@@ -106,6 +106,7 @@ class Journal:
         ended: how the last link to each peer ended, and to which life it was.
         links_before: the links before the step under way, if it opened or ended any; else None.
         lag_ns: how late the step under way is against the core's own deadline.
+        longest_lag_ns: the longest until now.
         starting_ns: when it last took an event before it began to watch anybody.
         late_ns: when the core was last late enough to reset its stamps.
         quiet_deadlines: how many there were.
@@ -131,6 +132,7 @@ class Journal:
     ready: bool = False
     exited: bool = False
     lag_ns: int = 0
+    longest_lag_ns: int = 0
     late_ns: int = 0
     starting_ns: int = 0
     quiet_deadlines: int = 0
@@ -153,6 +155,7 @@ class Journal:
         if self.host.node.state is NodeState.STARTING:
             self.starting_ns = now_ns
         self.lag_ns = 0 if due_ns is None or due_ns > now_ns else now_ns - due_ns
+        self.longest_lag_ns = max(self.longest_lag_ns, self.lag_ns)
 
     def write(self, event: Event, effects: Sequence[Effect]) -> frozenset[type]:
         """What a step took and gave; returns the kinds of its effects."""

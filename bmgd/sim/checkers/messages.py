@@ -7,37 +7,24 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bmgd.core.commands import MulticastTo, PutSegment, SendTo
-from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamEnded, StreamMoved
-from bmgd.core.events import Backlog, CommandIssued, Event, Received
-from bmgd.core.inbound import StreamIn
+from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
+from bmgd.core.events import CommandIssued, Event
 from bmgd.core.inboxes import is_inbox
+from bmgd.core.stream_in import StreamIn
 from bmgd.errors import DeliveryError
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.multicasts import copy_of, segments_of, segments_that_came
-from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
-from bmgd.types import Incarnation, LinkId, NodeId, incarnation_tag
+from bmgd.sim.checkers.multicasts import copy_of, segments_that_came
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.checkers.streams import StreamKey, stream_key
+from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.answers import NO_READER, READER_LOST, read_head
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag, SharedSegment
-from bmgd.wire.segments import OVERHEAD_BYTES, cost_of
-
-SPAN = 4096
-SENT_BY_EVENT_MAX = 64
-"""A burst of one stream, what a search or an unsent frame brings back, and acknowledgements."""
-SENT_MAX = 640
-"""Deadlines, pieces of work and acknowledgements of one step, and some room."""
-HANDED_MAX = 1024
 
 Owner = tuple[NodeId, Incarnation, object]
 """Whose messages are in order: a program's stream, or what one daemon was given to send singly."""
-StreamKey = tuple[NodeId, Incarnation, NodeId, Incarnation, int]
-"""The place and life of one end, the other end and its life, and the stream's id."""
-
-
-def _key(journal: Journal, peer: NodeId, life: Incarnation, sequence: int) -> StreamKey:
-    return journal.place, journal.incarnation, peer, life, sequence >> 32
 
 
 @dataclass(slots=True)
@@ -184,7 +171,7 @@ class MessagesAreTakenOnce(Checker):
             return
         if segment.flags & SegmentFlag.BEST_EFFORT:
             return
-        key = _key(journal, route.source, route.source_incarnation, route.sequence)
+        key = stream_key(journal, route.source, route.source_incarnation, route.sequence)
         arrived = self._arrived.setdefault(key, {})
         before = arrived.setdefault(route.sequence & 0xFFFF_FFFF, segment)
         if (before.body, before.count) != (segment.body, segment.count):
@@ -198,7 +185,7 @@ class MessagesAreTakenOnce(Checker):
             return
         self._looked[journal.place] = looked
         for stream in streams:
-            key = _key(journal, stream.source, stream.incarnation, stream.id << 32)
+            key = stream_key(journal, stream.source, stream.incarnation, stream.id << 32)
             before = self._next.get(key, 1)
             if stream.next == before:
                 continue
@@ -309,207 +296,3 @@ class MessagesAreTakenOnce(Checker):
         message.refused = True
         if message.taken:
             self.violate(journal, f"a message was taken by {message.taken}, and told as not sent")
-
-
-@dataclass(slots=True)
-class _Arrived:
-    """Which numbers of a stream have come.
-
-    Args:
-        whole: all up to this one.
-        beyond: the others.
-    """
-
-    whole: int = 0
-    beyond: set[int] = field(default_factory=set)
-
-    def add(self, number: int) -> None:
-        """One has come."""
-        if number > self.whole:
-            self.beyond.add(number)
-        while self.whole + 1 in self.beyond:
-            self.whole += 1
-            self.beyond.remove(self.whole)
-
-    def missing(self, first: int, last: int) -> list[int]:
-        """Those of a range that have not come."""
-        first = max(first, self.whole + 1)
-        return [number for number in range(first, last + 1) if number not in self.beyond]
-
-
-_StreamName = tuple[NodeId, Incarnation, NodeId, int]
-"""The place and life of one end, the other end, and the stream's id, which lives use again."""
-
-
-class AcksAreHonest(Checker):
-    """An acknowledgement says what came, to its source's life, and with the own tag."""
-
-    name: ClassVar[str] = "acks-are-honest"
-    events: ClassVar[Kinds] = (Segment, SharedSegment)
-    effects: ClassVar[Kinds] = (SegmentAck,)
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._arrived: dict[_StreamName, dict[Incarnation, _Arrived]] = {}
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        for segment in segments_that_came(event):
-            route = segment.route
-            name = self._name(journal, route.source, route.sequence)
-            lives = self._arrived.setdefault(name, {})
-            lives.setdefault(route.source_incarnation, _Arrived()).add(route.sequence & 0xFFFF_FFFF)
-        for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, SegmentAck):
-                self._check(journal, event, effect.message)
-
-    @staticmethod
-    def _name(journal: Journal, peer: NodeId, sequence: int) -> _StreamName:
-        return journal.place, journal.incarnation, peer, sequence >> 32
-
-    def _check(self, journal: Journal, event: Event, ack: SegmentAck) -> None:
-        route = ack.route
-        came = event.message if isinstance(event, Received) else None
-        if route.source != journal.host.id or isinstance(came, SegmentAck):
-            # Another's, or its own on a search that came by here.
-            return
-        following = route.sequence & 0xFFFF_FFFF
-        if ack.tag != incarnation_tag(journal.incarnation):
-            self.violate(journal, "acknowledges with a tag that is not its own")
-        lives = self._arrived.get(self._name(journal, route.destination, route.sequence), {})
-        named = [life for life in lives if incarnation_tag(life) == route.destination_tag]
-        if not named:
-            self.violate(
-                journal, f"acknowledges to a life of {route.destination} that sent nothing"
-            )
-            return
-        arrived = lives[named[-1]]
-        missing = arrived.missing(1, following - 1)
-        if missing:
-            self.violate(journal, f"acknowledges {missing[:4]} of {route.destination}, not come")
-        for first, last in ack.gaps:
-            if arrived.missing(first, last):
-                self.violate(journal, f"says to have {first} to {last}, which have not come")
-
-
-class SourcesKeepTheirCredit(Checker):
-    """Beyond one segment nothing is sent above the credit told, and none before the first answer.
-
-    What is sent names a floor above no stream that waits for an answer, and is within the span.
-    """
-
-    name: ClassVar[str] = "sources-keep-their-credit"
-    events: ClassVar[Kinds] = (SegmentAck,)
-    effects: ClassVar[Kinds] = (Segment, SharedSegment)
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._told: dict[StreamKey, tuple[int, int]] = {}
-        self._sent: dict[StreamKey, tuple[int, int]] = {}
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if isinstance(event, Received) and isinstance(event.message, SegmentAck):
-            ack = event.message
-            key = _key(journal, ack.route.source, Incarnation(0), ack.route.sequence)
-            credit, following = self._told.get(key, (0, 1))
-            number = ack.route.sequence & 0xFFFF_FFFF
-            self._told[key] = max(credit, ack.credit), max(following, number)
-        for effect in effects:
-            for segment in segments_of(effect.message) if isinstance(effect, Send) else ():
-                self._check(journal, segment)
-
-    def _check(self, journal: Journal, segment: Segment) -> None:
-        route = segment.route
-        if (route.source, route.source_incarnation) != (journal.host.id, journal.incarnation):
-            return
-        if segment.flags & SegmentFlag.BEST_EFFORT:
-            return
-        stream_id, number = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
-        key = _key(journal, route.destination, Incarnation(0), route.sequence)
-        highest, cost = self._sent.get(key, (0, 0))
-        credit, following = self._told.get(key, (0, 1))
-        if number > highest:
-            cost += cost_of(segment.body)
-            self._sent[key] = number, cost
-            if number > highest + 1:
-                self.violate(journal, f"sends {number} to {route.destination} after {highest}")
-            if number > following and cost > credit:
-                self.violate(journal, f"sends {cost} bytes on a credit of {credit}")
-        for open_id, stream in journal.inside.open_ids(route.destination).items():
-            if stream.underway and open_id < segment.floor:
-                self.violate(journal, f"waits on stream {open_id}, its floor is {segment.floor}")
-        if stream_id >= segment.floor + SPAN:
-            self.violate(journal, f"stream {stream_id} is beyond the span of {segment.floor}")
-
-
-class StepsOfStreamsAreBounded(Checker):
-    """One step sends and hands out a bounded number of segments, whatever waits."""
-
-    name: ClassVar[str] = "steps-of-streams-are-bounded"
-    events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = (Segment, SegmentAck, Deliver)
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        sent = handed = 0
-        for effect in effects:
-            if isinstance(effect, Deliver):
-                handed += 1
-            elif isinstance(effect, Send) and isinstance(effect.message, Segment | SegmentAck):
-                sent += 1
-        most = SENT_MAX if is_deadline(event) else SENT_BY_EVENT_MAX
-        if sent > most:
-            self.violate(journal, f"sends {sent} segments in a step, at most {most}")
-        if handed > HANDED_MAX:
-            self.violate(journal, f"hands out {handed} segments in a step, at most {HANDED_MAX}")
-
-
-class OwnBulkWaits(Checker):
-    """A node sends nothing new of a stream of the bulk class over a link that has much to write, but for
-    a byte for seven that its other streams send over it meanwhile.
-    """
-
-    name: ClassVar[str] = "own-bulk-waits"
-    events: ClassVar[Kinds] = (Backlog,)
-    effects: ClassVar[Kinds] = (Segment,)
-
-    LOW_BYTES: ClassVar[int] = 64 * 1024
-    SHARE: ClassVar[int] = 7
-    BULK: ClassVar[int] = 3
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._passed: dict[NodeId, dict[LinkId, int]] = {}
-        """Of each link that has much to write: what went past the bulk that waits for it, in bytes."""
-        self._highest: dict[StreamKey, int] = {}
-
-    def on_boot(self, journal: Journal) -> None:
-        self._passed[journal.place] = {}
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        passed = self._passed[journal.place]
-        if isinstance(event, Backlog) and event.backlog_bytes > self.LOW_BYTES:
-            passed.setdefault(event.link, 0)
-        elif isinstance(event, Backlog):
-            passed.pop(event.link, None)
-        for effect in effects:
-            if not isinstance(effect, Send) or not isinstance(effect.message, Segment):
-                continue
-            route = effect.message.route
-            if route.source == journal.host.id and route.sequence:
-                self._check(journal, effect.link, effect.message)
-
-    def _check(self, journal: Journal, link: LinkId, segment: Segment) -> None:
-        route, passed = segment.route, self._passed[journal.place]
-        cost = len(segment.body) + OVERHEAD_BYTES
-        if route.priority != self.BULK:
-            if link in passed:
-                passed[link] += cost
-            return
-        key = _key(journal, route.destination, Incarnation(0), route.sequence)
-        highest, number = self._highest.get(key, 0), route.sequence & 0xFFFF_FFFF
-        self._highest[key] = max(highest, number)
-        if link not in passed or number <= highest:
-            return
-        passed[link] -= self.SHARE * cost
-        if passed[link] < 0:
-            passed[link] = 0
-            self.violate(journal, f"sends bulk to {route.destination} over a link that is full")

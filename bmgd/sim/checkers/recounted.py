@@ -192,12 +192,11 @@ def _streams_in(inside: Inside) -> Iterator[Counted]:
         yield f"kept bytes of stream {key}", stream.kept_cost, cost
         yield f"what stream {key} keeps", all(n > stream.next - 1 for n in stream.kept), True
         yield f"credit of stream {key}", stream.credit >= stream.taken or stream.closed, True
-    starved = {key: s for each in inbound._starved.values() for key, s in each.items()}
     for name, index in (
-        ("with credit", inbound._active),
-        ("owed an answer", inbound._owed),
+        ("with credit", inbound.granting.active),
+        ("owed an answer", inbound.acknowledging.owed),
         ("being taken", inbound._advancing),
-        ("that want room", starved),
+        ("that want room", inbound.granting.starved),
     ):
         others = [key for key, stream in index.items() if known.get(key) is not stream]
         yield f"streams {name} that are not there", others, []

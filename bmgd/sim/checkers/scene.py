@@ -74,6 +74,9 @@ class Checker:
     def on_boot(self, journal: Journal) -> None:
         """A process began."""
 
+    def on_disturbed(self, place: NodeId) -> None:
+        """A fault at a process, by its place, has just begun."""
+
     def before(self, journal: Journal, event: Event) -> None:
         """A core is about to take an event; the journal does not have it yet."""
 
@@ -106,6 +109,9 @@ class Scene(Inspector):
         self.disturbances: dict[NodeId, int] = {}
         self.checkers = [checker(self) for checker in checkers]
         self._before = [c for c in self.checkers if type(c).before is not Checker.before]
+        self._on_disturbed = [
+            c for c in self.checkers if type(c).on_disturbed is not Checker.on_disturbed
+        ]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
         self._concerned: dict[tuple[type, frozenset[type]], list[Checker]] = {}
         self._concerned_before: dict[type, list[Checker]] = {}
@@ -178,6 +184,9 @@ class Scene(Inspector):
         count = self.disturbances.get(place, 0) + (-1 if over else 1)
         self.disturbances[place] = max(0, count)
         self.disturbed[place] = self.now_ns
+        if not over:
+            for checker in self._on_disturbed:
+                checker.on_disturbed(place)
 
     def is_disturbed(self, place: NodeId) -> bool:
         """Whether a fault at a host is under way, or ended not long ago, whatever id it has now."""

@@ -29,12 +29,13 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Greeted, Received
-from bmgd.core.inbound import StreamIn
+from bmgd.core.stream_in import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
+from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, Suspected
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
@@ -65,6 +66,7 @@ from bmgd.wire.messages import (
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
+from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
 from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
@@ -111,6 +113,12 @@ class Forger:
         self.step(DeadlineReached(), effects)
         for _ in range(LOOK_EVERY):
             self.step(DeadlineReached())
+
+    def step_of(self, host: Host) -> None:
+        """Quiet deadlines of another node, so many that every checker has looked."""
+        for _ in range(LOOK_EVERY):
+            self.scene.before(host, DeadlineReached())
+            self.scene.after(host, DeadlineReached(), ())
 
     def route(self, **changes: object) -> Route:
         route = Route(PEER, ME, self.inside.context.incarnation, hop_budget=9)
@@ -261,6 +269,14 @@ def taken_and_told_as_not_sent(f: Forger) -> None:
     f.deadline(Reply(77, error=UnreachableError(ME, "", sent=False)))
 
 
+def told_as_perhaps_taken_and_never_left(f: Forger) -> None:
+    f.network.kill(4)
+    request = f.network.issue(ME, SendTo(NodeId(2), "t", b"far", 10 * S))
+    (checker,) = [c for c in f.scene.checkers if isinstance(c, DoubtHasAReason)]
+    checker._left[ME].clear()
+    f.deadline(Reply(request, error=UnreachableError(NodeId(2), "", sent=True)))
+
+
 def number_of_two_segments(f: Forger) -> None:
     f.step(Received(f.link, passed(f, b"one", 7)), [])
     f.step(Received(f.link, passed(f, b"other", 7)), [])
@@ -375,7 +391,7 @@ def handed_too_many_in_a_step(f: Forger) -> None:
 
 def credit_beyond_the_bound(f: Forger) -> None:
     stream = StreamIn(PEER, f.life, 7, "t", 2, credit=9 * 2**20)
-    f.inside.inbound._active[PEER, 7] = stream
+    f.inside.inbound.granting._active[PEER, 7] = stream
     f.deadline()
 
 
@@ -417,7 +433,7 @@ def stream_open_under_another_id(f: Forger) -> None:
 
 def credit_for_a_stream_that_is_gone(f: Forger) -> None:
     stream = StreamIn(PEER, Incarnation(1), 1, "t", 1)
-    f.inside.inbound._owed[PEER, 1] = stream
+    f.inside.inbound.acknowledging._owed[PEER, 1] = stream
     f.scene.at_rest()
 
 
@@ -587,6 +603,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("messages-are-taken-once", taken_out_of_order),
     ("messages-are-taken-once", taken_and_told_as_not_sent),
     ("messages-are-taken-once", number_of_two_segments),
+    ("doubt-has-a-reason", told_as_perhaps_taken_and_never_left),
     ("readers-get-each-once", handed_out_again),
     ("readers-get-each-once", handed_out_as_if_again),
     ("readers-get-each-once", handed_out_before_what_was_left),
@@ -633,6 +650,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_RELEASES,
     *FORGERIES_OF_REQUESTS,
     *FORGERIES_OF_PROGRAMS,
+    *FORGERIES_OF_DETECTION,
 ]
 
 

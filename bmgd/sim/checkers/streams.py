@@ -1,0 +1,156 @@
+"""Streams between two nodes: what an end acknowledges, and what the other sends on that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Event, Received
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.multicasts import segments_of, segments_that_came
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag, SharedSegment
+from bmgd.wire.segments import cost_of
+
+SPAN = 4096
+
+StreamKey = tuple[NodeId, Incarnation, NodeId, Incarnation, int]
+"""The place and life of one end, the other end and its life, and the stream's id."""
+
+
+def stream_key(journal: Journal, peer: NodeId, life: Incarnation, sequence: int) -> StreamKey:
+    """The name of a stream whose other end is this life of a peer."""
+    return journal.place, journal.incarnation, peer, life, sequence >> 32
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """Which numbers of a stream have come.
+
+    Args:
+        whole: all up to this one.
+        beyond: the others.
+    """
+
+    whole: int = 0
+    beyond: set[int] = field(default_factory=set)
+
+    def add(self, number: int) -> None:
+        """One has come."""
+        if number > self.whole:
+            self.beyond.add(number)
+        while self.whole + 1 in self.beyond:
+            self.whole += 1
+            self.beyond.remove(self.whole)
+
+    def missing(self, first: int, last: int) -> list[int]:
+        """Those of a range that have not come."""
+        first = max(first, self.whole + 1)
+        return [number for number in range(first, last + 1) if number not in self.beyond]
+
+
+_StreamName = tuple[NodeId, Incarnation, NodeId, int]
+"""The place and life of one end, the other end, and the stream's id, which lives use again."""
+
+
+class AcksAreHonest(Checker):
+    """An acknowledgement says what came, to its source's life, and with the own tag."""
+
+    name: ClassVar[str] = "acks-are-honest"
+    events: ClassVar[Kinds] = (Segment, SharedSegment)
+    effects: ClassVar[Kinds] = (SegmentAck,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._arrived: dict[_StreamName, dict[Incarnation, _Arrived]] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        for segment in segments_that_came(event):
+            route = segment.route
+            name = self._name(journal, route.source, route.sequence)
+            lives = self._arrived.setdefault(name, {})
+            lives.setdefault(route.source_incarnation, _Arrived()).add(route.sequence & 0xFFFF_FFFF)
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, SegmentAck):
+                self._check(journal, event, effect.message)
+
+    @staticmethod
+    def _name(journal: Journal, peer: NodeId, sequence: int) -> _StreamName:
+        return journal.place, journal.incarnation, peer, sequence >> 32
+
+    def _check(self, journal: Journal, event: Event, ack: SegmentAck) -> None:
+        route = ack.route
+        came = event.message if isinstance(event, Received) else None
+        if route.source != journal.host.id or isinstance(came, SegmentAck):
+            # Another's, or its own on a search that came by here.
+            return
+        following = route.sequence & 0xFFFF_FFFF
+        if ack.tag != incarnation_tag(journal.incarnation):
+            self.violate(journal, "acknowledges with a tag that is not its own")
+        lives = self._arrived.get(self._name(journal, route.destination, route.sequence), {})
+        named = [life for life in lives if incarnation_tag(life) == route.destination_tag]
+        if not named:
+            self.violate(
+                journal, f"acknowledges to a life of {route.destination} that sent nothing"
+            )
+            return
+        arrived = lives[named[-1]]
+        missing = arrived.missing(1, following - 1)
+        if missing:
+            self.violate(journal, f"acknowledges {missing[:4]} of {route.destination}, not come")
+        for first, last in ack.gaps:
+            if arrived.missing(first, last):
+                self.violate(journal, f"says to have {first} to {last}, which have not come")
+
+
+class SourcesKeepTheirCredit(Checker):
+    """Beyond one segment nothing is sent above the credit told, and none before the first answer.
+
+    What is sent names a floor above no stream that waits for an answer, and is within the span.
+    """
+
+    name: ClassVar[str] = "sources-keep-their-credit"
+    events: ClassVar[Kinds] = (SegmentAck,)
+    effects: ClassVar[Kinds] = (Segment, SharedSegment)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: dict[StreamKey, tuple[int, int]] = {}
+        self._sent: dict[StreamKey, tuple[int, int]] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Received) and isinstance(event.message, SegmentAck):
+            ack = event.message
+            key = stream_key(journal, ack.route.source, Incarnation(0), ack.route.sequence)
+            credit, following = self._told.get(key, (0, 1))
+            number = ack.route.sequence & 0xFFFF_FFFF
+            self._told[key] = max(credit, ack.credit), max(following, number)
+        for effect in effects:
+            for segment in segments_of(effect.message) if isinstance(effect, Send) else ():
+                self._check(journal, segment)
+
+    def _check(self, journal: Journal, segment: Segment) -> None:
+        route = segment.route
+        if (route.source, route.source_incarnation) != (journal.host.id, journal.incarnation):
+            return
+        if segment.flags & SegmentFlag.BEST_EFFORT:
+            return
+        stream_id, number = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        key = stream_key(journal, route.destination, Incarnation(0), route.sequence)
+        highest, cost = self._sent.get(key, (0, 0))
+        credit, following = self._told.get(key, (0, 1))
+        if number > highest:
+            cost += cost_of(segment.body)
+            self._sent[key] = number, cost
+            if number > highest + 1:
+                self.violate(journal, f"sends {number} to {route.destination} after {highest}")
+            if number > following and cost > credit:
+                self.violate(journal, f"sends {cost} bytes on a credit of {credit}")
+        for open_id, stream in journal.inside.open_ids(route.destination).items():
+            if stream.underway and open_id < segment.floor:
+                self.violate(journal, f"waits on stream {open_id}, its floor is {segment.floor}")
+        if stream_id >= segment.floor + SPAN:
+            self.violate(journal, f"stream {stream_id} is beyond the span of {segment.floor}")

@@ -1,0 +1,34 @@
+"""What of the sources is changed before mypyc compiles them: compiled classes differ from plain ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.compiled import ROOT, modules, with_factories, without_slots
+
+SOURCES = list(modules(ROOT / "bmgd"))
+
+
+def test_compiled_dataclasses_do_not_ask_for_slots() -> None:
+    source = "@dataclass(frozen=True, slots=True)\n@dataclass(slots=True)\n@dataclass(eq=False)\n"
+    assert without_slots(source) == "@dataclass(frozen=True)\n@dataclass()\n@dataclass(eq=False)\n"
+
+
+def test_value_of_a_field_that_is_no_parameter_comes_from_a_factory() -> None:
+    source = (
+        "_held: bool = field(default=True, init=False)\nsize: int = field(default=3, repr=False)\n"
+    )
+    held, size = with_factories(source).splitlines()
+    assert held == "_held: bool = field(default_factory=lambda: True, init=False)"
+    assert size == source.splitlines()[1]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_no_field_of_a_compiled_module_has_its_value_in_the_class(path: Path) -> None:
+    source = with_factories(path.read_text(encoding="utf-8"))
+    for found in re.finditer(r"\bfield\((.*)\)", source):
+        words = found[1]
+        assert not ("init=False" in words and re.search(r"\bdefault=", words)), words
