@@ -64,7 +64,8 @@ def build() -> Path:
     shutil.copytree(ROOT / "bmgd", BUILD / "bmgd", ignore=ignored)
     paths = list(modules(BUILD / "bmgd"))
     for path in paths:
-        path.write_text(without_slots(path.read_text(encoding="utf-8")), encoding="utf-8")
+        source = with_factories(without_slots(path.read_text(encoding="utf-8")))
+        path.write_text(source, encoding="utf-8")
     (BUILD / "setup_compiled.py").write_text(_SETUP, encoding="utf-8")
     names = [str(path.relative_to(BUILD)) for path in paths]
     words = [sys.executable, "setup_compiled.py", "build_ext", "--inplace", *names]
@@ -76,6 +77,18 @@ def build() -> Path:
 def without_slots(source: str) -> str:
     """A module whose dataclasses do not ask for slots: compiled classes have nothing else."""
     return re.sub(r"^@dataclass\((.*)\)$", _decorator, source, flags=re.MULTILINE)
+
+
+def with_factories(source: str) -> str:
+    """A module whose fields that are no parameters have factories for their values.
+
+    A default of theirs stays in the class, where compiled instances do not look for it.
+    """
+    return re.sub(
+        r"\bfield\(default=([^(),]+), init=False\)",
+        r"field(default_factory=lambda: \1, init=False)",
+        source,
+    )
 
 
 def _decorator(found: re.Match[str]) -> str:
