@@ -55,9 +55,11 @@ def expressions(value: object) -> list[str]:
 
 
 def test_prometheus_rules_are_valid_and_fire_when_they_should() -> None:
-    promtool("check", "rules", str(RULES))
-    promtool("test", "rules", str(RULES.with_name("bmgd-alerts-test.yml")))
-    promtool("check", "config", "--syntax-only", str(RULES.with_name("prometheus.yml")))
+    assert "SUCCESS" in promtool("check", "rules", str(RULES))
+    tested = promtool("test", "rules", str(RULES.with_name("bmgd-alerts-test.yml")))
+    assert "SUCCESS" in tested
+    config = str(RULES.with_name("prometheus.yml"))
+    assert "SUCCESS" in promtool("check", "config", "--syntax-only", config)
 
 
 class Prometheus:

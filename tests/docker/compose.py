@@ -127,8 +127,8 @@ class Cluster:
         with ThreadPoolExecutor(4) as pool:
             return dict(zip(nodes, pool.map(self.status, nodes), strict=True))
 
-    def send(self, source: int, destination: int, payload: bytes, topic: str) -> None:
-        """Send a message from one container, and read it in the other."""
+    def carried(self, source: int, destination: int, payload: bytes, topic: str) -> bytes:
+        """Send a message from one container; what is read in the other, of this source and topic."""
         self.bmgd(
             source, "send", str(destination), "--topic", topic, "--timeout", "20", stdin=payload
         )
@@ -136,7 +136,8 @@ class Cluster:
             destination, "recv", "--topic", topic, "--count", "1", "--timeout", "20", "--json"
         )
         message = json.loads(taken)
-        assert message == {"source": source, "topic": topic, "payload": payload.decode()}
+        assert (message["source"], message["topic"]) == (source, topic)
+        return str(message["payload"]).encode()
 
     def recorded_after_s(self, witness: int, peer: int, status: str, since_s: float) -> float:
         """How long after `since_s` a daemon logged a status of a peer, by the engine's clock."""

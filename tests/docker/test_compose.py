@@ -38,7 +38,7 @@ def test_containers_become_ready_and_healthy(cluster: Cluster) -> None:
 
 def test_messages_between_containers(cluster: Cluster) -> None:
     for node in cluster.ids:
-        cluster.send(node, far_from(node), PAYLOAD, "far")
+        assert cluster.carried(node, far_from(node), PAYLOAD, "far") == PAYLOAD
 
 
 def test_a_killed_container_is_healed_around_and_rejoins(cluster: Cluster) -> None:
@@ -49,15 +49,15 @@ def test_a_killed_container_is_healed_around_and_rejoins(cluster: Cluster) -> No
     for witness in set(cluster.ids) - {VICTIM}:
         told_s = cluster.recorded_after_s(witness, VICTIM, "excluded", began_s)
         assert told_s < DETECTION_S + MARGIN_S, f"node {witness} heard of it after {told_s:.3f} s"
-    cluster.send(VICTIM - 1, VICTIM + 1, b"over the gap", "healed")
+    assert cluster.carried(VICTIM - 1, VICTIM + 1, b"over the gap", "healed") == b"over the gap"
 
     cluster.start(VICTIM)
     cluster.settled()
     after = cluster.status(VICTIM)
     assert after is not None
     assert after["incarnation"] >> 32 > before["incarnation"] >> 32
-    cluster.send(far_from(VICTIM), VICTIM, b"welcome back", "rejoined")
-    cluster.send(VICTIM, far_from(VICTIM), b"thank you", "rejoined")
+    assert cluster.carried(far_from(VICTIM), VICTIM, b"welcome back", "rejoined") == b"welcome back"
+    assert cluster.carried(VICTIM, far_from(VICTIM), b"thank you", "rejoined") == b"thank you"
 
 
 def test_a_container_rejoins_under_another_address(cluster: Cluster) -> None:
@@ -70,7 +70,7 @@ def test_a_container_rejoins_under_another_address(cluster: Cluster) -> None:
         cluster.start(VICTIM)
         assert cluster.address(VICTIM) not in ("", before)
         cluster.settled()
-        cluster.send(far_from(VICTIM), VICTIM, b"found you", "moved")
+        assert cluster.carried(far_from(VICTIM), VICTIM, b"found you", "moved") == b"found you"
 
 
 def test_a_container_that_is_cut_off_comes_back(cluster: Cluster) -> None:
@@ -90,8 +90,11 @@ def test_a_container_that_is_cut_off_comes_back(cluster: Cluster) -> None:
     # It never died: the same life refutes what was said of it.
     assert after["incarnation"] == before["incarnation"]
     assert after["version"] > before["version"]
-    cluster.send(far_from(VICTIM), VICTIM, b"can you hear me?", "reconnected")
-    cluster.send(VICTIM, far_from(VICTIM), b"yes", "reconnected")
+    assert (
+        cluster.carried(far_from(VICTIM), VICTIM, b"can you hear me?", "reconnected")
+        == b"can you hear me?"
+    )
+    assert cluster.carried(VICTIM, far_from(VICTIM), b"yes", "reconnected") == b"yes"
 
 
 def _not_alone(cluster: Cluster) -> list[str]:
@@ -108,7 +111,7 @@ def test_a_stopped_container_leaves_and_returns(cluster: Cluster) -> None:
     cluster.settled(left=[VICTIM])
     cluster.start(VICTIM)
     cluster.settled()
-    cluster.send(far_from(VICTIM), VICTIM, b"again", "returned")
+    assert cluster.carried(far_from(VICTIM), VICTIM, b"again", "returned") == b"again"
 
 
 def test_a_container_with_another_secret_is_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -52,19 +52,19 @@ def test_containers_with_certificates_join_kill_and_heal(image: str, tmp_path: P
         for node in cluster.ids:
             (key,) = fingerprints(cluster, node)
             assert key.count("+") == 1, f"node {node} has links under {key}, not secret and root"
-        cluster.send(0, VICTIM, b"whole", "before")
+        assert cluster.carried(0, VICTIM, b"whole", "before") == b"whole"
 
         began_s = cluster.kill(VICTIM)
         cluster.settled(dead=[VICTIM])
         told_s = cluster.recorded_after_s(WITNESS, VICTIM, "excluded", began_s)
         assert told_s < DETECTION_S, f"node {WITNESS} heard of it after {told_s:.3f} s"
-        cluster.send(VICTIM - 1, VICTIM + 1, b"over the gap", "healed")
+        assert cluster.carried(VICTIM - 1, VICTIM + 1, b"over the gap", "healed") == b"over the gap"
         refused_is_who_has_no_certificate(cluster, secret)
 
         cluster.start(VICTIM)
         cluster.settled()
         cluster.healthy()
-        cluster.send(VICTIM, 0, b"back", "rejoined")
+        assert cluster.carried(VICTIM, 0, b"back", "rejoined") == b"back"
 
 
 def refused_is_who_has_no_certificate(cluster: Cluster, secret: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.integration.cluster import launched, until
 FLOODING = 64
 MIB = 2**20
 OTHERS = PROGRAMS_MAX - 2
+AT_ONCE = 64
 """Beside the connection that the cluster keeps, and the last one."""
 FLAT_MIB = 60
 """So much more may a process hold at the end than after a third of the time: buffers are still filled."""
@@ -39,16 +41,21 @@ async def test_1024_programs_are_served_and_the_next_is_refused(tmp_path: Path) 
         here = cluster.control(1)
         await cluster.at_rest()
 
-        async def program(number: int, ready: asyncio.Semaphore, over: asyncio.Event) -> None:
-            async with bmgd.connect(here) as daemon, daemon.register(f"program {number}"):
+        async def program(number: int) -> None:
+            async with AsyncExitStack() as stack:
+                async with beginning:
+                    daemon = await stack.enter_async_context(bmgd.connect(here))
+                    await stack.enter_async_context(daemon.register(f"program {number}"))
                 ready.release()
                 await over.wait()
 
+        # Not all at once: each waits for an answer no longer than the others before it take.
+        beginning = asyncio.Semaphore(AT_ONCE)
         ready, over = asyncio.Semaphore(0), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             async with bmgd.connect(cluster.control(0)) as there:
                 for number in range(OTHERS):
-                    tasks.create_task(program(number, ready, over))
+                    tasks.create_task(program(number))
                 for _ in range(OTHERS):
                     await ready.acquire()
                 async with bmgd.connect(here) as last:
