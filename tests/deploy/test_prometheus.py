@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.cluster import free_base_port, launched, until
+from tests.integration.cluster import launched, until
+from tests.integration.ports import free_base_port
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 RULES: Final = DEPLOY / "prometheus" / "bmgd-alerts.yml"

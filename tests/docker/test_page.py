@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docker.compose import SIZE, composed
-from tests.integration.cluster import free_base_port
+from tests.integration.ports import free_base_port
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

@@ -28,13 +28,14 @@ from typing import IO, Any, Self
 import pytest
 
 from bmgd.client import Daemon, Message, connect
-from bmgd.errors import ControlError, LaunchError, NoDaemonError
+from bmgd.errors import ControlError, NoDaemonError
 from bmgd.healing import link_diff
-from bmgd.launcher.ports import choose_base_port
+from bmgd.launcher.launch import SPARES
 from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import Member, read_members
 from bmgd.topology import BinomialGraph
 from tests.integration.forking import Forked, fork
+from tests.integration.ports import free_base_port
 
 DEADLINE_S = 30.0
 POLL_S = 0.02
@@ -128,14 +129,6 @@ async def ended(process: Process, within_s: float = DEADLINE_S) -> int:
     await until_true("the process ends", lambda: process.poll() is not None, within_s)
     assert process.returncode is not None
     return process.returncode
-
-
-def free_base_port(count: int) -> int:
-    """The first of `count` free ports, where another test run hardly looks at the same time."""
-    for _ in range(1000):
-        with suppress(LaunchError):
-            return choose_base_port(count, random.randrange(10_000, 32_000 - count))
-    raise AssertionError(f"no {count} free ports")
 
 
 # --- the graph that must be there -----------------------------------------------------------------
@@ -569,7 +562,8 @@ async def launched(
         flags: further arguments of the command.
         toml: the text of a configuration file, or "".
     """
-    base_port = free_base_port(size)
+    behind_proxy = "--fault-proxy" in flags
+    base_port = free_base_port(2 * (size + SPARES) if behind_proxy else size + JOINERS_MAX)
     words = ["launch", "-n", str(size), "--run-dir", str(directory), "--json"]
     words += ["--base-port", str(base_port), "--log-level", "debug", "--loop", flavour.loop]
     words += [*flags, *_config(directory, toml)]

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bmgd.cli.demo import STEP_S
-from tests.integration.cluster import free_base_port
+from tests.integration.ports import free_base_port
 
 DEADLINE_S = 2 * STEP_S
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.launcher.ports import choose_base_port
 from tests.integration.cluster import launched, linked_exactly, until
+from tests.integration.ports import free_base_port
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
@@ -74,7 +74,7 @@ async def test_deploy_kubernetes_scale_up_in_any_order_gives_each_its_ordinal(
     """What the manifest rests on: a joiner may claim an id that nobody had."""
     async with launched(3, tmp_path, "--without-secret") as cluster:
         await linked_exactly(cluster, range(3))
-        base = choose_base_port(8, None)
+        base = free_base_port(8)
         members = ",".join(f"127.0.0.1:{cluster.base_port + i}" for i in range(3))
         joiners = [
             await asyncio.create_subprocess_exec(

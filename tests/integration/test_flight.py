@@ -14,7 +14,6 @@ import pytest
 
 from bmgd.flight.recording import read
 from bmgd.flight.replay import replay
-from bmgd.launcher.ports import choose_base_port
 from tests.integration.cluster import (
     DEADLINE_S,
     LaunchedCluster,
@@ -22,6 +21,7 @@ from tests.integration.cluster import (
     linked_exactly,
     until,
 )
+from tests.integration.ports import free_base_port
 
 SIZE = 16
 PLAN = """{"version": 1, "nodes": 16, "seconds": 6, "steps": [
@@ -152,7 +152,7 @@ def written_in(directory: Path) -> list[Path]:
 
 
 async def test_flight_of_a_bug_is_written_and_names_its_step(tmp_path: Path) -> None:
-    peers = f"127.0.0.1:{choose_base_port(1, None)}"
+    peers = f"127.0.0.1:{free_base_port(1)}"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BROKEN, "run", "--id", "0", "--size", "1", "--peers", peers),
         *("--flight-dir", str(tmp_path)),

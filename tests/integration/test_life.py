@@ -19,12 +19,12 @@ from tests.integration.cluster import (
     FoundedCluster,
     ended,
     founded,
-    free_base_port,
     launched,
     linked_exactly,
     until,
     until_true,
 )
+from tests.integration.ports import free_base_port
 
 
 def start_joiner(

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster import FoundedCluster, founded, free_base_port, until, until_true
+from tests.integration.cluster import FoundedCluster, founded, until, until_true
+from tests.integration.ports import free_base_port
 from tests.integration.test_tls import certified
 
 SENDER, READER = 1, 0

@@ -132,10 +132,12 @@ async def test_subscriptions_and_registrations_are_made_again(tmp_path: Path) ->
             assert (await jobs.take(10))[0].payload == b"three"
             await source.send(1, b"four", topic="jobs")
             assert (await anext(jobs)).payload == b"four"
-            ended, started = await anext(programs), await anext(programs)
-            assert ended == bmgd.ProgramEnd(*first, None)
+            assert await anext(programs) == bmgd.ProgramEnd(*first, None)
+            # A daemon that keeps no state may begin with a lower life, and is told to take a later one.
+            while (started := await anext(programs)).incarnation < first.incarnation:
+                assert (started.id, started.name) == (1, "worker")
             assert isinstance(started, bmgd.Program)
-            assert (started.name, started.incarnation > first.incarnation) == ("worker", True)
+            assert (started.id, started.name) == (1, "worker")
             seen: set[int] = set()
             while seen < {0, 1, 2}:
                 seen.add((await anext(changes)).id)

@@ -22,9 +22,9 @@ from tests.integration.cluster import (
     Cluster,
     LaunchedCluster,
     founded,
-    free_base_port,
     launched,
 )
+from tests.integration.ports import free_base_port
 
 SIZE = 5
 EXIT_S = 15.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.launcher.ports import choose_base_port
+from tests.integration.ports import free_base_port
 
 DEADLINE_S = 30.0
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ async def managed(address: str, *words: str) -> AsyncIterator[Manager]:
     """One daemon, alone in its cluster, started as a service manager would."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     sock.bind("\0" + address[1:] if address.startswith("@") else address)
-    port = choose_base_port(1, None)
+    port = free_base_port(1)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bmgd", "run", "--id", "0", "--size", "1"),
         *("--peers", f"127.0.0.1:{port}", *words),

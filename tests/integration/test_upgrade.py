@@ -23,11 +23,11 @@ from tests.integration.cluster import (
     JOINERS_MAX,
     FoundedCluster,
     Process,
-    free_base_port,
     linked_exactly,
     ordered_pairs,
     until,
 )
+from tests.integration.ports import free_base_port
 from tests.integration.wheels import environment_with, previous_commit, sources_of, wheel_of
 from tests.unit.wire.test_features import spoken_before
 

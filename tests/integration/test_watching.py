@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.cluster import LaunchedCluster, free_base_port, launched, until, until_true
+from tests.integration.cluster import LaunchedCluster, launched, until, until_true
+from tests.integration.ports import free_base_port
 
 SIZE = 8
 

@@ -12,7 +12,8 @@ import pytest
 from bmgd.launcher.rundir import RunDir
 from bmgd.topology import BinomialGraph
 from bmgd.trials.proxy_control import controlling
-from tests.integration.cluster import LaunchedCluster, free_base_port, launched, until
+from tests.integration.cluster import LaunchedCluster, launched, until
+from tests.integration.ports import free_base_port
 from tests.page.browser import Page, needs_chromium, shown
 
 pytestmark = needs_chromium
