@@ -61,10 +61,10 @@ class Sending:
         }
 
     def count_of(self, kind: str, size: int) -> int:
-        """How many messages one call of `send` sends, about, in a cluster of so many nodes."""
+        """How many messages one call of `send` sends, about, in a cluster of this size; at least 1."""
         return {
             "stream": BATCH * BATCHES,
-            "multicast": min(size, MULTICAST_MAX) // 2,
+            "multicast": max(1, min(size, MULTICAST_MAX) // 2),
             "broadcast": size,
         }.get(kind, 1)
 

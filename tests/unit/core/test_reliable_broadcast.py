@@ -11,6 +11,7 @@ from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscr
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.core.events import Received
 from bmgd.sim import Network
+from bmgd.sim.host import Host
 from bmgd.types import Incarnation, NodeId, counter_of
 from bmgd.wire.messages import ReliableBroadcast, Route
 from tests.unit.core.clusters import S, settle
@@ -207,6 +208,16 @@ def test_skips_above_a_gap_leave_room_for_the_one_that_closes_it(counts: list[in
     assert heard.watermark == 3
 
 
+def restarted(network: Network, number: int) -> Host:
+    """A node's next life, with a reader; the others know of it."""
+    network.kill(number)
+    network.run(3)
+    host = network.boot(number, counter=2)
+    network.issue(number, Subscribe(TOPIC, 64))
+    network.run(3)
+    return host
+
+
 def test_new_life_of_a_receiver_begins_where_it_is_known() -> None:
     network = read(8)
     for number in range(3):
@@ -347,11 +358,7 @@ def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses()
     network = read(3)
     broadcast(network, 0, b"before")
     network.run(1)
-    network.kill(1)
-    network.run(3)
-    host = network.boot(1, counter=2)
-    network.issue(1, Subscribe(TOPIC, 64))
-    network.run(3)
+    host = restarted(network, 1)
     life = network.hosts[NodeId(0)].node.incarnation
     heard = host.node._to_many.retention.lives[NodeId(0), life]
     assert (heard.watermark, heard.given) == (1, False)
@@ -368,11 +375,7 @@ def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses()
 def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None:
     """It had heard nothing of the source, which sent meanwhile and died: a neighbor has a copy."""
     network = read(3)
-    network.kill(1)
-    network.run(3)
-    host = network.boot(1, counter=2)
-    network.issue(1, Subscribe(TOPIC, 64))
-    network.run(3)
+    host = restarted(network, 1)
     network.stop(1)
     network.run(5)
     network.resume(1)
