@@ -177,6 +177,8 @@ class Asking:
         self._opening: asyncio.Future[Any] | None = None
         self._open_inbox = 0
         """The number of the inbox; 0 while there is none."""
+        self._turn = asyncio.Lock()
+        """Whose question is next: who asks while the inbox opens is not overtaken when it is open."""
         self._sequence = 0
         self._longs: dict[int, _LongAnswer] = {}
         self._taken = self._taken_bytes = 0
@@ -204,7 +206,7 @@ class Asking:
         until = asyncio.get_running_loop().time() + timeout
         await self._enter(destination, until)
         try:
-            inbox = self._open_inbox or await self._inbox_until(destination, until)
+            inbox = await self._inbox_until(destination, until)
             if len(question_bytes) > PAYLOAD_BYTES_MAX:
                 stream = self._new_stream(destination, topic, priority, inbox)
                 question = Asked(question_bytes, until, stream, max_answer)
@@ -230,8 +232,8 @@ class Asking:
 
     async def _inbox_until(self, destination: int, until: float) -> int:
         try:
-            async with asyncio.timeout_at(until):
-                return await self._inbox()
+            async with asyncio.timeout_at(until), self._turn:
+                return self._open_inbox or await self._inbox()
         except TimeoutError:
             detail = "its daemon has not answered before the deadline"
             raise UnreachableError(destination, detail, sent=False) from None

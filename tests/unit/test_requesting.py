@@ -12,7 +12,7 @@ from bmgd.connection import Connection
 from bmgd.requesting import SETTLED_MAX, Asking
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
-from bmgd.wire.batch import pack_messages
+from bmgd.wire.batch import pack_messages, unpack_messages
 
 DEADLINE_S = 10.0
 
@@ -89,3 +89,32 @@ async def test_a_question_that_is_done_is_settled_in_a_moment(
         await answered(wire, Asking(wire.connection), 1)
         await wire.until(lambda: bool(wire.settled()))
     assert [(told.count, told.questions) for told in wire.settled()] == [(1, [1])]
+
+
+async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+
+    async def ask_when_open() -> None:
+        """In the first turn of the loop in which the inbox is open."""
+        while asking._opening is None or not asking._opening.done():
+            await asyncio.sleep(0)
+        await asking.request(1, b"last", "t", DEADLINE_S, "normal", 1000)
+
+    async with asyncio.timeout(DEADLINE_S):
+        asked = [
+            asyncio.create_task(asking.request(1, payload, "t", DEADLINE_S, "normal", 1000))
+            for payload in (b"1", b"2")
+        ]
+        asked.append(asyncio.create_task(ask_when_open()))
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.until(lambda: wire.put() == len(asked))
+    segments = [frame for frame in wire.frames if isinstance(frame, control.PutSegment)]
+    bodies = [m for each in segments for m in unpack_messages(each.body, each.count)]
+    assert bodies == [b"1", b"2", b"last"]
+    for task in asked:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
