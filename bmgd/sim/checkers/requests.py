@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import ClassVar, Final
 
 from bmgd.core.commands import CloseStream, PutSegment, Settled, Subscribe, Unsubscribe
@@ -76,6 +77,14 @@ class _Readers:
     ended: dict[int, int] = field(default_factory=dict)
     booted_ns: int = 0
     without_ns: dict[str, int] = field(default_factory=dict)
+
+
+def is_put(event: Event, request: int) -> bool:
+    """Whether a program puts a segment into this stream."""
+    match event:
+        case CommandIssued(at, PutSegment()):
+            return at == request
+    return False
 
 
 class RequestsHaveOneOutcome(Checker):
@@ -196,6 +205,8 @@ class RequestsHaveOneOutcome(Checker):
                 case StreamMoved(request) if effect.withdrawn:
                     self._on_withdrawn(journal, request, effect)
                 case StreamEnded(request):
+                    if is_put(event, request):
+                        self._on_refused(journal, request)
                     for asked in self._asked.values():
                         asked.over |= asked.stream == request
                 case _:
@@ -208,6 +219,12 @@ class RequestsHaveOneOutcome(Checker):
                 asked.answered = False
                 if moved.error == RequestError.__name__:
                     self.violate(journal, "does not take an answer to a question that is owed one")
+
+    def _on_refused(self, journal: Journal, request: int) -> None:
+        """A stream ended instead of taking a segment: the answers in it may be given again."""
+        mine = [key for key in self._answers if key[:2] == (journal.host, request)]
+        for asked in self._answers.pop(max(mine, key=itemgetter(2)), ()) if mine else ():
+            asked.answered = False
 
     def _on_handed(self, journal: Journal, deliver: Deliver) -> None:
         if deliver.long:
