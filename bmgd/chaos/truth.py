@@ -108,14 +108,12 @@ class Truth:
                     self.given_twice.add(node)
                 self._end_life(node, at_ns)
                 self.lives[node].append(Life(incarnation, Span(at_ns)))
-            case Died(at_ns, node, incarnation):
+            case Died(at_ns, node, incarnation) | Exited(at_ns, node, incarnation):
                 if incarnation == UNKNOWN_INCARNATION and not self._runs(node):
                     # It ended before anybody could read its beginning.
                     self.lives[node].append(Life(incarnation, Span(at_ns)))
                 self._end_life(node, at_ns)
-            case Exited(at_ns, node):
-                self._end_life(node, at_ns)
-                if self.lives[node]:
+                if isinstance(fact, Exited) and self.lives[node]:
                     self.lives[node][-1].ended_by_itself = True
             case JoinAsked(_, place, _):
                 self.joiners_from = min(place, self.joiners_from or place)

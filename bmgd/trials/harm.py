@@ -50,7 +50,7 @@ from bmgd.trials.child import Child
 from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.proxy_control import ProxyControl
 from bmgd.trials.recorder import Recorder
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import NodeId
 
 POLL_S: Final = 0.01
 ENDED_S: Final = 15.0
@@ -161,13 +161,10 @@ class Harm:
 
     # --- processes ----------------------------------------------------------------------------
 
-    def _life(self, node: NodeId) -> Incarnation:
-        return self._recorder.lives.get(node, Incarnation(0))
-
     def _kill(self, node: NodeId) -> None:
         at_ns = self._recorder.now_ns()
         self._cluster.send(node, signal.SIGKILL)
-        self._recorder.add(Died(at_ns, node, self._life(node)))
+        self._recorder.add(Died(at_ns, node, self._recorder.life_of(node)))
         self._stopped.discard(node)
         self.ended.add(node)
 
@@ -292,7 +289,7 @@ class Harm:
             if node not in self._expected and at_ns - missed_ns < MISSED_NS:
                 continue
             self.ended.add(node)
-            life = self._life(node)
+            life = self._recorder.life_of(node)
             unexpected = (1, self._cluster.last_words(node) or "not by any fault")
             code, why = self._expected.get(node, unexpected)
             self._recorder.add(Exited(at_ns, node, life, code, why))

@@ -35,7 +35,7 @@ from bmgd.client import Daemon, Message, Missed, Stream, connect
 from bmgd.errors import BmgdError
 from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.payloads import NUMBER_BYTES, number_in
-from bmgd.types import Incarnation, NodeId, Status
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 
 AGAIN_S: Final = 0.05
 CREDIT: Final = 1024
@@ -77,6 +77,14 @@ class Recorder:
     def expect_start(self, node: int) -> None:
         """A daemon is being started: its next life began now."""
         self._start_ns[node] = self.now_ns()
+
+    def life_of(self, node: int) -> Incarnation:
+        """The life of a node's process; unknown while its latest one has not been heard."""
+        return (
+            UNKNOWN_INCARNATION
+            if node in self._start_ns
+            else self.lives.get(node, UNKNOWN_INCARNATION)
+        )
 
     # --- watching -----------------------------------------------------------------------------
 

@@ -309,3 +309,14 @@ def test_checkers_let_records_begin_anew_with_a_process() -> None:
     facts: list[Fact] = [believed(3 * S, 1, 3), Died(4 * S, N1, life(1))]
     facts += [Began(5 * S, N1, life(1, 2)), believed(6 * S, 1, 3, Status.EXPECTED)]
     assert "records only grow" not in found(history(*facts))
+
+
+def test_what_an_unheard_life_took_is_lost_with_it() -> None:
+    """A process that nobody had heard of took a message and was killed."""
+    took = Sent(7 * S, N0, life(0), 2, N3, NONE, 2)
+    facts = [*GOOD[:8], took, Acknowledged(7 * S + 1, N0, 2, 2)]
+    assert found(history(*facts, *REST)) == {"acknowledged only if delivered"}
+    assert found(history(*facts, Died(8 * S, N3, life(3)), *REST)) == {
+        "acknowledged only if delivered"
+    }
+    assert found(history(*facts, Died(8 * S, N3, NONE), *REST)) == set()

@@ -31,7 +31,9 @@ class _Recorder:
         self.at_ns = 0
         self.facts: list[Fact] = []
         self.daemons: dict[int, object] = {}
-        self.lives: dict[int, int] = {}
+
+    def life_of(self, node: int) -> int:
+        return 1
 
     def now_ns(self) -> int:
         return self.at_ns
