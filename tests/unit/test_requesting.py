@@ -99,7 +99,7 @@ async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
 
     async def ask_when_open() -> bytes:
         """In the first turn of the loop in which the inbox is open."""
-        while asking._opening is None or not asking._opening.done():
+        while asking._opening is None or not asking._opening.done():  # noqa: ASYNC110 (each turn is looked at)
             await asyncio.sleep(0)
         return await asking.request(1, b"last", "t", DEADLINE_S, "normal", 1000)
 
