@@ -21,7 +21,7 @@ from typing import Any, Final
 from bmgd.errors import LaunchError, NoDaemonError, RequestError
 from bmgd.launcher.rundir import RunDir
 
-CONNECTIONS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 64
 LINE_BYTES_MAX: Final = 4096
 ASK_S: Final = 70.0
 

@@ -6,11 +6,14 @@ import asyncio
 import os
 import shlex
 import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from bmgd.errors import ControlError, NoDaemonError
-from bmgd.launcher.requests import ask_grow, ask_restart
+from bmgd.launcher.requests import CONNECTIONS_MAX, ask_grow, ask_restart
 from bmgd.launcher.rundir import Member, RunDir, read_members
 from bmgd.trials.adopting import AdoptingCluster, last_words_in
 from bmgd.trials.processes import Adopted, is_there
@@ -102,6 +105,8 @@ class LaunchedTrial(AdoptingCluster):
         path = self._place.between_socket
         self.proxy_path = path if os.path.exists(path) else None
         self.can_grow = True
+        # asyncio's own has six threads on two cores: a few that wait would hold all others up.
+        self._asking = ThreadPoolExecutor(CONNECTIONS_MAX, "asking the launcher")
 
     @property
     def size(self) -> int:
@@ -143,11 +148,15 @@ class LaunchedTrial(AdoptingCluster):
         return member is None or member.pid is None or not is_there(member.pid)
 
     async def restart(self, node: int) -> None:
-        await asyncio.to_thread(ask_restart, self._place.path, node)
+        await self._ask(partial(ask_restart, self._place.path, node))
         self.refresh()
 
+    async def _ask(self, ask: Callable[[], object]) -> None:
+        """The launcher answers when a daemon has joined, or after a minute: each waits in a thread."""
+        await asyncio.get_running_loop().run_in_executor(self._asking, ask)
+
     async def grow(self, count: int) -> None:
-        await asyncio.to_thread(ask_grow, self._place.path, count)
+        await self._ask(partial(ask_grow, self._place.path, count))
         self.refresh()
 
     def last_words(self, node: int) -> str:

@@ -60,6 +60,9 @@ BEGUN_S: Final = 3.0
 TAKEOVER_S: Final = 0.5
 """So long steps wait for a process to begin, and for a dead one's port."""
 
+STARTS_MAX: Final = 48
+"""Processes that are being started at once; a launcher takes 64 requests. One more waits, not begun."""
+
 MISSED_NS: Final = 2_000_000_000
 """A process that no fault has ended is missed for so long: joiners change their ids while they begin."""
 
@@ -99,6 +102,7 @@ class Harm:
         self._growing = 0
         self._starting: set[NodeId] = set()
         self._pending: Counter[NodeId] = Counter()
+        self._starts = asyncio.Semaphore(STARTS_MAX)
         self._one_start: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._expected: dict[NodeId, tuple[int, str]] = {}
         self._missed: dict[NodeId, int] = {}
@@ -189,7 +193,7 @@ class Harm:
     async def _start(self, node: NodeId) -> None:
         # A start that was killed is answered late: the next one waits for that.
         try:
-            async with self._one_start[node]:
+            async with self._one_start[node], self._starts:
                 await self._start_alone(node)
         finally:
             self._pending[node] -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -12,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from bmgd.errors import ControlError, NoDaemonError
+from bmgd.launcher.rundir import RunDir
 from bmgd.trials.cluster import LaunchedTrial
+from bmgd.trials.harm import STARTS_MAX
+
+DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -75,3 +80,30 @@ def test_cluster_neither_signals_nor_buries_a_process_under_another_id(
 def test_cluster_without_a_launcher_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoDaemonError):
         LaunchedTrial(str(tmp_path))
+
+
+async def test_cluster_asks_for_a_restart_though_many_others_have_not_joined(
+    tmp_path: Path,
+) -> None:
+    write_cluster(tmp_path, *[None] * STARTS_MAX)
+    asked: set[int] = set()
+    all_asked = asyncio.Event()
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.add(json.loads(await reader.readline())["restart"])
+        if len(asked) == STARTS_MAX:
+            all_asked.set()
+        await all_asked.wait()
+        writer.write(b'{"pid": 1, "seconds": 0.1}\n')
+        writer.close()
+
+    path = RunDir.at(str(tmp_path)).launcher_socket
+    cluster = LaunchedTrial(str(tmp_path))
+    async with await asyncio.start_unix_server(on_connection, path):
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await asyncio.gather(*(cluster.restart(node) for node in range(STARTS_MAX)))
+        finally:
+            # Threads that wait for an answer end with it.
+            all_asked.set()
+    assert len(asked) == STARTS_MAX
