@@ -46,6 +46,8 @@ HELD_BYTES_MAX = 128 << 20
 """Of all sources together; beyond it nothing is taken, and the sources send again."""
 AHEAD_MAX = 8192
 """How far beyond the watermark something may wait."""
+REFUTED_NS = 10_000_000_000
+"""What was passed over so shortly before this node refuted its death was not for it because of that."""
 SKIPS_KEPT_MAX = 64
 """Ranges above a gap; beyond it only one that closes the gap is taken, others are told again."""
 WATERMARK_TIMER = "broadcast watermark"
@@ -65,6 +67,7 @@ class Heard:
         skips: ranges that are not for this node, above the watermark, and whether they are missed.
         given: whether anything was given to readers.
         begun: whether the source itself told this life what it skips: what it sends later is for it too.
+        silent: from which count on, and when last, it was passed over and nobody told; or None.
         pieces_of: the topic of the long broadcast that a piece came of last, or "".
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
@@ -81,6 +84,7 @@ class Heard:
     skips: list[tuple[int, int, bool]] = field(default_factory=list)
     given: bool = False
     begun: bool = False
+    silent: tuple[int, int] | None = None
     unacknowledged_bytes: int = 0
     pieces_of: str = ""
     reminded_ns: int = 0
@@ -316,8 +320,26 @@ class BroadcastRetention:
         self._programs.on_skipped(heard.source, heard.incarnation)
         # Who had something of this life misses what it skips, whatever the source thought.
         if skipped[2] or heard.given:
-            self.missed += heard.watermark - first + 1
-            self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
+            self._tell_missed(heard, first)
+        else:
+            heard.silent = (heard.silent or (first, 0))[0], self._context.now_ns
+
+    def _tell_missed(self, heard: Heard, first: int) -> None:
+        """Show readers that they do not get what lies between this count and the watermark."""
+        heard.silent = None
+        self.missed += heard.watermark - first + 1
+        self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
+
+    def on_refuted(self) -> None:
+        """This node was held dead: what was not for it just before it heard so, it missed.
+
+        Readers who got something that came later are not told: they would see it out of order.
+        """
+        for heard in self.lives.values():
+            if heard.silent is not None and not heard.given:
+                first, at_ns = heard.silent
+                if self._context.now_ns - at_ns <= REFUTED_NS:
+                    self._tell_missed(heard, first)
 
     def _drop(self, heard: Heard, count: int) -> None:
         message = heard.copies.pop(count)

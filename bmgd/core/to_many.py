@@ -179,6 +179,7 @@ class ToMany:
 
     def resync(self) -> None:
         """This node was held dead, and answered: what went on without it?"""
+        self.retention.on_refuted()
         for heard in list(self.retention.lives.values()):
             self.retention.ask(heard)
         self.orphans.ask_neighbors()

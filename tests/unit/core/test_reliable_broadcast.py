@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bmgd.core.broadcast_retention import REMIND_TIMER, SKIPS_KEPT_MAX
+from bmgd.core.broadcast_retention import REFUTED_NS, REMIND_TIMER, SKIPS_KEPT_MAX
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.core.events import Received
@@ -372,6 +372,15 @@ def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses()
     assert items(network, 1) == [(0, 2, 2), b"after"]
 
 
+def give_copy_for_others(network: Network, host: Host) -> None:
+    """Node 2 passes a broadcast of node 0 on to node 1, which is not in its audience."""
+    life = network.hosts[NodeId(0)].node.incarnation
+    route = Route(NodeId(1), NodeId(0), life, 0, 1, 0, 1)
+    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 0)
+    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
+    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+
+
 def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None:
     """It had heard nothing of the source, which sent meanwhile and died: a neighbor has a copy."""
     network = read(3)
@@ -381,11 +390,25 @@ def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None
     network.resume(1)
     network.run(5)
     assert (counter_of(host.node.incarnation), host.node._context.version) == (2, 1)
-    life = network.hosts[NodeId(0)].node.incarnation
-    route = Route(NodeId(1), NodeId(0), life, 0, 1, 0, 1)
-    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 0)
-    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
-    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    give_copy_for_others(network, host)
     broadcast(network, 2, b"after")
     network.run(1)
     assert items(network, 1) == [(0, 1, 1), b"after"]
+
+
+@pytest.mark.parametrize("waits_s", [0, 2 * REFUTED_NS // 10**9])
+def test_life_that_refutes_its_death_is_told_of_what_was_just_passed_over(waits_s: int) -> None:
+    """What came in its first moments may have been sent before it; what came just now was not."""
+    network = read(3)
+    host = restarted(network, 1)
+    give_copy_for_others(network, host)
+    assert items(network, 1) == []
+    network.run(waits_s)
+    network.stop(1)
+    network.run(5)
+    network.resume(1)
+    network.run(5)
+    assert (counter_of(host.node.incarnation), host.node._context.version) == (2, 1)
+    broadcast(network, 2, b"after")
+    network.run(1)
+    assert items(network, 1) == [*([] if waits_s else [(0, 1, 1)]), b"after"]
