@@ -255,6 +255,8 @@ class LinkLayer:
 
     def absorbed_heartbeats(self) -> tuple[Beat, ...]:
         """See `LinkEngine.absorbed_heartbeats`."""
+        if not self._beats:
+            return ()
         told = tuple(beat for beat in self._beats.values() if beat[1] != _NOT_POLLED)
         for beat in told:
             del self._beats[beat[0]]
@@ -346,13 +348,15 @@ class LinkLayer:
         found = self._links.get(link)
         if found is None:
             return b""
-        taken = bytearray()
-        while len(taken) < limit and found.outbox.backlog_bytes:
-            some = _first_of(found.outbox.gather(), limit - len(taken))
-            taken += some
+        left = min(limit, found.outbox.backlog_bytes)
+        taken: list[bytes] = []
+        while left:
+            some = _first_of(found.outbox.gather(), left)
+            taken.append(some)
+            left -= len(some)
             if self.advance(link, len(some)):
                 self._happened.append((link, contract.WRITTEN, None))
-        return bytes(taken)
+        return b"".join(taken)
 
     def waiting(self) -> tuple[int, ...]:
         """See `LinkEngine.waiting`."""
@@ -364,9 +368,10 @@ class LinkLayer:
 
     def poll(self, now_ns: int = 0) -> list[Happening]:
         """See `LinkEngine.poll`; nothing is read here."""
-        for number, at_ns, sequence, echo, count in list(self._beats.values()):
-            if at_ns == _NOT_POLLED:
-                self._beats[number] = (number, now_ns, sequence, echo, count)
+        if self._beats:
+            for number, at_ns, sequence, echo, count in list(self._beats.values()):
+                if at_ns == _NOT_POLLED:
+                    self._beats[number] = (number, now_ns, sequence, echo, count)
         happened, self._happened = self._happened, []
         return happened
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final
 
 from bmgd import frameheader as header
@@ -38,6 +39,7 @@ _HEARTBEAT: Final = kind_of_message(Heartbeat)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
+_LENGTH: Final = Struct(">I")
 _BEFORE_HEADER: Final = bytes((header.BIN_8, header.HEADER_BYTES))
 
 
@@ -83,7 +85,7 @@ class _Link:
     is_shut: bool = False
     hears: bool = True
     said: bool = False
-    rest: bytearray = field(default_factory=bytearray)
+    rest: bytes = b""
     accepted: int = 0
     came: int = 0
 
@@ -136,7 +138,7 @@ class WatchedEngine:
         self._absorbs: tuple[bytes, frozenset[int]] = b"", frozenset()
         self._beats: dict[int, list[Heartbeat]] = {}
         self._unpolled: set[int] = set()
-        self._dropped = {contract.URGENT: 0, contract.HIGH: 0, contract.BULK: 0}
+        self._dropped = 0
         self._dropped_before = 0
         self.accepted: dict[int, int] = {}
         self.fileno = engine.fileno
@@ -228,9 +230,9 @@ class WatchedEngine:
         found = self._links.get(link)
         if found is None or not found.hears:
             return
-        found.rest += data
-        frames, size, is_malformed = _frames_in(found.rest)
-        del found.rest[:size]
+        came = found.rest + data if found.rest else data
+        frames, size, is_malformed = _frames_in(came)
+        found.rest = came[size:]
         runs: dict[tuple[int, int], list[bytes]] = {}
         for_core: list[bytes] = []
         for frame in frames:
@@ -242,8 +244,9 @@ class WatchedEngine:
         found.came += len(frames)
         for (out, kind), run in runs.items():
             self._relay(link, out, kind, run)
-        for out in {out for out, _ in runs if out != link}:
-            self._check_backlog(out)
+        if runs:
+            for out in {out for out, _ in runs if out != link}:
+                self._check_backlog(out)
         self._take_in(link, found, for_core, is_malformed=is_malformed)
 
     def _next_hop(self, link: _Link, frame: bytes) -> int:
@@ -262,7 +265,7 @@ class WatchedEngine:
             bodies = [frame[header.LENGTH_BYTES :] for frame in run]
             self._expect(came).extend((contract.RETURNED, body) for body in bodies)
         elif self._room(link, kind) < sum(map(len, run)):
-            self._dropped[kind] += len(run)
+            self._dropped += len(run)
         else:
             _queue(link, kind).put(run)
             link.accepted += len(run)
@@ -313,6 +316,8 @@ class WatchedEngine:
     def absorbed_heartbeats(self) -> tuple[contract.Beat, ...]:
         """See `LinkEngine.absorbed_heartbeats`."""
         told = self._engine.absorbed_heartbeats()
+        if not told and not self._beats:
+            return told
         expected = {}
         for number in [number for number in self._beats if number not in self._unpolled]:
             beats = self._beats.pop(number)
@@ -334,6 +339,14 @@ class WatchedEngine:
             told = (what, None if what == contract.MALFORMED else detail)
             if not expected or expected.popleft() != told:
                 self._violate(link, LOSE_NOTHING, f"told what must not be told now: {told}")
+        if self._due:
+            self._check_told()
+        if self._dropped != self._dropped_before:
+            self._check_dropped()
+        return happened
+
+    def _check_told(self) -> None:
+        """All that had to be told was told."""
         due, self._due = self._due, {}
         for link in due:
             expected = self._expected.get(link)
@@ -342,13 +355,10 @@ class WatchedEngine:
                 self._violate(link, LOSE_NOTHING, text)
             elif link not in self._links:
                 self._expected.pop(link, None)
-        if sum(self._dropped.values()) != self._dropped_before:
-            self._check_dropped()
-        return happened
 
     def _check_dropped(self) -> None:
         """Each frame that was dropped is counted once."""
-        self._dropped_before = sum(self._dropped.values())
+        self._dropped_before = self._dropped
         totals = self._engine.totals()
         counted = totals["dropped_urgent_frames"] + totals["dropped_bulk_frames"]
         if counted != self._dropped_before:
@@ -383,7 +393,7 @@ class WatchedEngine:
         elif result != contract.PUT and has_room:
             self._violate(link, LOSE_NOTHING, f"answered {result} to a put with room for it")
         elif result == contract.DROPPED:
-            self._dropped[kind] += len(frames)
+            self._dropped += len(frames)
         elif result == contract.PUT and kind == contract.RAW:
             found.raw += data
         elif result == contract.PUT:
@@ -508,18 +518,18 @@ def _hopped(frame: bytes) -> bytes:
     return bytes(changed)
 
 
-def _frames_in(data: bytes | bytearray) -> tuple[list[bytes], int, bool]:
+def _frames_in(data: bytes) -> tuple[list[bytes], int, bool]:
     """The whole frames at the beginning, how many bytes they have, and whether what follows is none."""
     frames: list[bytes] = []
     at, size = 0, len(data)
     while size - at >= header.LENGTH_BYTES:
-        length = int.from_bytes(data[at : at + header.LENGTH_BYTES], "big")
+        (length,) = _LENGTH.unpack_from(data, at)
         if not header.BODY_BYTES_MIN <= length <= header.FRAME_BYTES_MAX:
             return frames, at, True
         end = at + header.LENGTH_BYTES + length
         if end > size:
             break
-        frame = bytes(data[at:end])
+        frame = data[at:end]
         if not _has_header(frame):
             return frames, at, True
         frames.append(frame)

@@ -80,6 +80,8 @@ class Pipes:
             if not data:
                 return
             self._carry(end, data)
+            if len(data) < limit and not self._write_bytes_max:
+                return
             if len(data) == limit < room:
                 # The socket took no more for now.
                 end.writes_later = True

@@ -381,6 +381,8 @@ class Wires:
         if host.link_events is None:
             return []
         happened = host.layer.poll(host.local_ns(self._timeline.now_ns))
+        if not happened:
+            return []
         for link, what, detail in happened:
             if what == contract.MALFORMED:
                 raise InvariantError(f"link {link} of node {host.id} brought no frames: {detail!r}")
