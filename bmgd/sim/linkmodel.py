@@ -40,6 +40,8 @@ _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
 _LENGTH: Final = Struct(">I")
+_KIND_AT: Final = header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.KIND_AT
+_PRIORITY_AT: Final = header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.PRIORITY_AT
 _BEFORE_HEADER: Final = bytes((header.BIN_8, header.HEADER_BYTES))
 
 
@@ -250,11 +252,13 @@ class WatchedEngine:
         self._take_in(link, found, for_core, is_malformed=is_malformed)
 
     def _next_hop(self, link: _Link, frame: bytes) -> int:
-        kind, flags, _, budget, to, source, *_ = header.HEADER.unpack_from(
+        if _kind(frame) <= header.LINK_LOCAL_LAST:
+            return -1
+        _, flags, _, budget, to, source, *_ = header.HEADER.unpack_from(
             frame, header.LENGTH_BYTES + header.BODY_PREFIX_BYTES
         )
         marked = flags & (header.FLAG_CAREFUL | header.FLAG_RECORD)
-        if kind <= header.LINK_LOCAL_LAST or marked or budget == 0:
+        if marked or budget == 0:
             return -1
         return self._snapshot.next_hop(to, link.came_from, header.flow_of(source, to))
 
@@ -446,6 +450,9 @@ class WatchedEngine:
             return len(part)
         if not link.begun:
             self._begin(link)
+        if not link.begun_at and link.begun and taken.startswith(link.begun, at):
+            count, link.begun = len(link.begun), b""
+            return count
         part = link.begun[link.begun_at : link.begun_at + len(taken) - at]
         if not part or not taken.startswith(part, at):
             bulk = link.bulk.frames
@@ -490,11 +497,11 @@ def _queue(link: _Link, kind: int) -> _Queue:
 
 
 def _kind(frame: bytes) -> int:
-    return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.KIND_AT]
+    return frame[_KIND_AT]
 
 
 def _priority(frame: bytes) -> int:
-    return frame[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.PRIORITY_AT]
+    return frame[_PRIORITY_AT]
 
 
 def _kind_of_put(frame: bytes) -> int:

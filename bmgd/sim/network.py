@@ -480,7 +480,9 @@ class Network:
         deadline_ns = host.core.deadline_ns
         if deadline_ns is None:
             return
-        at_ns = max(host.virtual_ns(deadline_ns), self.timeline.now_ns)
+        at_ns = host.virtual_ns(deadline_ns)
+        if at_ns < self.timeline.now_ns:
+            at_ns = self.timeline.now_ns
         if host.wake_planned_ns is not None and host.wake_planned_ns <= at_ns:
             return
         host.wake_planned_ns = at_ns

@@ -243,7 +243,7 @@ def _subjects(inside: Inside) -> set[TimerKey]:
     }
     for purpose, numbers in inside.subjects():
         if numbers:
-            found.update((purpose, number, 0) for number in numbers)
+            found.update([(purpose, number, 0) for number in numbers])
     return found
 
 

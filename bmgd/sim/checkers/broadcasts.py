@@ -326,23 +326,28 @@ class BroadcastBoundsHold(Checker):
         if not is_deadline(event):
             return
         source, retention = source_of(journal), retention_of(journal)
-        unstable = sum(sent.cost for sent in source._unstable)
+        costs = [sent.cost for sent in source._unstable]
+        unstable = sum(costs)
         if unstable != source._unstable_bytes:
             self.violate(journal, f"counts {source._unstable_bytes} unstable, there are {unstable}")
-        longest = max((sent.cost for sent in source._unstable), default=0)
+        longest = max(costs, default=0)
         window = max(WINDOW_MIN_BYTES, source.window_bytes())
         # Who dies makes the shares of the others larger, who comes makes them smaller afterwards.
         if unstable > 2 * window + longest:
             self.violate(journal, f"{unstable} bytes are unstable, the window has {window}")
         held = 0
         for heard in retention.lives.values():
-            copies = OVERHEAD_BYTES * len(heard.copies)
-            copies += sum([len(message.payload) for message in heard.copies.values()])
+            copies = 0
+            if heard.copies:
+                copies = OVERHEAD_BYTES * len(heard.copies)
+                copies += sum([len(message.payload) for message in heard.copies.values()])
             held += copies
             if copies != heard.copies_bytes:
                 self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {copies}")
+            if not heard.copies:
+                continue
             is_done = min(heard.stable, heard.watermark)
-            if heard.copies and min(heard.copies) <= is_done:
+            if min(heard.copies) <= is_done:
                 done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
         if held != retention.held_bytes or held > HELD_BYTES_MAX:

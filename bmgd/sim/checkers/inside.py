@@ -167,7 +167,7 @@ class Inside:
     def queues(self) -> list[tuple[int, int, int]]:
         """Of each topic: messages waiting, bytes as counted, bytes as they are."""
         return [
-            (t.waiting_count, t.waiting_bytes, sum(m.cost for m in t.waiting))
+            (t.waiting_count, t.waiting_bytes, sum([m.cost for m in t.waiting]))
             for t in self.topics.table.topics.values()
         ]
 
@@ -188,8 +188,8 @@ class Inside:
         """Bytes that readers have and have not consumed, and those of long messages on their way."""
         subscriptions = self.topics.table.subscriptions.values()
         longs = self.topics.longs.by_stream.values()
-        return sum(m.cost for s in subscriptions for m in s.unconsumed) + sum(
-            piece.cost for long in longs for piece in (*long.waiting, *long.unconsumed)
+        return sum([m.cost for s in subscriptions for m in s.unconsumed]) + sum(
+            [piece.cost for long in longs for piece in (*long.waiting, *long.unconsumed)]
         )
 
     def subjects(self) -> tuple[tuple[str, Collection[int]], ...]:

@@ -25,6 +25,7 @@ from bmgd.core.effects import (
 )
 from bmgd.core.events import (
     CommandIssued,
+    DeadlineReached,
     DialFailed,
     Event,
     Greeted,
@@ -151,11 +152,13 @@ class Journal:
     def begin(self, now_ns: int) -> None:
         """A step begins."""
         self.now_ns, self.links_before = now_ns, None
-        due_ns = self.host.node.deadline_ns
-        if self.host.node.state is NodeState.STARTING:
+        node = self.host.node
+        due_ns = node.deadline_ns
+        if node.state is NodeState.STARTING:
             self.starting_ns = now_ns
         self.lag_ns = 0 if due_ns is None or due_ns > now_ns else now_ns - due_ns
-        self.longest_lag_ns = max(self.longest_lag_ns, self.lag_ns)
+        if self.lag_ns > self.longest_lag_ns:
+            self.longest_lag_ns = self.lag_ns
 
     def write(self, event: Event, effects: Sequence[Effect]) -> frozenset[type]:
         """What a step took and gave; returns the kinds of its effects."""
@@ -175,6 +178,8 @@ class Journal:
 
     def _write_event(self, event: Event) -> None:
         match event:
+            case DeadlineReached():
+                pass
             case Received(link_id, message):
                 link = self.links.get(link_id)
                 if link is not None:

@@ -14,7 +14,7 @@ deadline in every heartbeat interval.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 from bmgd.chaos.verdict import Violation
@@ -41,6 +41,10 @@ DISTURBED_NS = 8_000_000_000
 """How long after a fault ended its effects may be seen: a detection, stretched, and its veto."""
 VIOLATIONS_MAX = 1000
 """The first ones say it; a broken invariant can be broken at every step."""
+
+
+Before = Callable[[Journal, Event], None]
+After = Callable[[Journal, Event, Sequence[Effect]], None]
 
 
 class Look:
@@ -113,8 +117,8 @@ class Scene(Inspector):
             c for c in self.checkers if type(c).on_disturbed is not Checker.on_disturbed
         ]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
-        self._concerned: dict[tuple[type, frozenset[type]], list[Checker]] = {}
-        self._concerned_before: dict[type, list[Checker]] = {}
+        self._told_after: dict[tuple[type, frozenset[type]], list[After]] = {}
+        self._told_before: dict[type, list[Before]] = {}
         self._by_name = {checker.name: checker for checker in self.checkers}
         network.wires.make_layer = self._watched
         for host in network.hosts.values():
@@ -206,16 +210,16 @@ class Scene(Inspector):
         journal = self.journals[host.where]
         journal.begin(host.local_ns(self.network.now_ns))
         came: type = type(event.message) if isinstance(event, Received) else type(event)
-        concerned = self._concerned_before.get(came)
-        if concerned is None:
+        told = self._told_before.get(came)
+        if told is None:
             kinds = (type(event), came)
-            concerned = self._concerned_before[came] = [
-                checker
+            told = self._told_before[came] = [
+                checker.before
                 for checker in self._before
                 if any(issubclass(kind, checker.before_events) for kind in kinds)
             ]
-        for checker in concerned:
-            checker.before(journal, event)
+        for before in told:
+            before(journal, event)
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         """A core took an event; the effects are not carried out yet."""
@@ -226,11 +230,11 @@ class Scene(Inspector):
             came = type(event.message)
         elif came is DeadlineReached:
             came = self._deadline_kind(journal, kinds)
-        concerned = self._concerned.get((came, kinds))
-        if concerned is None:
-            concerned = self._concerned[came, kinds] = self._concerned_by(event, came, kinds)
-        for checker in concerned:
-            checker.after(journal, event, effects)
+        told = self._told_after.get((came, kinds))
+        if told is None:
+            told = self._told_after[came, kinds] = self._concerned_by(event, came, kinds)
+        for after in told:
+            after(journal, event, effects)
 
     def _deadline_kind(self, journal: Journal, kinds: frozenset[type]) -> type:
         if kinds in _QUIET:
@@ -239,9 +243,9 @@ class Scene(Inspector):
                 return DeadlineReached
         return Look
 
-    def _concerned_by(self, event: Event, came: type, kinds: frozenset[type]) -> list[Checker]:
+    def _concerned_by(self, event: Event, came: type, kinds: frozenset[type]) -> list[After]:
         return [
-            checker
+            checker.after
             for checker in self._after
             if issubclass(type(event), checker.events)
             or issubclass(came, checker.events)

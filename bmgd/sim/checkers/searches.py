@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, get_args
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
+from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
 from bmgd.types import NodeId
@@ -90,7 +90,7 @@ class SearchesVisitOnce(Checker):
         else:
             self.violate(journal, f"a search's stack is {now.stack} after {stack}")
         # Where two processes have one id, the way back can lead to the other one.
-        is_twice = max(Counter(now.stack).values(), default=0) > 1
+        is_twice = len(set(now.stack)) < len(now.stack)
         if is_twice and self.scene.given_twice.isdisjoint(now.stack):
             self.violate(journal, f"a search's stack has a node twice: {now.stack}")
 
@@ -116,6 +116,4 @@ def _same(came: RoutedMessage, sent: RoutedMessage) -> bool:
 def _marked(visited: Visited) -> frozenset[int]:
     if isinstance(visited, tuple):
         return frozenset(i for first, last in visited for i in range(first, last + 1))
-    return frozenset(
-        8 * at + bit for at, byte in enumerate(visited) for bit in range(8) if byte >> bit & 1
-    )
+    return frozenset(ids_in(int.from_bytes(visited, "little")))
