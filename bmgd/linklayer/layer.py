@@ -32,7 +32,7 @@ Between `shut` and the core's next snapshot the old one may still name the link;
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from bmgd.linklayer import contract
@@ -74,7 +74,7 @@ class _Link:
     came_from: int
     outbox: Outbox
     state: LinkState = LinkState.UP
-    rest: bytes = b""
+    rest: bytearray = field(default_factory=bytearray)
     backlogged: bool = False
     absorbs: bool = False
 
@@ -180,12 +180,12 @@ class LinkLayer:
         if found is None or found.state is LinkState.LEFT:
             return
         self._received_bytes += len(data)
-        whole = bytearray(found.rest + data if found.rest else data)
-        self._split(found, whole, len(whole))
+        found.rest += data
+        self._split(found, found.rest, len(found.rest))
 
     def rest_of(self, link: int) -> bytes:
         """The beginning of a frame of which the end has not come; `feed_buffer` wants it in front."""
-        return self._links[link].rest
+        return bytes(self._links[link].rest)
 
     def feed_buffer(self, link: int, buffer: bytearray, end: int) -> None:
         """As `feed`, of a buffer that begins with `rest_of` and counts to `end`; it is written to."""
@@ -195,7 +195,10 @@ class LinkLayer:
 
     def _split(self, link: _Link, buffer: bytearray, end: int) -> None:
         consumed, runs, bodies, error = self._snapshot.split(buffer, end, link.came_from)
-        link.rest = bytes(buffer[consumed:end]) if consumed < end else b""
+        if buffer is link.rest:
+            del buffer[:consumed]
+        else:
+            link.rest = buffer[consumed:end]
         for out, run in runs:
             self._relay(link, out, run)
         for body in bodies:
@@ -222,7 +225,7 @@ class LinkLayer:
     def _on_goodbye(self, link: _Link, body: bytes) -> None:
         if link.state is LinkState.CLOSING:
             link.state = LinkState.LEFT
-            link.rest = b""
+            link.rest = bytearray()
         else:
             self._end(link, contract.GOODBYE, body)
 

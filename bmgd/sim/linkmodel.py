@@ -71,6 +71,8 @@ class _Link:
         is_shut: it takes no more; the goodbye goes last.
         hears: what comes is still looked at.
         said: the goodbye was taken.
+        rest: the beginning of a frame that is not whole.
+        awaited_bytes: how long that frame is, with its length prefix; 0 for not known.
         accepted, came: count the frames that were put, and that came before the goodbye.
     """
 
@@ -87,7 +89,8 @@ class _Link:
     is_shut: bool = False
     hears: bool = True
     said: bool = False
-    rest: bytes = b""
+    rest: bytearray = field(default_factory=bytearray)
+    awaited_bytes: int = 0
     accepted: int = 0
     came: int = 0
 
@@ -232,9 +235,12 @@ class WatchedEngine:
         found = self._links.get(link)
         if found is None or not found.hears:
             return
-        came = found.rest + data if found.rest else data
-        frames, size, is_malformed = _frames_in(came)
-        found.rest = came[size:]
+        found.rest += data
+        if len(found.rest) < found.awaited_bytes:
+            return
+        frames, size, is_malformed = _frames_in(bytes(found.rest))
+        del found.rest[:size]
+        found.awaited_bytes = _awaited_bytes(found.rest)
         runs: dict[tuple[int, int], list[bytes]] = {}
         for_core: list[bytes] = []
         for frame in frames:
@@ -542,6 +548,13 @@ def _frames_in(data: bytes) -> tuple[list[bytes], int, bool]:
         frames.append(frame)
         at = end
     return frames, at, False
+
+
+def _awaited_bytes(begun: bytearray) -> int:
+    if len(begun) < header.LENGTH_BYTES:
+        return 0
+    (length,) = _LENGTH.unpack_from(begun)
+    return header.LENGTH_BYTES + int(length)
 
 
 def _has_header(frame: bytes) -> bool:
