@@ -3,8 +3,9 @@
 Theory of operation. A message waits in `_pending` until the stream may send: its daemon grants credit
 in bytes, and one segment may always be underway. What waits then goes into one segment, by one call.
 What the daemon does not read waits here, and not in the loop. A lone message leaves at the end of this
-turn of the event loop; while `CROWDED` segments are underway what follows waits for the next
-confirmation, or until a segment is full. So no timer delays anything.
+turn of the event loop; one that is waited for leaves at once, where the one before it was alone too.
+While `CROWDED` segments are underway what follows waits for the next confirmation, or until a segment
+is full. So no timer delays anything.
 
     pending --in a segment--> underway --next above it--> confirmed
        |                         |--withdrawn--------> not sent (UnreachableError, QueueFullError)
@@ -124,6 +125,8 @@ class Outgoing:
         """Those of the pending that somebody waits for, by their place."""
         self._underway: dict[int, _Segment] = {}
         self._scheduled = False
+        self._goes_alone = True
+        """Whether the segment put last held one message only: others do not come at the same time."""
         self._changed = asyncio.Event()
         self._error: BmgdError | None = None
         self._over = False
@@ -182,11 +185,13 @@ class Outgoing:
 
     def add(self, payload: bytes, waited: Pending | None = None) -> None:
         """Let a message wait for its segment; the caller waits while the stream `is_full`."""
+        goes_alone = False
         if waited is not None:
+            goes_alone = self._goes_alone and not self._scheduled and self.is_unused
             self._waited[len(self._pending)] = waited
         self._pending.append(payload)
         self._pending_bytes += len(payload) + PREFIX_BYTES
-        if self._pending_bytes >= _FULL:
+        if goes_alone or self._pending_bytes >= _FULL:
             self._pump()
         elif not self._scheduled:
             self._scheduled = True
@@ -229,6 +234,7 @@ class Outgoing:
             latest = max(message.deadline for message in waited)
             timeout = min(max(latest - self._loop.time(), 0.001), TIMEOUT_S_MAX)
         body, more = segment_parts(payloads)
+        self._goes_alone = len(payloads) == 1
         self._put(body, len(payloads), waited, timeout, more=more)
 
     def _first_fitting(self) -> list[bytes]:

@@ -157,7 +157,7 @@ class Question:
             stream = self._replies.stream(self._asker)
             message = Pending(whole, loop.time() + timeout, loop.create_future())
             stream.add(whole, message)
-            await send_and_wait(stream, message, timeout)
+            await send_and_wait(stream, message)
         except DeliveryError as error:
             self.answered = error.sent
             raise

@@ -30,7 +30,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.kept_streams import KeptStreams
-from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending, Priority, with_sent
+from bmgd.outgoing import Outgoing, Payload, Pending, Priority, with_sent
 from bmgd.wire import control
 from bmgd.wire.answers import (
     ANSWER,
@@ -42,7 +42,7 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.messages import PAYLOAD_BYTES_MAX
-from bmgd.writing import check_timeout, checked_payload, checked_topic
+from bmgd.writing import check_timeout, checked_payload, checked_topic, outcome_of
 
 UNDERWAY_MAX: Final = 1024
 """Questions of one connection without an outcome; one more waits."""
@@ -55,6 +55,9 @@ SETTLED_BYTES: Final = 65_536
 SETTLED_S: Final = 0.005
 """The daemon hears of questions that are done when there are so many, so many bytes of answers were
 taken, or after so many seconds: a frame for each would cost it a step."""
+
+
+_OVERDUE: Final = "no answer before the deadline"
 
 
 class Asked(Pending):
@@ -154,8 +157,7 @@ class Questions(Outgoing):
         # Taken by the other daemon: the answer is what is waited for.
         for message in segment.waited:
             if message.given_up:
-                detail = "no answer before the deadline"
-                message.fail(UnreachableError(self.destination, detail, sent=True))
+                message.fail(UnreachableError(self.destination, _OVERDUE, sent=True))
 
     def _fail(self, error: BmgdError | None, unsent: int) -> None:
         super()._fail(error, unsent)
@@ -177,6 +179,8 @@ class Asking:
         self._opening: asyncio.Future[Any] | None = None
         self._open_inbox = 0
         """The number of the inbox; 0 while there is none."""
+        self._entering = 0
+        """How many wait for it."""
         self._turn = asyncio.Lock()
         """Whose question is next: who asks while the inbox opens is not overtaken when it is open."""
         self._sequence = 0
@@ -231,12 +235,17 @@ class Asking:
             raise UnreachableError(destination, detail, sent=False) from None
 
     async def _inbox_until(self, destination: int, until: float) -> int:
+        if self._open_inbox and not self._entering:
+            return self._open_inbox
+        self._entering += 1
         try:
             async with asyncio.timeout_at(until), self._turn:
                 return self._open_inbox or await self._inbox()
         except TimeoutError:
             detail = "its daemon has not answered before the deadline"
             raise UnreachableError(destination, detail, sent=False) from None
+        finally:
+            self._entering -= 1
 
     def _new_stream(
         self, destination: int, topic: str, priority: Priority, inbox: int
@@ -250,31 +259,11 @@ class Asking:
         )
 
     async def _outcome(self, question: Asked) -> bytes:
-        stream = question.stream
         try:
-            try:
-                async with asyncio.timeout_at(question.deadline):
-                    return await asyncio.shield(question.confirmed)
-            except TimeoutError:
-                if stream.withdraw(question):
-                    detail = "its stream could not send it before the deadline"
-                    raise UnreachableError(stream.destination, detail, sent=False) from None
-            except asyncio.CancelledError:
-                stream.withdraw(question)
-                raise
-            return await self._late_outcome(question)
+            answer: bytes = await outcome_of(question.stream, question, _OVERDUE)
         finally:
             self._done(question)
-
-    async def _late_outcome(self, question: Asked) -> bytes:
-        """The time is over, and the daemon tells in a moment whether the question was taken."""
-        stream = question.stream
-        try:
-            async with asyncio.timeout(GRACE_S if stream.is_alone(question) else 0):
-                return await asyncio.shield(question.confirmed)
-        except TimeoutError:
-            detail = "no answer before the deadline"
-            raise UnreachableError(stream.destination, detail, sent=True) from None
+        return answer
 
     async def _ask_long(self, question: Asked) -> bytes:
         stream = question.stream
@@ -286,8 +275,7 @@ class Asking:
                 await stream.put_long(question.payload, question.deadline - loop.time())
                 answer: bytes = await asyncio.shield(question.confirmed)
         except TimeoutError:
-            detail = "no answer before the deadline"
-            raise UnreachableError(stream.destination, detail, sent=True) from None
+            raise UnreachableError(stream.destination, _OVERDUE, sent=True) from None
         finally:
             self._done(question)
             stream.abandon()

@@ -58,7 +58,7 @@ class SharedStreams:
         loop = asyncio.get_running_loop()
         message = Pending(checked, loop.time() + timeout, loop.create_future())
         stream.add(checked, message)
-        await send_and_wait(stream, message, timeout)
+        await send_and_wait(stream, message)
 
     async def send_soon(
         self,

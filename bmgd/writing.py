@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from bmgd.errors import RequestError, UnreachableError
 from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending
@@ -111,38 +112,55 @@ class Writer:
         self._stream.abandon()
 
 
-async def send_and_wait(stream: Outgoing, message: Pending, timeout: float) -> None:  # noqa: ASYNC109
+async def outcome_of(stream: Outgoing, message: Pending, overdue: str) -> Any:
+    """Wait until a message that was added has its outcome, or its time is over.
+
+    Its task is woken by the outcome itself: a shield and a timeout around it would be two turns of the
+    loop more, and half of what a lone message costs its program.
+
+    Args:
+        overdue: what the error says when the time of one that was sent is over.
+
+    Raises:
+        DeliveryError: it has failed, and `sent` says whether it may have been taken.
+    """
+    loop = asyncio.get_running_loop()
+    timer = loop.call_at(message.deadline, _on_deadline, stream, message, overdue)
+    try:
+        return await message.confirmed
+    except asyncio.CancelledError:
+        stream.withdraw(message)
+        raise
+    finally:
+        timer.cancel()
+
+
+def _on_deadline(stream: Outgoing, message: Pending, overdue: str) -> None:
+    """The time of a message is over; of one that was sent the daemon tells in a moment what became."""
+    if message.confirmed.done():
+        return
+    if stream.withdraw(message):
+        detail = "its stream could not send it before the deadline"
+        error = UnreachableError(stream.destination, detail, sent=False)
+        message.confirmed.set_exception(error)
+        return
+    error = UnreachableError(stream.destination, overdue, sent=True)
+    grace_s = GRACE_S if stream.is_alone(message) else 0.0
+    asyncio.get_running_loop().call_later(grace_s, _give_up, message, error)
+
+
+def _give_up(message: Pending, error: UnreachableError) -> None:
+    if not message.confirmed.done():
+        message.confirmed.set_exception(error)
+
+
+async def send_and_wait(stream: Outgoing, message: Pending) -> None:
     """Wait until a message that was added is confirmed.
 
     Raises:
         DeliveryError: it is not, and `sent` says whether it may have been taken.
     """
-    # Shielded: what becomes of it is known even if nobody waits any more.
-    confirmed = asyncio.shield(message.confirmed)
-    try:
-        async with asyncio.timeout(timeout):
-            return await confirmed
-    except TimeoutError:
-        if stream.withdraw(message):
-            detail = "its stream could not send it before the deadline"
-            raise UnreachableError(stream.destination, detail, sent=False) from None
-    except asyncio.CancelledError:
-        stream.withdraw(message)
-        message.confirmed.add_done_callback(_retrieve)
-        raise
-    try:
-        async with asyncio.timeout(GRACE_S if stream.is_alone(message) else 0):
-            await asyncio.shield(message.confirmed)
-    except TimeoutError:
-        message.confirmed.add_done_callback(_retrieve)
-        detail = "no confirmation before the deadline"
-        raise UnreachableError(stream.destination, detail, sent=True) from None
-
-
-def _retrieve(confirmed: asyncio.Future[None]) -> None:
-    """Nobody asks for it any more, and that is no mistake."""
-    if not confirmed.cancelled():
-        confirmed.exception()
+    await outcome_of(stream, message, "no confirmation before the deadline")
 
 
 def checked_payload(payload: object) -> bytes:

@@ -13,6 +13,7 @@ from bmgd.connection import CROWDED_BYTES
 from bmgd.core.commands import Consumed, PutSegment, Withdraw
 from bmgd.core.effects import Deliver
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
 from tests.unit.segments import delivered
@@ -240,3 +241,45 @@ async def test_long_message_that_ends_early_is_an_error_to_its_reader(
         piece(core, b"", aborted="its source is gone")
         with pytest.raises(bmgd.UnreachableError, match="its source is gone"):
             await anext(parts)
+
+
+async def test_a_message_that_comes_alone_is_written_in_the_turn_in_which_it_is_sent(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    await daemon.send(1, b"first", topic="jobs")
+    written = watch_segments(daemon)
+    sending = asyncio.ensure_future(daemon.send(1, b"alone", topic="jobs"))
+    await asyncio.sleep(0)
+    assert [segment.count for segment in written] == [1]
+    await sending
+
+
+async def test_messages_that_are_sent_in_one_turn_share_segments(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async def together() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(50):
+                tasks.create_task(daemon.send(1, b"%d" % number, topic="jobs"))
+
+    await daemon.send(1, b"first", topic="jobs")
+    written = watch_segments(daemon)
+    await together()
+    # The first one does not know of the others; those of the next turn are known to come together.
+    assert [segment.count for segment in written] == [1, 49]
+    await together()
+    assert [segment.count for segment in written] == [1, 49, 50]
+
+
+def watch_segments(daemon: bmgd.Daemon) -> list[control.PutSegment]:
+    """What the client writes of streams from now on."""
+    connection, found = daemon._connection, list[control.PutSegment]()
+    write = connection.write
+
+    def note(frame: control.Frame) -> None:
+        if isinstance(frame, control.PutSegment):
+            found.append(frame)
+        write(frame)
+
+    connection.write = note  # type: ignore[method-assign]
+    return found
