@@ -6,6 +6,7 @@ at any time. Workers are processes of their own; the file is written by one.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from bmgd.errors import PlanError
 from bmgd.sim.checkers import inspect
@@ -24,6 +25,8 @@ from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Outcome, Simulation
 
 Row = dict[str, Any]
+OBJECTS_UNTIL_COLLECTED: Final = 20_000
+"""A run makes few cycles of objects: they are looked for less often than Python would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def _results(
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
     underway: set[Future[Row]] = set()
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent) as workers:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker) as workers:
         while True:
             while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
                 seed = next(waiting, None)
@@ -150,6 +153,12 @@ def _results(
             ended, underway = wait(underway, return_when=FIRST_COMPLETED)
             for future in ended:
                 yield future.result()
+
+
+def begin_worker() -> None:
+    """What a process needs before its first seed."""
+    gc.set_threshold(OBJECTS_UNTIL_COLLECTED)
+    end_with_parent()
 
 
 def end_with_parent() -> None:
