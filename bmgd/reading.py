@@ -64,8 +64,11 @@ class Messages(Stream[Message]):
         """Those that the program has not been shown."""
         self._assembly = Assembly()
         self._longs: dict[int, Pieces] = {}
-        self._assembled: deque[int] = deque()
-        """Long messages that are put together here: the first one is, the others wait."""
+        self._waiting: deque[int] = deque()
+        """Long messages that are to be put together here, and wait for room."""
+        self._together: set[int] = set()
+        """Those that are put together now: one, or as many as have `max_message` bytes."""
+        self._together_bytes = 0
         self.malformed = 0
         """Messages that could not be read."""
 
@@ -156,7 +159,9 @@ class Messages(Stream[Message]):
         for pieces in (*self._longs.values(), *broadcasts):
             pieces.cut_off()
         self._longs.clear()
-        self._assembled.clear()
+        self._waiting.clear()
+        self._together.clear()
+        self._together_bytes = 0
         # The askers of what is here know that no answer comes.
         self._replies.end()
         self._replies = Replies(self._connection)
@@ -298,7 +303,9 @@ class Messages(Stream[Message]):
         pieces.complete = piece["last"]
         pieces.changed.set()
         if pieces.size <= self._max_message:
-            self._assemble()
+            if long in self._together:
+                self._put_together(pieces)
+            self._begin_together()
             return
         if pieces.complete:
             del self._longs[long]
@@ -311,7 +318,7 @@ class Messages(Stream[Message]):
         pieces = self._longs[long] = Pieces(long, piece)
         pieces.consume = lambda count: self._consume_piece(long, count)
         if pieces.size <= self._max_message:
-            self._assembled.append(long)
+            self._waiting.append(long)
             return pieces
         message = LongMessage(pieces.source, pieces.topic, b"", False, pieces.incarnation)
         message._pieces = pieces
@@ -324,24 +331,39 @@ class Messages(Stream[Message]):
         self._items.append(message)
         return pieces
 
-    def _assemble(self) -> None:
-        """Put the first of those together: its pieces give their credit back but for the last."""
-        while self._assembled:
-            long = self._assembled[0]
-            pieces = self._longs[long]
-            done = pieces.unconsumed - pieces.complete
-            if done > 0:
-                pieces.unconsumed -= done
-                self._consume_piece(long, done)
-            if not pieces.complete:
+    def _begin_together(self) -> None:
+        """Put together what waits, as far as there is room: one that is slow holds no others up."""
+        while self._waiting:
+            pieces = self._longs[self._waiting[0]]
+            if self._together and self._together_bytes + pieces.size > self._max_message:
                 return
-            self._assembled.popleft()
-            del self._longs[long]
-            whole = b"".join(pieces.waiting)
-            message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
-            message.long = long
-            message._asks = self._asks_of(pieces)
-            self._items.append(message)
+            self._together.add(self._waiting.popleft())
+            self._together_bytes += pieces.size
+            self._put_together(pieces)
+
+    def _put_together(self, pieces: Pieces) -> None:
+        """The pieces of a message give their credit back; the last one's, when the program takes it."""
+        done = pieces.unconsumed - pieces.complete
+        if done > 0:
+            pieces.unconsumed -= done
+            self._consume_piece(pieces.number, done)
+        if not pieces.complete:
+            return
+        self._let_go(pieces)
+        whole = b"".join(pieces.waiting)
+        message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
+        message.long = pieces.number
+        message._asks = self._asks_of(pieces)
+        self._items.append(message)
+
+    def _let_go(self, pieces: Pieces) -> None:
+        """A message is whole, or ended before."""
+        del self._longs[pieces.number]
+        if pieces.number in self._together:
+            self._together.remove(pieces.number)
+            self._together_bytes -= pieces.size
+        elif pieces.number in self._waiting:
+            self._waiting.remove(pieces.number)
 
     # --- long broadcasts ----------------------------------------------------------------------
 
@@ -431,11 +453,11 @@ class Messages(Stream[Message]):
         return Question(self._replies, asker, pieces.question)
 
     def _abort(self, long: int, piece: Mapping[str, Any]) -> None:
-        pieces = self._longs.pop(long, None)
+        pieces = self._longs.get(long)
         if pieces is None:
             return
-        if long in self._assembled:
-            self._assembled.remove(long)
+        self._let_go(pieces)
+        self._begin_together()
         pieces.aborted = UnreachableError(piece["source"], str(piece["aborted"]), sent=True)
         pieces.waiting.clear()
         pieces.changed.set()

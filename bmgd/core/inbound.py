@@ -12,8 +12,8 @@ segment names. A segment of a stream is
 
 `granting.py` says how much a stream may send, `acknowledging.py` when its source hears of it. A stream
 that is closed is remembered until the floor has passed it, or a late copy of its first segment would
-open it again. *Dead* clears nothing, for it may be refuted; a source that is gone for `GONE_NS` shrinks
-to the highest id that it used.
+open it again. *Dead* forgets nothing, for it may be refuted, but ends long messages that are not whole; a
+source that is gone for `GONE_NS` shrinks to the highest id that it used.
 """
 
 from __future__ import annotations
@@ -399,11 +399,21 @@ class Inbound:
 
     # --- those who go -------------------------------------------------------------------------
 
-    def on_gone(self, source: NodeId) -> None:
-        """A source is held dead: nothing is cleared yet, for that may be refuted."""
-        if source in self._sources:
-            at_ns = self._context.now_ns + GONE_NS
-            self._context.timers.set((GONE_TIMER, source, 0), at_ns)
+    def on_gone(self, source_id: NodeId) -> None:
+        """A source is held dead: its streams are remembered, for that may be refuted.
+
+        A long message that is not whole is not waited for: it would hold others of its reader up. A
+        source that goes on with it is told that its stream is not known.
+        """
+        source = self._sources.get(source_id)
+        if source is None:
+            return
+        self._context.timers.set((GONE_TIMER, source_id, 0), self._context.now_ns + GONE_NS)
+        for number in self._topics.longs.streams_of(source_id):
+            stream = source.streams.get(number)
+            if stream is not None and not stream.awaited:
+                stream.reason = ResetReason.UNKNOWN
+                self._close(stream, "its source died")
 
     def on_gone_timer(self, key: TimerKey) -> None:
         """A source is gone for so long that only the highest id that it used is remembered."""

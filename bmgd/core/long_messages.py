@@ -4,7 +4,7 @@ Theory of operation. A long message is never put together here:
 
     first piece --no reader that takes long ones--> NO_READER
                 --a reader--> bound --pieces, as its credit allows--> last piece consumed --> taken
-                                    --reader gone--> lost   --source's stream gone--> aborted
+                                    --reader gone--> lost   --source dead, or its stream gone--> aborted
 
 A question of many pieces is one, and its asker is told as of a short one (`questions.py`).
 """
@@ -39,6 +39,10 @@ class LongMessages:
     def inherit(self, former: LongMessages) -> None:
         """Count on; those underway were aborted."""
         self._count = former._count
+
+    def streams_of(self, source: NodeId) -> list[int]:
+        """The streams of a source that have one underway. O(`LONGS_MAX`)."""
+        return [stream for who, stream in self.by_stream if who == source]
 
     def abort_all(self, why: str) -> None:
         """No further piece of any comes."""

@@ -37,7 +37,9 @@ def put(core: FakeCore) -> list[PutSegment]:
     return [command for _, command in core.told if isinstance(command, PutSegment)]
 
 
-def piece(core: FakeCore, body: bytes, *, last: bool = False, aborted: str = "") -> None:
+def piece(
+    core: FakeCore, body: bytes, *, last: bool = False, aborted: str = "", long: int = 1
+) -> None:
     assert core.reader is not None
     life = Incarnation(1)
     core.server.deliver(
@@ -48,7 +50,7 @@ def piece(core: FakeCore, body: bytes, *, last: bool = False, aborted: str = "")
             "jobs",
             0,
             body,
-            long=1,
+            long=long,
             size=10,
             last=last,
             aborted=aborted,
@@ -228,6 +230,34 @@ async def test_long_message_up_to_the_bound_is_put_together(
         piece(core, b"lasts", last=True)
         message = await anext(messages)
         assert (message.is_long, message.payload) == (False, b"firstlasts")
+
+
+async def test_long_message_that_is_slow_holds_no_other_up(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", max_message=20) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"slow ")
+        piece(core, b"first", long=2)
+        piece(core, b"lasts", long=2, last=True)
+        assert (await anext(messages)).payload == b"firstlasts"
+        piece(core, b"lasts", last=True)
+        assert (await anext(messages)).payload == b"slow lasts"
+
+
+async def test_long_message_that_waits_is_put_together_when_the_one_before_it_is_aborted(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    """There is room for one at a time, and all that waits has come already."""
+    async with daemon.subscribe("jobs", max_message=10) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"slow ")
+        for long in (2, 3):
+            piece(core, b"first", long=long)
+            piece(core, b"lasts", long=long, last=True)
+        piece(core, b"", long=2, aborted="its source died")
+        core.put(b"behind")
+        assert (await anext(messages)).payload == b"behind"
+        piece(core, b"", aborted="its source died")
+        assert (await anext(messages)).payload == b"firstlasts"
 
 
 async def test_long_message_that_ends_early_is_an_error_to_its_reader(

@@ -1,0 +1,64 @@
+"""Long messages over links: what their reader hears when their source does not finish them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmgd.core.commands import OpenStream, PutSegment, Subscribe
+from bmgd.core.effects import Effect, StreamEnded
+from bmgd.core.events import Event
+from bmgd.errors import UnreachableError
+from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
+from bmgd.types import NodeId
+from tests.unit.core.clusters import settle
+
+
+class _Ends(Watcher):
+    def __init__(self, seen: list[StreamEnded]) -> None:
+        self._seen = seen
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        self._seen += [effect for effect in effects if isinstance(effect, StreamEnded)]
+
+
+def begun(network: Network, source: int) -> int:
+    """A long message from a node to node 1 begins; returns the request of its stream."""
+    stream = network.issue(source, OpenStream(NodeId(1), "t"))
+    host = network.hosts[NodeId(source)]
+    network.issue_as(host, stream, PutSegment(0, b"first", 15, first=True))
+    network.run(0.2)
+    return stream
+
+
+def test_long_message_whose_source_dies_is_aborted_when_that_is_known() -> None:
+    network = Network(5)
+    settle(network)
+    network.issue(1, Subscribe("t", 10, 1 << 20, takes_long=True))
+    begun(network, 4)
+    there = network.hosts[NodeId(1)]
+    assert [(deliver.body, deliver.aborted) for deliver in there.delivered] == [(b"first", "")]
+    network.kill(4)
+    network.run(1)
+    assert [deliver.aborted for deliver in there.delivered] == ["", "its source died"]
+    assert not there.node._topics.longs.by_stream
+
+
+def test_long_message_of_a_source_that_was_held_dead_fails_at_its_source() -> None:
+    network = Network(5)
+    settle(network)
+    network.issue(1, Subscribe("t", 10, 1 << 20, takes_long=True))
+    stream = begun(network, 4)
+    host, there = network.hosts[NodeId(4)], network.hosts[NodeId(1)]
+    network.stop(4)
+    network.run(5)
+    assert [deliver.aborted for deliver in there.delivered] == ["", "its source died"]
+    network.resume(4)
+    network.run(5)
+    ended: list[StreamEnded] = []
+    network.watchers.append(_Ends(ended))
+    network.issue_as(host, stream, PutSegment(0, b" rest more", 15, last=True))
+    network.run(2)
+    assert len(there.delivered) == 2
+    assert [(end.request, type(end.error)) for end in ended] == [(stream, UnreachableError)]
