@@ -166,7 +166,10 @@ class _Read:
 
 
 class LongMessagesAreWhole(Checker):
-    """Pieces come to one reader, each once and in order; confirmed is what the reader has consumed."""
+    """Pieces come to one reader, each once and in order; confirmed is what the reader has consumed.
+
+    Nobody waits for the rest of one whose source is dead.
+    """
 
     name: ClassVar[str] = "long-messages-are-whole"
     events: ClassVar[Kinds] = (CommandIssued,)
@@ -271,3 +274,12 @@ class LongMessagesAreWhole(Checker):
                 waiting.remove(whole)
                 if not whole.taken:
                     self.violate(journal, "a long message was confirmed before it was read")
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals:
+            inside = journal.inside
+            for long in inside.topics.longs.by_stream.values():
+                if not long.complete and inside.membership.is_gone(long.source):
+                    self.violate(
+                        journal, f"waits for a long message of {long.source}, which is dead"
+                    )
