@@ -1,7 +1,7 @@
 """The daemon's side of the control protocol: a Unix socket through which programs use it.
 
 Every request of a program becomes one command of the core, under a number of this server's own; the
-core's effects come back through `reply`, `deliver`, `record_changed` and `observed`. All of it
+core's effects come back through `tell`, `record_changed` and `observed`. All of it
 happens in callbacks of the event loop: no task, so a daemon without programs pays nothing.
 
 What is bounded, and what happens there:
@@ -87,6 +87,8 @@ WRITERS: Final = ("stream", "questions", "answers")
 SNAPSHOTS: Final = ("membership", "programs")
 """The verbs of streams that begin with a snapshot."""
 
+ForPrograms = Deliver | StreamMoved | Reply | StreamEnded | Announce | TellMissed | ProgramsChanged
+"""What a step of the core has for programs."""
 Issue = Callable[[int, Command], None]
 Describe = Callable[[], Mapping[str, object]]
 
@@ -152,6 +154,22 @@ class ControlServer:
             program.finish()
 
     # --- from the core ------------------------------------------------------------------------
+
+    def tell(self, effect: ForPrograms) -> None:
+        """Pass on what a step of the core has for a program."""
+        match effect:
+            case Deliver():
+                self.deliver(effect)
+            case StreamMoved():
+                self.stream_moved(effect)
+            case Reply():
+                self.reply(effect)
+            case StreamEnded():
+                self.stream_ended(effect)
+            case Announce() | TellMissed():
+                self.announce(effect)
+            case ProgramsChanged():
+                self.programs_changed(effect)
 
     def reply(self, reply: Reply) -> None:
         """Pass on the core's answer to a request."""

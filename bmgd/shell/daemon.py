@@ -2,7 +2,8 @@
 
 Theory of operation. Everything that happens becomes an event in one queue. One place takes events
 out, steps the core and carries out the effects, in order; so the core is never re-entered, whoever
-calls. Outboxes are written when the queue is empty, so all frames of one wake-up leave together. When
+calls. Outboxes are written when the queue is empty, so all frames of one wake-up leave together; then
+programs are told, for a neighbor waits longer for what it gets next than a program beside it. When
 the core's deadline comes, the sockets are read first: no peer is judged silent while its bytes wait.
 """
 
@@ -60,7 +61,7 @@ from bmgd.routing import BACKEND
 from bmgd.shell.access import Access
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.advice import advice_on, with_advice
-from bmgd.shell.control import ControlServer
+from bmgd.shell.control import ControlServer, ForPrograms
 from bmgd.shell.early_log import begin
 from bmgd.shell.engines import choose_engine
 from bmgd.shell.flight import Flight
@@ -129,6 +130,7 @@ class Daemon:
         self._control: ControlServer | None = None
         self._events: deque[Event] = deque()
         self._happened: deque[tuple[int, Observed | RecordChanged]] = deque()
+        self._untold: deque[ForPrograms] = deque()
         self._stepping = False
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at_ns = 0
@@ -372,6 +374,8 @@ class Daemon:
                     self._step(self._events.popleft())
                 # Without an event too: relayed frames wait to be written.
                 self._transport.links.flush()
+                if self._untold:
+                    self._tell_programs()
                 if self._happened:
                     self._show_what_happened()
                 if not self._events:
@@ -381,6 +385,9 @@ class Daemon:
         except ConfigError as error:
             self._end(1, str(error))
         finally:
+            # Where a step has failed, what came of those before it.
+            if self._untold:
+                self._tell_programs()
             self._stepping = False
         self._plan_wake()
 
@@ -400,10 +407,12 @@ class Daemon:
         self.vitals.steps.observe(time.monotonic_ns() - began_ns)
 
     def _carry_out(self, effect: Effect) -> None:
-        transport, control = self._transport, self._control
+        transport = self._transport
         match effect:
             case Send(link, message):
                 transport.links.send(link, message)
+            case Deliver() | StreamMoved():
+                self._untold.append(effect)
             case Observed() | RecordChanged():
                 self._happened.append((time.monotonic_ns(), effect))
             case ForwardingChanged(snapshot):
@@ -422,26 +431,11 @@ class Daemon:
                 transport.close(link, reason)
             case Reply(request) if request < 0:
                 self._surveying.reply(effect)
-            case Reply(request):
-                if request != _OWN_REQUEST and control is not None:
-                    control.reply(effect)
-                elif request == _OWN_REQUEST and effect.result is not None:
+            case Reply(request) if request == _OWN_REQUEST:
+                if effect.result is not None:
                     self._own_answer(effect.result)
-            case Deliver():
-                if control is not None:
-                    control.deliver(effect)
-            case Announce() | TellMissed():
-                if control is not None:
-                    control.announce(effect)
-            case ProgramsChanged():
-                if control is not None:
-                    control.programs_changed(effect)
-            case StreamMoved():
-                if control is not None:
-                    control.stream_moved(effect)
-            case StreamEnded():
-                if control is not None:
-                    control.stream_ended(effect)
+            case Reply() | Announce() | TellMissed() | ProgramsChanged() | StreamEnded():
+                self._untold.append(effect)
             case Renewed(incarnation):
                 self._keep(incarnation)
                 transport.own.incarnation = incarnation
@@ -456,6 +450,14 @@ class Daemon:
                 raise InvariantError("a node asks no contact")
             case Exit(code, reason):
                 self._end(code, reason)
+
+    def _tell_programs(self) -> None:
+        """Pass on what the last steps have for programs, in order."""
+        untold, control = self._untold, self._control
+        while untold:
+            effect = untold.popleft()
+            if control is not None:
+                control.tell(effect)
 
     def _own_answer(self, result: Mapping[str, object]) -> None:
         """The answer to what a signal asked for."""
