@@ -7,7 +7,6 @@ what a program has not finished when it goes away comes again, to the next reade
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -19,6 +18,7 @@ from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
 from bmgd.message import Asking, BroadcastMessage, LongMessage, Message, Pieces, Whole, nothing
 from bmgd.replying import Asker, Question, Replies
 from bmgd.to_many import Missed, missed_of
+from bmgd.together import Together
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.segments import COST_MAX, OVERHEAD_BYTES
@@ -64,11 +64,7 @@ class Messages(Stream[Message]):
         """Those that the program has not been shown."""
         self._assembly = Assembly()
         self._longs: dict[int, Pieces] = {}
-        self._waiting: deque[int] = deque()
-        """Long messages that are to be put together here, and wait for room."""
-        self._together: set[int] = set()
-        """Those that are put together now: one, or as many as have `max_message` bytes."""
-        self._together_bytes = 0
+        self._together = Together(max_message)
         self.malformed = 0
         """Messages that could not be read."""
 
@@ -159,9 +155,7 @@ class Messages(Stream[Message]):
         for pieces in (*self._longs.values(), *broadcasts):
             pieces.cut_off()
         self._longs.clear()
-        self._waiting.clear()
         self._together.clear()
-        self._together_bytes = 0
         # The askers of what is here know that no answer comes.
         self._replies.end()
         self._replies = Replies(self._connection)
@@ -303,7 +297,7 @@ class Messages(Stream[Message]):
         pieces.complete = piece["last"]
         pieces.changed.set()
         if pieces.size <= self._max_message:
-            if long in self._together:
+            if pieces in self._together:
                 self._put_together(pieces)
             self._begin_together()
             return
@@ -318,7 +312,7 @@ class Messages(Stream[Message]):
         pieces = self._longs[long] = Pieces(long, piece)
         pieces.consume = lambda count: self._consume_piece(long, count)
         if pieces.size <= self._max_message:
-            self._waiting.append(long)
+            self._together.add(pieces)
             return pieces
         message = LongMessage(pieces.source, pieces.topic, b"", False, pieces.incarnation)
         message._pieces = pieces
@@ -332,13 +326,7 @@ class Messages(Stream[Message]):
         return pieces
 
     def _begin_together(self) -> None:
-        """Put together what waits, as far as there is room: one that is slow holds no others up."""
-        while self._waiting:
-            pieces = self._longs[self._waiting[0]]
-            if self._together and self._together_bytes + pieces.size > self._max_message:
-                return
-            self._together.add(self._waiting.popleft())
-            self._together_bytes += pieces.size
+        for pieces in self._together.begin():
             self._put_together(pieces)
 
     def _put_together(self, pieces: Pieces) -> None:
@@ -349,21 +337,13 @@ class Messages(Stream[Message]):
             self._consume_piece(pieces.number, done)
         if not pieces.complete:
             return
-        self._let_go(pieces)
+        del self._longs[pieces.number]
+        self._together.remove(pieces)
         whole = b"".join(pieces.waiting)
         message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
         message.long = pieces.number
         message._asks = self._asks_of(pieces)
         self._items.append(message)
-
-    def _let_go(self, pieces: Pieces) -> None:
-        """A message is whole, or ended before."""
-        del self._longs[pieces.number]
-        if pieces.number in self._together:
-            self._together.remove(pieces.number)
-            self._together_bytes -= pieces.size
-        elif pieces.number in self._waiting:
-            self._waiting.remove(pieces.number)
 
     # --- long broadcasts ----------------------------------------------------------------------
 
@@ -453,10 +433,10 @@ class Messages(Stream[Message]):
         return Question(self._replies, asker, pieces.question)
 
     def _abort(self, long: int, piece: Mapping[str, Any]) -> None:
-        pieces = self._longs.get(long)
+        pieces = self._longs.pop(long, None)
         if pieces is None:
             return
-        self._let_go(pieces)
+        self._together.remove(pieces)
         self._begin_together()
         pieces.aborted = UnreachableError(piece["source"], str(piece["aborted"]), sent=True)
         pieces.waiting.clear()

@@ -39,6 +39,7 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("kept_streams", "writing"),
     ("replying",),
     ("message",),
+    ("together",),
     ("reading",),
     ("draining", "programs"),
     ("requesting", "sending"),
@@ -89,6 +90,7 @@ OF_CLIENT: Final = {
     f"bmgd.{name}"
     for name in (
         "assembling",
+        "together",
         "blocking",
         "client",
         "connection",
