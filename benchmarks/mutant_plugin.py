@@ -1,50 +1,77 @@
-"""A pytest plugin that plants a mutant before any test is read: ``-p benchmarks.mutant_plugin``.
+"""A pytest plugin for mutants: ``-p benchmarks.mutant_plugin``.
 
-The mutant is named by `BMGD_MUTANT`, as `MODULE NUMBER`. Tests of files that name its module come first,
-then the others, in a mixed order. With `BMGD_MUTANT_TESTS=some` no test is begun after `TESTS_CPU_S`.
+With `BMGD_MUTANT`, a file that `mutants.by_tests` writes, it plants the mutant before any test is read,
+and runs the tests named there in their order. With an empty one it notes which lines each test comes to.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
-from random import Random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants import EVERY_TEST_CPU_S, SAMPLE_SEED, TESTS_CPU_S
+from benchmarks import reached
 from benchmarks.mutating import mutants_of
 from benchmarks.planting import plant
 
-_module, _number = os.environ["BMGD_MUTANT"].split()
-_takes_all = os.environ.get("BMGD_MUTANT_TESTS") != "some"
-plant(mutants_of(_module)[int(_number)])
-resource.setrlimit(resource.RLIMIT_CPU, (EVERY_TEST_CPU_S, resource.RLIM_INFINITY))
+
+class _Chosen:
+    """Plants a mutant, and runs chosen tests in the order in which they are named."""
+
+    def __init__(self, path: str) -> None:
+        order = json.loads(Path(path).read_text(encoding="utf-8"))
+        plant(mutants_of(order["module"])[order["number"]])
+        self._places = {name: place for place, name in enumerate(order["tests"])}
+        resource.setrlimit(resource.RLIMIT_CPU, (int(order["cpu_s"]), resource.RLIM_INFINITY))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.nodeid in self._places]
+        items.sort(key=lambda item: self._places[item.nodeid])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the tests into the order in which they are likely to find the mutant soon."""
-    near = {path for path in {item.path for item in items} if _module in path.read_text("utf-8")}
-    Random(SAMPLE_SEED).shuffle(items)
-    items.sort(key=lambda item: item.path not in near)
-
-
-class _Ender:
-    """Ends the process when the time of some of the tests is over, and nothing has failed."""
+class _Looking:
+    """Notes which lines run while tests are read, and in each test, and its CPU time."""
 
     def __init__(self) -> None:
-        self._has_failed = False
+        from benchmarks.mutants import modules
+
+        self._tracer = reached.Tracer(modules())
+        self._tracer.start()
+        self._imported: reached.Lines = {}
+        self._cpu_s: dict[str, float] = {}
+        self._found: dict[str, reached.Lines] = {}
+        self._failed: set[str] = set()
+
+    def pytest_collection_finish(self) -> None:
+        self._imported = self._tracer.take()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        reached.forget_caches()
+        began = time.process_time()
+        self._tracer.start()
+        try:
+            return (yield)
+        finally:
+            self._found[item.nodeid] = self._tracer.take()
+            self._cpu_s[item.nodeid] = round(time.process_time() - began, 3)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._has_failed |= report.failed
+        if report.failed:
+            self._failed.add(report.nodeid)
 
-    def pytest_runtest_logfinish(self) -> None:
-        if not self._has_failed and time.process_time() > TESTS_CPU_S:
-            os._exit(0)
+    def pytest_sessionfinish(self) -> None:
+        passed = [name for name in self._cpu_s if name not in self._failed]
+        cpu_s = {name: self._cpu_s[name] for name in passed}
+        reached.keep("tests", cpu_s, [self._found[name] for name in passed], self._imported)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the run end early where only some of the tests are asked for."""
-    if not _takes_all:
-        config.pluginmanager.register(_Ender())
+    """Plant, or look."""
+    path = os.environ["BMGD_MUTANT"]
+    config.pluginmanager.register(_Chosen(path) if path else _Looking())

@@ -4,19 +4,19 @@
     python -m benchmarks.mutants --report                                 the page, of what there is
     python -m benchmarks.mutants --show NAME                              one mutant as a difference
 
-The mutants are those of `mutating.py`, sampled evenly over the modules of `MODULES` by a seeded choice.
-Each is tried twice, in processes of their own, whatever the first try gave:
+The mutants are those of `mutating.py`, sampled evenly over the modules of `MODULES` by a hash of their
+names. Each is tried in processes of its own:
 
-    (a) the unit and property tests of the room that it is in, until one fails: those of files that name
-        its module first, then the others in a mixed order; what does not fit into `TESTS_CPU_S` is run
-        at the end of the campaign, and only if (b) found nothing
-    (b) the simulator with all its checkers, until one fires, or an error ends it: 100 seeds at most of
-        2 to 12 nodes and 2 s of faults, those that send the least first
+    1. the simulator with all its checkers, until one fires, or an error ends it: 100 seeds at most of
+       2 to 12 nodes and 2 s of faults, those that take the least time first (`hunting.py`)
+    2. where that found nothing, the unit and property tests of the room that it is in, until one fails:
+       those of files that name its module first, then the others, each by its time (`mutant_plugin.py`)
 
-Tests that fail, and seeds that fire, without any mutant do not count. A mutant whose tests or seed take
-far more CPU than without it is killed by its time. Results are kept, a line of JSON each, so that the
-campaign can be ended and begun again; a mutant of a module whose text has changed since is tried again.
-Survivors that no run can tell from the original are explained in docs/mutants-explained.toml.
+Seeds and tests that never come to the changed statement would be the same as without the change, and are
+left out (`reached.py`). Those that fail without any mutant do not count. A mutant whose seed or tests
+take far more CPU than without it is killed by its time. Results are kept, a line of JSON each, so that
+the campaign can be ended and begun again; a mutant of a function whose text has changed since is tried
+again. Survivors that no run can tell from the original are explained in docs/mutants-explained.toml.
 """
 
 from __future__ import annotations
@@ -26,25 +26,23 @@ import ast
 import difflib
 import hashlib
 import json
+import multiprocessing
 import os
 import resource
 import signal
 import subprocess
 import sys
-import time
-import tomllib
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
-from random import Random
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final
 
+from benchmarks import hunting, reached
+from benchmarks.mutants_report import report
 from benchmarks.mutating import ROOT, Mutant, mutants_of
+from benchmarks.reached import Reached
 
 RESULTS: Final = ROOT / "docs" / "results" / "mutants.jsonl"
 REPORT: Final = ROOT / "docs" / "mutants.md"
-EXPLAINED: Final = ROOT / "docs" / "mutants-explained.toml"
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "bmgd/core": ("tests/unit/core", "tests/property"),
     "bmgd/linklayer": ("tests/unit/linklayer", "tests/property"),
@@ -53,21 +51,15 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "bmgd/routing/reference.py": ("tests/unit/routing", "tests/golden"),
 }
 """Where mutants are made, and the tests of each."""
-NODES: Final = (2, 12)
-SECONDS: Final = 2.0
-MESSAGES_MAX: Final = 40.0
-"""A second, of single messages and segments: a scenario may want five times as many, for five times
-the time."""
-SEED_CPU_S: Final = 100
-"""Bound of one seed's CPU time; the dearest takes less than a tenth without a mutant."""
-TESTS_CPU_S: Final = 40
-EVERY_TEST_CPU_S: Final = 1_500
-"""Bound of all tests' CPU time; they take less than a third without a mutant."""
-TRIAL_S: Final = 6_000.0
-"""For what waits and does nothing: long, as others may use the same machine."""
 SAMPLE_SEED: Final = 15
 COUNT: Final = 800
 """Mutants of the whole sample."""
+SEED_CPU_S: Final = (5.0, 3.0)
+"""What a seed may take: so much, and so many times what it took when it was looked at."""
+TESTS_CPU_S: Final = (60.0, 3.0)
+"""What all tests may take, in the same way."""
+TESTS_S: Final = 6_000.0
+"""For tests that wait and do nothing: long, as others may use the same machine."""
 
 Row = dict[str, Any]
 
@@ -90,270 +82,183 @@ def modules() -> list[str]:
 
 
 def sample(count: int) -> list[Mutant]:
-    """As many mutants, the same number of each module as far as it has them, in a mixed order."""
-    random = Random(SAMPLE_SEED)
-    waiting = {module: mutants_of(module) for module in modules()}
-    for mutants in waiting.values():
-        random.shuffle(mutants)
+    """As many mutants, the same number of each module as far as it has them, from module to module."""
+    waiting = {module: sorted(mutants_of(module), key=_place) for module in modules()}
     chosen: list[Mutant] = []
     while len(chosen) < count and any(waiting.values()):
-        for module in sorted(waiting):
-            if waiting[module] and len(chosen) < count:
-                chosen.append(waiting[module].pop())
+        for mutants in waiting.values():
+            if mutants and len(chosen) < count:
+                chosen.append(mutants.pop())
     return chosen
 
 
-def tests_of(mutant: Mutant) -> tuple[str, ...]:
-    """The tests of what a mutant changes."""
+def _place(mutant: Mutant) -> bytes:
+    """Of the name alone: so a sample changes little where sources change little."""
+    return hashlib.blake2b(f"{SAMPLE_SEED} {mutant.name}".encode(), digest_size=8).digest()
+
+
+def room_of(mutant: Mutant) -> tuple[str, ...]:
+    """The places of the tests of what a mutant changes."""
     path = str(mutant.path.relative_to(ROOT))
     return next(tests for room, tests in ROOMS.items() if path.startswith(room))
-
-
-def text_of(mutant: Mutant) -> str:
-    """A short hash of the module's text: a result holds for it alone."""
-    return hashlib.blake2b(mutant.path.read_bytes(), digest_size=6).hexdigest()
 
 
 # --- trying one -----------------------------------------------------------------------------------------
 
 
-def by_tests(mutant: Mutant, *, every: bool) -> Row:
-    """Whether the tests of its room fail with the mutant, and which one.
+def by_simulator(mutant: Mutant, seeds: Reached, found: dict[int, int]) -> Row:
+    """Which checker of the simulator finds the mutant, and after how many seeds.
 
     Args:
         mutant: the change.
-        every: all of them, however long that takes.
+        seeds: what comes to which lines.
+        found: how many mutants each seed has found until now; such ones are tried sooner.
     """
-    words = ["pytest", "-x", "-q", "-p", "benchmarks.mutant_plugin", "-p", "no:cacheprovider"]
-    environment = _environment(mutant) | {
-        "BMGD_MUTANT": f"{mutant.module} {mutant.number}",
-        "BMGD_MUTANT_TESTS": "all" if every else "some",
-    }
-    began = time.monotonic()
-    done = _run([*words, *tests_of(mutant)], environment)
-    if done is None:
-        return {"killed": True, "by": "its time", "every": every, "s": _since(began)}
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    by = failed[0].split(" ")[1] if failed else ""
-    if done.returncode and not by:
-        by = "an error while tests were read"
-    return {"killed": done.returncode != 0, "by": by, "every": every, "s": _since(began)}
+    names = list(seeds.cpu_s) if hunting.has_twin_in_c(mutant) else seeds.by(mutant)
+    names.sort(key=lambda name: seeds.cpu_s[name] / (1 + found.get(int(name), 0)))
+    least_s, times = SEED_CPU_S
+    limited = [(int(name), least_s + times * seeds.cpu_s[name]) for name in names]
+    row = hunting.hunt_in_fork(mutant, limited, seeds.is_replaceable(mutant))
+    return row | {"reached_by": len(names)}
 
 
-def by_simulator(mutant: Mutant, seeds: int) -> Row:
-    """Which checker of the simulator finds the mutant, and after how many seeds."""
-    words = ["benchmarks.mutants", "--in-process", f"{mutant.module} {mutant.number}"]
-    began = time.monotonic()
-    done = _run([*words, "--seeds", str(seeds)], _environment(mutant))
-    if done is None:
-        row: Row = {"killed": True, "by": "its time", "seeds": 0}
-    elif done.returncode:
-        by = (done.stderr.strip().splitlines() or ["an error"])[-1][:100]
-        row = {"killed": True, "by": f"an error: {by}", "seeds": 0}
-    else:
-        row = json.loads(done.stdout)
-    return row | {"s": _since(began)}
+def by_tests(mutant: Mutant, tests: Reached) -> Row:
+    """Whether the tests of its room fail with the mutant, and which one."""
+    names = list(tests.cpu_s) if hunting.has_twin_in_c(mutant) else tests.by(mutant)
+    names = [name for name in names if name.startswith(room_of(mutant))]
+    near = {file for file in {_file(name) for name in names} if _is_named_in(mutant, file)}
+    names.sort(key=lambda name: (_file(name) not in near, tests.cpu_s[name]))
+    if not names:
+        return {"killed": False, "by": "", "tests": 0, "cpu_s": 0.0}
+    least_s, times = TESTS_CPU_S
+    cpu_s = least_s + times * sum(tests.cpu_s[name] for name in names)
+    reached.BUILD.mkdir(parents=True, exist_ok=True)
+    chosen = reached.BUILD / f"tests-{os.getpid()}.json"
+    order = {"module": mutant.module, "number": mutant.number, "cpu_s": cpu_s, "tests": names}
+    chosen.write_text(json.dumps(order), encoding="utf-8")
+    environment = hunting.environment_of(mutant) | {"BMGD_MUTANT": str(chosen)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    by = _run_tests(sorted({_file(name) for name in names}), environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    chosen.unlink()
+    return {"killed": bool(by), "by": by, "tests": len(names), "cpu_s": round(spent_s, 1)}
 
 
-def _since(began: float) -> float:
-    return round(time.monotonic() - began, 1)
+def _file(name: str) -> str:
+    return name.split("::")[0]
 
 
-def _run(words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a module; None when it does not end in its time."""
+def _is_named_in(mutant: Mutant, file: str) -> bool:
+    return mutant.module in (ROOT / file).read_text(encoding="utf-8")
+
+
+def _run_tests(files: list[str], environment: dict[str, str]) -> str:
+    """Run the tests that the plugin is told of; the first one that fails, or what else ended them."""
+    words = ["-x", "-q", "-p", "benchmarks.mutant_plugin", "-p", "no:cacheprovider", *files]
     try:
         done = subprocess.run(
-            [sys.executable, "-m", *words],
+            [sys.executable, "-m", "pytest", *words],
             capture_output=True,
             text=True,
             cwd=ROOT,
             env=environment,
-            timeout=TRIAL_S,
+            timeout=TESTS_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return None
-    return None if done.returncode == -signal.SIGXCPU else done
-
-
-def _environment(mutant: Mutant) -> dict[str, str]:
-    """Where the mutant's module has a twin in C, the Python one must be what runs."""
-    environment = dict(os.environ, BMGD_ENGINE="python")
-    if mutant.module.startswith("bmgd.routing"):
-        environment["BMGD_BACKEND"] = "python"
-    return environment
-
-
-def in_order(seeds: int) -> list[int]:
-    """The seeds that are tried, those that send the least first."""
-    from bmgd.sim.options import random_scenario
-
-    def sent(seed: int) -> tuple[float, int]:
-        size = Random(f"size {seed}").randint(*NODES)
-        workload = random_scenario(seed, size, SECONDS).workload
-        return min(workload.messages_per_second, MESSAGES_MAX), size
-
-    return sorted(range(seeds), key=sent)
-
-
-def in_process(name: str, seeds: int) -> Row:
-    """Plant the mutant here, and run seeds until one finds it."""
-    from benchmarks.planted import run_seed
-    from benchmarks.planting import plant
-
-    module, number = name.split()
-    plant(mutants_of(module)[int(number)])
-    for tried, seed in enumerate(in_order(seeds), 1):
-        spent = int(time.process_time())
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + SEED_CPU_S, resource.RLIM_INFINITY))
-        found = run_seed(seed, NODES, SECONDS, MESSAGES_MAX)
-        if found:
-            return {"killed": True, "by": found[0], "seeds": tried}
-    return {"killed": False, "by": "", "seeds": seeds}
-
-
-def try_one(mutant: Mutant, seeds: int) -> Row:
-    """Both tries of one mutant."""
-    return {
-        "name": mutant.name,
-        "text": text_of(mutant),
-        "module": mutant.module,
-        "number": mutant.number,
-        "line": mutant.line,
-        "operator": mutant.operator,
-        "change": mutant.change,
-        "simulator": by_simulator(mutant, seeds),
-        "tests": by_tests(mutant, every=False),
-    }
+        return "its time"
+    if done.returncode == -signal.SIGXCPU:
+        return "its time"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if failed:
+        return failed[0].split(" ")[1]
+    return f"an error: pytest ends with {done.returncode}" if done.returncode else ""
 
 
 # --- all of them ----------------------------------------------------------------------------------------
 
 
-def read_rows() -> dict[str, Row]:
-    """The results until now, by the mutant's name."""
+def read_rows(chosen: list[Mutant]) -> dict[str, Row]:
+    """The results of mutants of the sample for the present texts, by the mutant's name."""
     if not RESULTS.exists():
         return {}
-    rows = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
-    return {row["name"]: row for row in rows}
+    kept = {
+        row["name"]: row
+        for row in map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    }
+    return {
+        mutant.name: kept[mutant.name] | {"line": mutant.line}
+        for mutant in chosen
+        if mutant.name in kept and kept[mutant.name]["text"] == mutant.text
+    }
 
 
 def _keep(rows: dict[str, Row]) -> None:
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row) for _, row in sorted(rows.items())]
-    RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    RESULTS.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def run(count: int, seeds: int, jobs: int) -> None:
+def run(chosen: list[Mutant], seeds: int, jobs: int) -> None:
     """Try what has no result for the present text, and keep each result at once."""
-    rows = read_rows()
-    missing = [m for m in sample(count) if rows.get(m.name, {}).get("text") != text_of(m)]
-    print(f"{len(missing)} of {count} mutants to try", flush=True)
-    with ThreadPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(try_one, mutant, seeds) for mutant in missing]):
-            row = future.result()
+    os.environ["BMGD_ENGINE"] = "python"
+    of_seeds, of_tests = _look("seeds", seeds), _look("tests", seeds)
+    hunting.import_all()
+    rows = read_rows(chosen)
+    found = Counter(row["simulator"]["seed"] for row in rows.values())
+    missing = [mutant for mutant in chosen if mutant.name not in rows]
+    print(f"{len(missing)} of {len(chosen)} mutants to try", flush=True)
+    # Forked now: a mutant is put into what this process has imported.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        trials = [pool.submit(try_one, m, of_seeds, of_tests, dict(found)) for m in missing]
+        for trial in as_completed(trials):
+            row = trial.result()
             rows[row["name"]] = row
             _keep(rows)
             print(_line(row), flush=True)
-    for mutant in sample(count):
-        row = rows[mutant.name]
-        if not _is_killed(row) and not row["tests"]["every"]:
-            row["tests"] = by_tests(mutant, every=True)
-            _keep(rows)
-            print(_line(row), flush=True)
 
 
-def _is_killed(row: Row) -> bool:
-    killed: bool = row["tests"]["killed"] or row["simulator"]["killed"]
-    return killed
+def _look(name: str, seeds: int) -> Reached:
+    """What comes to which lines: what is known, or found in a process of its own."""
+    known = reached.read(name)
+    if known is None:
+        print(f"looking which {name} come to which lines", flush=True)
+        if name == "seeds":
+            words = ["benchmarks.mutants", "--look", "--seeds", str(seeds)]
+        else:
+            places = sorted({place for room in ROOMS.values() for place in room})
+            words = ["pytest", "-q", "-p", "benchmarks.mutant_plugin", *places]
+        variables = dict(os.environ, BMGD_MUTANT="")
+        subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=variables, check=False)
+        known = reached.read(name)
+    if known is None:
+        sys.exit(f"it was not found which {name} come to which lines")
+    return known
+
+
+def try_one(mutant: Mutant, seeds: Reached, tests: Reached, found: dict[int, int]) -> Row:
+    """The simulator, and the tests where it finds nothing."""
+    simulator = by_simulator(mutant, seeds, found)
+    return {
+        "name": mutant.name,
+        "text": mutant.text,
+        "module": mutant.module,
+        "line": mutant.line,
+        "operator": mutant.operator,
+        "change": mutant.change,
+        "simulator": simulator,
+        "tests": None if simulator["killed"] else by_tests(mutant, tests),
+    }
 
 
 def _line(row: Row) -> str:
-    simulator, tests = row["simulator"], row["tests"]
-    by = simulator["by"] or "no checker"
-    return f"{row['name']} ({row['change']}): {by}; {tests['by'] or 'no test'}"
-
-
-# --- the page -------------------------------------------------------------------------------------------
-
-
-def read_explained() -> dict[str, str]:
-    """Why no run can tell a mutant from the original, by `module: change`."""
-    if not EXPLAINED.exists():
-        return {}
-    rows = tomllib.loads(EXPLAINED.read_text(encoding="utf-8")).get("mutant", [])
-    return {f"{row['module']}: {row['change']}": row["why"] for row in rows}
-
-
-def report() -> str:
-    """The results as a page of the documentation."""
-    rows, explained = list(read_rows().values()), read_explained()
-    survivors = [row for row in rows if not _is_killed(row)]
-    by_a = sum(row["tests"]["killed"] for row in rows)
-    by_b = sum(row["simulator"]["killed"] for row in rows)
-    known = sum(_key(row) in explained for row in survivors)
-    of_modules = len({row["module"] for row in rows})
-    lines = [
-        "# Mutants",
-        "",
-        "Small changes of the code, made by the ordinary operators (`benchmarks/mutating.py`) and",
-        "sampled evenly over the modules. `python -m benchmarks.mutants` tries them and writes this.",
-        f"Each is tried against the tests of its room (for {TESTS_CPU_S} s of CPU, all of them where the",
-        "simulator found nothing, at the end) and against the simulator alone: 100 seeds of",
-        f"{NODES[0]} to {NODES[1]} nodes and {SECONDS:g} s of faults.",
-        "",
-        f"**{len(rows)} of the {COUNT} mutants of the sample have been tried**; its order is mixed, so",
-        f"those are an even sample too, of {of_modules} of {len(modules())} modules.",
-        "",
-        f"Of the {len(rows)} the tests of their room find {_share(by_a, rows)},",
-        f"the simulator alone {_share(by_b, rows)}, either {_share(len(rows) - len(survivors), rows)}.",
-        f"Of {len(survivors)} survivors {known} {'is' if known == 1 else 'are'} explained.",
-        "",
-        "| module | mutants | by tests | by the simulator | survive |",
-        "|---|---|---|---|---|",
-        *_by_module(rows),
-        "",
-        "| found first by | mutants | median seeds |",
-        "|---|---|---|",
-        *_by_checker(rows),
-        "",
-        "## Survivors",
-        "",
-        "| module and line | operator | change | why |",
-        "|---|---|---|---|",
-    ]
-    for row in sorted(survivors, key=lambda row: (row["module"], row["line"])):
-        unexplained = "not explained" if row["tests"]["every"] else "not all tests were run yet"
-        why = explained.get(_key(row), unexplained)
-        change = row["change"].replace("|", "\\|")
-        lines.append(f"| {row['module']}:{row['line']} | {row['operator']} | `{change}` | {why} |")
-    return "\n".join(lines) + "\n"
-
-
-def _key(row: Row) -> str:
-    return f"{row['module']}: {row['change']}"
-
-
-def _share(count: int, rows: list[Row]) -> str:
-    return f"{count} ({100 * count / max(1, len(rows)):.1f} %)"
-
-
-def _by_module(rows: list[Row]) -> Iterator[str]:
-    for module in sorted({row["module"] for row in rows}):
-        own = [row for row in rows if row["module"] == module]
-        by_a = sum(row["tests"]["killed"] for row in own)
-        by_b = sum(row["simulator"]["killed"] for row in own)
-        alive = sum(not _is_killed(row) for row in own)
-        yield f"| {module} | {len(own)} | {by_a} | {by_b} | {alive} |"
-
-
-def _by_checker(rows: list[Row]) -> Iterator[str]:
-    killed = [row["simulator"] for row in rows if row["simulator"]["killed"]]
-    for by, count in Counter(
-        one["by"].split(" (")[0].split(":")[0] for one in killed
-    ).most_common():
-        seeds = sorted(one["seeds"] for one in killed if one["by"].startswith(by))
-        yield f"| {by} | {count} | {seeds[len(seeds) // 2]} |"
+    simulator, tests = row["simulator"], row["tests"] or {"by": "", "cpu_s": 0.0}
+    by = simulator["by"] or f"no checker; {tests['by'] or 'NO TEST'}"
+    seconds = f"{simulator['cpu_s']:.0f} + {tests['cpu_s']:.0f} s"
+    return (
+        f"{row['name']}: {by} ({simulator['seeds']} of {simulator['reached_by']} seeds, {seconds})"
+    )
 
 
 def show(name: str) -> str:
@@ -374,17 +279,19 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="tried at a time")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--show", default="", metavar="NAME", help="one mutant as a difference")
-    parser.add_argument("--in-process", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--look", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.in_process:
-        print(json.dumps(in_process(arguments.in_process, arguments.seeds)))
-        return
     if arguments.show:
         print(show(arguments.show))
         return
+    if arguments.look:
+        reached.find_seeds(modules(), arguments.seeds)
+        return
     if not arguments.report:
-        run(arguments.count, arguments.seeds, arguments.jobs)
-    Path(REPORT).write_text(report(), encoding="utf-8")
+        run(sample(arguments.count), arguments.seeds, arguments.jobs)
+    chosen = sample(COUNT)
+    rows = list(read_rows(chosen).values())
+    REPORT.write_text(report(rows, len(chosen), modules()), encoding="utf-8")
 
 
 if __name__ == "__main__":

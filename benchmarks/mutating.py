@@ -13,12 +13,15 @@
 
 Left out are docstrings, annotations, names, what only words a text for people (messages of errors,
 observations for operators, `__repr__`), and module level constants' docstrings. A mutant is named by its
-module, its operator and its number among all of the module, so equal sources have equal mutants.
+module, its function and its change, and by its number among those that are alike in this, so it keeps its
+name while other functions change.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,33 +63,44 @@ class Mutant:
         number: its place among all mutants of the module.
         operator: which kind of change, see above.
         line: where, in the source as it stands.
+        function: which function or method it is in, as `Class.method`; empty outside of all.
         change: what becomes of what, for people.
+        which: its number among those of the function with an equal change.
+        text: a hash of the function's text, or of the module's: a result holds for it alone.
     """
 
     module: str
     number: int
     operator: str
     line: int
+    function: str
     change: str
+    which: int
+    text: str
 
     @property
     def name(self) -> str:
-        """What results are kept under; it holds for one text of the module."""
-        return f"{self.module}:{self.line}:{self.operator}:{self.number}"
+        """What results and explanations are kept under."""
+        again = f" ({self.which + 1})" if self.which else ""
+        return f"{self.module}: {self.function}: {self.change}{again}"
 
     @property
     def path(self) -> Path:
         """The module's file."""
-        return ROOT.joinpath(*self.module.split(".")).with_suffix(".py")
+        return path_of(self.module)
 
-    def applied_to(self, source: str) -> str:
-        """The module's source with the change in it, without its comments."""
+    def tree(self, source: str) -> ast.Module:
+        """The module's syntax tree with the change in it."""
         tree = ast.parse(source)
         for number, site in enumerate(_sites(tree)):
             if number == self.number:
                 site.apply()
-                return ast.unparse(ast.fix_missing_locations(tree))
+                return ast.fix_missing_locations(tree)
         raise ValueError(f"{self.name}: no such mutant of this source")
+
+    def applied_to(self, source: str) -> str:
+        """The module's source with the change in it, without its comments."""
+        return ast.unparse(self.tree(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +111,56 @@ class _Site:
     apply: Callable[[], None]
 
 
+def path_of(module: str) -> Path:
+    """A module's file."""
+    return ROOT.joinpath(*module.split(".")).with_suffix(".py")
+
+
 def mutants_of(module: str) -> list[Mutant]:
     """All mutants of a module, in the order of its tree."""
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    sites = _sites(ast.parse(path.read_text(encoding="utf-8")))
-    return [
-        Mutant(module, number, site.operator, site.line, site.change)
-        for number, site in enumerate(sites)
-    ]
+    tree = ast.parse(path_of(module).read_text(encoding="utf-8"))
+    places = _Places(tree)
+    alike: Counter[tuple[str, str]] = Counter()
+    mutants = []
+    for number, site in enumerate(_sites(tree)):
+        function, text = places.of(site.line)
+        mutants.append(
+            Mutant(
+                *(module, number, site.operator, site.line, function, site.change),
+                alike[function, site.change],
+                text,
+            )
+        )
+        alike[function, site.change] += 1
+    return mutants
+
+
+class _Places:
+    """The outermost functions and the methods of a module, and hashes of their texts."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._whole = _hash(tree)
+        self._found: list[tuple[range, str, str]] = []
+        self._look(tree.body, "")
+
+    def _look(self, body: list[ast.stmt], prefix: str) -> None:
+        for statement in body:
+            if isinstance(statement, ast.ClassDef):
+                self._look(statement.body, f"{prefix}{statement.name}.")
+            elif isinstance(statement, _Function):
+                lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
+                self._found.append((lines, f"{prefix}{statement.name}", _hash(statement)))
+
+    def of(self, line: int) -> tuple[str, str]:
+        """The name and the hash of the function that a line is in."""
+        for lines, name, text in self._found:
+            if line in lines:
+                return name, text
+        return "", self._whole
+
+
+def _hash(tree: ast.AST) -> str:
+    return hashlib.blake2b(ast.unparse(tree).encode(), digest_size=6).hexdigest()
 
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
