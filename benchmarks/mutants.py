@@ -33,7 +33,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import Any, Final
 
 from benchmarks import hunting, reached
@@ -62,6 +64,7 @@ TESTS_S: Final = 6_000.0
 """For tests that wait and do nothing: long, as others may use the same machine."""
 
 Row = dict[str, Any]
+Trial = Callable[[Mutant], Row]
 
 
 # --- which mutants --------------------------------------------------------------------------------------
@@ -106,7 +109,7 @@ def room_of(mutant: Mutant) -> tuple[str, ...]:
 # --- trying one -----------------------------------------------------------------------------------------
 
 
-def by_simulator(mutant: Mutant, seeds: Reached, found: dict[int, int]) -> Row:
+def by_simulator(mutant: Mutant, seeds: Reached, found: Counter[int]) -> Row:
     """Which checker of the simulator finds the mutant, and after how many seeds.
 
     Args:
@@ -115,7 +118,7 @@ def by_simulator(mutant: Mutant, seeds: Reached, found: dict[int, int]) -> Row:
         found: how many mutants each seed has found until now; such ones are tried sooner.
     """
     names = list(seeds.cpu_s) if hunting.has_twin_in_c(mutant) else seeds.by(mutant)
-    names.sort(key=lambda name: seeds.cpu_s[name] / (1 + found.get(int(name), 0)))
+    names.sort(key=lambda name: seeds.cpu_s[name] / (1 + found[int(name)]))
     least_s, times = SEED_CPU_S
     limited = [(int(name), least_s + times * seeds.cpu_s[name]) for name in names]
     row = hunting.hunt_in_fork(mutant, limited, seeds.is_replaceable(mutant))
@@ -203,20 +206,31 @@ def _keep(rows: dict[str, Row]) -> None:
 def run(chosen: list[Mutant], seeds: int, jobs: int) -> None:
     """Try what has no result for the present text, and keep each result at once."""
     os.environ["BMGD_ENGINE"] = "python"
-    of_seeds, of_tests = _look("seeds", seeds), _look("tests", seeds)
-    hunting.import_all()
     rows = read_rows(chosen)
-    found = Counter(row["simulator"]["seed"] for row in rows.values())
     missing = [mutant for mutant in chosen if mutant.name not in rows]
     print(f"{len(missing)} of {len(chosen)} mutants to try", flush=True)
-    # Forked now: a mutant is put into what this process has imported.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        trials = [pool.submit(try_one, m, of_seeds, of_tests, dict(found)) for m in missing]
-        for trial in as_completed(trials):
-            row = trial.result()
+    if missing:
+        found = Counter(row["simulator"]["seed"] for row in rows.values())
+        trial = partial(try_simulator, seeds=_look("seeds", seeds), found=found)
+        hunting.import_all()
+        for row in _try_all(trial, missing, jobs):
             rows[row["name"]] = row
             _keep(rows)
+    left = [mutant for mutant in chosen if _needs_tests(rows[mutant.name])]
+    print(f"{len(left)} of them to be tried by tests", flush=True)
+    if left:
+        for row in _try_all(partial(try_tests, tests=_look("tests", seeds)), left, jobs):
+            rows[row["name"]] |= {"tests": row["tests"]}
+            _keep(rows)
+
+
+def _try_all(trial: Trial, mutants: list[Mutant], jobs: int) -> Iterator[Row]:
+    """The rows of mutants as they come, from processes that have imported what this one has."""
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        for done in as_completed([pool.submit(trial, mutant) for mutant in mutants]):
+            row = done.result()
             print(_line(row), flush=True)
+            yield row
 
 
 def _look(name: str, seeds: int) -> Reached:
@@ -237,9 +251,8 @@ def _look(name: str, seeds: int) -> Reached:
     return known
 
 
-def try_one(mutant: Mutant, seeds: Reached, tests: Reached, found: dict[int, int]) -> Row:
-    """The simulator, and the tests where it finds nothing."""
-    simulator = by_simulator(mutant, seeds, found)
+def try_simulator(mutant: Mutant, seeds: Reached, found: Counter[int]) -> Row:
+    """The row of a mutant that has not been tried by tests."""
     return {
         "name": mutant.name,
         "text": mutant.text,
@@ -247,18 +260,27 @@ def try_one(mutant: Mutant, seeds: Reached, tests: Reached, found: dict[int, int
         "line": mutant.line,
         "operator": mutant.operator,
         "change": mutant.change,
-        "simulator": simulator,
-        "tests": None if simulator["killed"] else by_tests(mutant, tests),
+        "simulator": by_simulator(mutant, seeds, found),
+        "tests": None,
     }
 
 
+def try_tests(mutant: Mutant, tests: Reached) -> Row:
+    """What is to be added to a mutant's row."""
+    return {"name": mutant.name, "tests": by_tests(mutant, tests)}
+
+
+def _needs_tests(row: Row) -> bool:
+    return not row["simulator"]["killed"] and row["tests"] is None
+
+
 def _line(row: Row) -> str:
-    simulator, tests = row["simulator"], row["tests"] or {"by": "", "cpu_s": 0.0}
-    by = simulator["by"] or f"no checker; {tests['by'] or 'NO TEST'}"
-    seconds = f"{simulator['cpu_s']:.0f} + {tests['cpu_s']:.0f} s"
-    return (
-        f"{row['name']}: {by} ({simulator['seeds']} of {simulator['reached_by']} seeds, {seconds})"
-    )
+    if row["tests"] is not None:
+        tests = row["tests"]
+        return f"{row['name']}: {tests['by'] or 'NO TEST'} ({tests['tests']} tests, {tests['cpu_s']} s)"
+    simulator = row["simulator"]
+    of_seeds = f"{simulator['seeds']} of {simulator['reached_by']} seeds, {simulator['cpu_s']} s"
+    return f"{row['name']}: {simulator['by'] or 'NO CHECKER'} ({of_seeds})"
 
 
 def show(name: str) -> str:

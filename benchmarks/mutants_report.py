@@ -32,7 +32,7 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
     explained = read_explained()
     survivors = [row for row in rows if is_survivor(row)]
     missed = [row for row in rows if not row["simulator"]["killed"]]
-    by_tests = sum(row["tests"]["killed"] for row in missed)
+    by_tests = len(missed) - len(survivors)
     known = sum(row["name"] in explained for row in survivors)
     of_modules = len({row["module"] for row in rows})
     unreached = sum(not row["simulator"]["reached_by"] for row in missed)
@@ -74,7 +74,7 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
         "|---|---|---|---|",
     ]
     for row in sorted(missed, key=_place):
-        if row["tests"]["killed"]:
+        if row["tests"] is not None and row["tests"]["killed"]:
             test = row["tests"]["by"].split("::")[-1].split("[")[0]
             reached_by = row["simulator"]["reached_by"]
             lines.append(f"| {_where(row)} | {_change(row)} | {reached_by} | {test} |")
@@ -83,12 +83,14 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
 
 def is_survivor(row: Row) -> bool:
     """Whether neither judge finds a mutant."""
-    return not row["simulator"]["killed"] and not row["tests"]["killed"]
+    is_found = row["simulator"]["killed"] or (row["tests"] is not None and row["tests"]["killed"])
+    return not is_found
 
 
 def _table(survivors: Sequence[Row], explained: dict[str, str]) -> Iterator[str]:
     for row in sorted(survivors, key=_place):
-        why = explained.get(row["name"], "not explained")
+        unexplained = "not tried by tests yet" if row["tests"] is None else "not explained"
+        why = explained.get(row["name"], unexplained)
         yield f"| {_where(row)} | {row['operator']} | {_change(row)} | {why} |"
 
 
