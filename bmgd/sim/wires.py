@@ -22,12 +22,13 @@ from bmgd.linklayer import LinkEngine, LinkLayer, contract
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
+from bmgd.sim.hellobytes import HelloBytes
 from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import common_key, event_of_failure, event_of_hello, everything_of
 from bmgd.sim.pipes import Pipes
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
-from bmgd.types import Evidence, Incarnation, LinkId, NodeId
+from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.codec import encode
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
@@ -54,6 +55,7 @@ class Wires:
 
     Attributes:
         make_layer: makes a host's link layer.
+        hello_bytes: the same hellos byte by byte, told of each; None where nobody looks.
         listeners: the host at every address.
     """
 
@@ -66,6 +68,7 @@ class Wires:
         emit_all: Callable[[Host, Iterable[Event]], None],
     ) -> None:
         self.make_layer: Callable[[Host], LinkEngine] = self._plain_layer
+        self.hello_bytes: HelloBytes | None = None
         self.listeners: dict[str, Host] = {}
         self._timeline = timeline
         self._random = random
@@ -109,27 +112,25 @@ class Wires:
         elif target is None:
             self._fail(host, dial, delay_ns, Evidence.REFUSED)
         elif target.squatter == "cluster":
-            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_CLUSTER)
+            self._reject(host, target, dial, delay_ns, Refusal.WRONG_CLUSTER)
         elif target.squatter:
             self._fail(host, dial, dial.timeout_ns, Evidence.NO_ANSWER)
         elif not target.alive:
             self._fail(host, dial, delay_ns, self._answer_of_dead(target))
         elif target is host:
-            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.OWN_ADDRESS)
+            self._reject(host, target, dial, delay_ns, Refusal.OWN_ADDRESS)
         elif target.joiner is not None:
             # It listens, and answers nobody before it is a member: its backlog keeps the dial.
             waiting = host, dial, self._timeline.now_ns + dial.timeout_ns
             target.backlog.append(waiting)
             self._timeline.plan(waiting[2], self._leave_backlog, target, waiting)
         elif expected not in (_ANYBODY, target.id):
-            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_ID)
+            self._reject(host, target, dial, delay_ns, Refusal.WRONG_ID)
         elif expected == host.id and expected != _ANYBODY:
             life = target.node.incarnation
-            failed = event_of_failure(dial, Evidence.REJECTED, Refusal.DUPLICATE, life)
-            at_ns = self._timeline.now_ns + delay_ns
-            self._timeline.plan(at_ns, self._ways.tell, host, self._emit, host, failed)
+            self._reject(host, target, dial, delay_ns, Refusal.DUPLICATE, life)
         elif common_key(host, target) is None:
-            self._fail(host, dial, delay_ns, Evidence.REJECTED, Refusal.WRONG_SECRET)
+            self._reject(host, target, dial, delay_ns, Refusal.WRONG_SECRET)
         else:
             self._connect(host, target, dial)
 
@@ -163,6 +164,8 @@ class Wires:
             self._ways.delay_ns() for _ in range(self._conditions.hello_trips - 1)
         )
         self._carry(mine, 0, self._greet, theirs, hello)
+        if self.hello_bytes is not None:
+            self.hello_bytes.dialled(host, theirs, dial, hello)
         self._timeline.plan(now_ns + dial.timeout_ns, self._ways.tell, host, self._time_out, mine)
 
     def _new_link(self) -> LinkId:
@@ -176,10 +179,25 @@ class Wires:
         delay_ns: int,
         evidence: Evidence,
         refusal: Refusal | None = None,
+        known: Incarnation = UNKNOWN_INCARNATION,
     ) -> None:
-        failed = event_of_failure(dial, evidence, refusal)
+        failed = event_of_failure(dial, evidence, refusal, known)
         at_ns = self._timeline.now_ns + delay_ns
         self._timeline.plan(at_ns, self._ways.tell, host, self._emit, host, failed)
+
+    def _reject(
+        self,
+        host: Host,
+        target: Host,
+        dial: Dial | AskContact,
+        delay_ns: int,
+        refusal: Refusal,
+        known: Incarnation = UNKNOWN_INCARNATION,
+    ) -> None:
+        """A dial ends with the hello, before any core hears of it."""
+        if self.hello_bytes is not None:
+            self.hello_bytes.rejected(host, target, dial, refusal)
+        self._fail(host, dial, delay_ns, Evidence.REJECTED, refusal, known)
 
     def _greet(self, end: End, hello: Event) -> None:
         if end.open:
@@ -204,6 +222,8 @@ class Wires:
             self._emit(host, LinkDown(link, Evidence.GOODBYE))
             return
         assert end.other.dial is not None
+        if self.hello_bytes is not None:
+            self.hello_bytes.welcomed(end, known)
         self._adopt(end, end.other.host.id)
         self._carry(end, 0, self._welcomed, end.other, end.life, known)
 
@@ -220,6 +240,8 @@ class Wires:
         link, peer, number = end.link, dial.peer, dial.dial_number
         features = SPOKEN if end.other is None else end.other.host.features
         up = LinkUp(link, peer, incarnation, address, known, number, end.key, dial.renews, features)
+        if self.hello_bytes is not None:
+            self.hello_bytes.linked(end, up)
         self._emit(end.host, up)
 
     def refuse(self, host: Host, refuse: Refuse) -> None:
@@ -229,6 +251,8 @@ class Wires:
             return
         self._forget(end)
         dial = end.other.dial
+        if self.hello_bytes is not None:
+            self.hello_bytes.refused(end, refuse.refusal, refuse.known)
         failed = event_of_failure(dial, Evidence.REJECTED, refuse.refusal, refuse.known)
         self._carry(end, 0, self._end_hello, end.other, failed)
 
@@ -240,6 +264,8 @@ class Wires:
         self._forget(end)
         records, retired = everything_of(host)
         told = Granted(grant.id, settings.founding_size, settings.peers, records, retired)
+        if self.hello_bytes is not None:
+            self.hello_bytes.granted(end, told)
         self._carry(end, 0, self._end_hello, end.other, told)
         # It has asked for all of it, and said goodbye.
         self._emit(host, LinkDown(grant.link, Evidence.GOODBYE))

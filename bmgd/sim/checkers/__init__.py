@@ -26,6 +26,7 @@ from bmgd.sim.checkers.detection import (
     VerdictsAreProven,
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
+from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.in_time import DetectionIsInTime
 from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
@@ -102,6 +103,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OrdersCanBeDone,
     DialsAreSingle,
     HellosAreAnsweredByRule,
+    HellosMeanWhatTheySay,
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,
