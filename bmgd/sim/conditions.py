@@ -46,6 +46,7 @@ class Conditions:
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
         older_percent: how many founders are of an older release, until they are started again.
+        looks_per_s: how many programs look at something in a second, while faults go on.
     """
 
     delay_min_us: int = 100
@@ -74,6 +75,7 @@ class Conditions:
     long_bytes_max: int = 100_000
     absent_ms_max: int = 0
     older_percent: int = 0
+    looks_per_s: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

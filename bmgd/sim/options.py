@@ -100,6 +100,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))
+    looks = Random(f"looks {seed}")
+    if looks.random() < 0.3:
+        simulated["looks_per_s"] = looks.choice((2, 20, 60))
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 

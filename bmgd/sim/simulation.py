@@ -28,6 +28,7 @@ from bmgd.sim.disturbances import Disturber
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
+from bmgd.sim.onlookers import Onlookers
 from bmgd.sim.recorder import Recorder
 from bmgd.sim.registrants import Registrants
 from bmgd.sim.rest import (
@@ -151,6 +152,8 @@ class Simulation:
         self._broadcasters = Broadcasters(network, Random(f"broadcasts {plan.seed}"), plan.workload)
         self._registrants = Registrants(network, Random(f"programs of {plan.seed}"), plan.workload)
         self._askers = Askers(network, Random(f"requests {plan.seed}"), plan.workload)
+        per_second = network.conditions.looks_per_s
+        self._onlookers = Onlookers(network, Random(f"looks {plan.seed}"), per_second)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -199,6 +202,7 @@ class Simulation:
         self._broadcasters.start(until_ns)
         self._registrants.start(until_ns)
         self._askers.start(until_ns)
+        self._onlookers.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

@@ -36,6 +36,7 @@ from bmgd.sim.checkers.linking import (
     UrgentOvertakesBulk,
 )
 from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
+from bmgd.sim.checkers.looks import LooksAreTrue
 from bmgd.sim.checkers.memberships import (
     DigestsMeanMemberships,
     RanksAreABijection,
@@ -133,6 +134,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OlderAreSpared,
     FeaturesAreInCommon,
     ProgramsAreKnown,
+    LooksAreTrue,
     BoundsHold,
     CountsAreTrue,
     DeadlinesHaveSubjects,
