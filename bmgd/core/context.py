@@ -213,7 +213,7 @@ class Context:
         has_quorum: whether this node's side may go on (always, unless a majority is asked for).
         stands_aside: whether programs are refused because that has been lost for a while.
         began_ns: when this core began.
-        moved_ns: since when each id's record is what it is; those without an entry since `began_ns`.
+        moved_ns: since when each id has the status that it has; those without an entry since `began_ns`.
         followed: whether a former life of this id is known, so that tag 0 is refused.
         keys: what links are made under, see `KeysChanged`; None before they changed.
         effects: the orders of the step under way, in order.

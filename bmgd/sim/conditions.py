@@ -46,6 +46,8 @@ class Conditions:
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
         older_percent: how many founders are of an older release, until they are started again.
+        rekeys: how often the secret changes that links are made under, on one host after the other;
+            0 for links without one.
         looks_per_s: how many programs look at something in a second, while faults go on.
     """
 
@@ -76,6 +78,7 @@ class Conditions:
     absent_ms_max: int = 0
     older_percent: int = 0
     looks_per_s: int = 0
+    rekeys: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> Conditions:

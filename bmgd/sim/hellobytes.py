@@ -55,6 +55,8 @@ class HelloBytes:
         self._report = report
         self._nonces: dict[Host, bytes] = {}
         self._waiting: dict[End, _Conversation] = {}
+        self._names: dict[str, str] = {"": ""}
+        """The simulated key that has a secret's name."""
 
     # --- what the model does ------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ class HelloBytes:
         else:
             told = Greeted(
                 *(theirs.link, peer.id, peer.incarnation, peer.address, peer.known),
-                *(peer.dial_number, _key(talk.acceptor.key, target), peer.renews, peer.features),
+                *(peer.dial_number, self._names[talk.acceptor.key], peer.renews, peer.features),
             )
         if told != hello:
             self._differ(target, hello, told)
@@ -108,7 +110,7 @@ class HelloBytes:
             return
         told = LinkUp(
             *(up.link, peer.id, peer.incarnation, peer.address, dialer.known_of_me),
-            *(up.dial_number, _key(dialer.key, mine.host), up.renews, peer.features),
+            *(up.dial_number, self._names[dialer.key], up.renews, peer.features),
         )
         if told != up:
             self._differ(mine.host, up, told)
@@ -154,7 +156,7 @@ class HelloBytes:
         if isinstance(dial, AskContact):
             own = NO_ID if dial.claimed is None else dial.claimed
             identity = Identity(
-                *(_CLUSTER, 1, bytes(16), own, host.address, _secrets(host)),
+                *(_CLUSTER, 1, bytes(16), own, host.address, self._secrets(host)),
                 features=host.features,
             )
             return _Conversation(Applicant(identity, dial.incarnation, self._nonce(host)), acceptor)
@@ -169,9 +171,15 @@ class HelloBytes:
         settings = self._settings
         return Identity(
             *(cluster, settings.founding_size, settings.peers.fingerprint(), host.id),
-            *(host.address, _secrets(host)),
+            *(host.address, self._secrets(host)),
             features=host.features,
         )
+
+    def _secrets(self, host: Host) -> tuple[bytes, ...]:
+        secrets = tuple(key.encode() for key in host.keys)
+        for key, secret in zip(host.keys, secrets, strict=True):
+            self._names[fingerprint(secret)] = key
+        return secrets
 
     def _nonce(self, host: Host) -> bytes:
         own = self._nonces.get(host)
@@ -215,12 +223,3 @@ class HelloBytes:
 
     def _differ(self, host: Host, modelled: object, spoken: object) -> None:
         self._report(host, f"{modelled} is told, by its bytes it is {spoken}")
-
-
-def _secrets(host: Host) -> tuple[bytes, ...]:
-    return tuple(key.encode() for key in host.keys)
-
-
-def _key(name: str, host: Host) -> str:
-    """The simulated key that has a secret's name."""
-    return next((key for key in host.keys if fingerprint(key.encode()) == name), name)

@@ -109,6 +109,7 @@ class Network:
         random: the network's own chance.
         hosts: the last process of every id.
         watchers: told of each step and fault.
+        keys: what links of the hosts that begin are made under; () for nothing.
         timing: the numbers of detection as they were configured, not as a core has them.
     """
 
@@ -129,6 +130,7 @@ class Network:
         self.conditions = conditions
         self.blockade = Blockade()
         self.watchers: list[Watcher] = []
+        self.keys: tuple[str, ...] = ()
         self.wires = Wires(self.timeline, self.random, conditions, self.blockade, self._step_all)
         self.size = size
         config = config_of(size, configured or {})
@@ -177,7 +179,7 @@ class Network:
         settings = replace(self._settings, id=node_id, address=address, features=features)
         node = Node(settings, incarnation, Random(random.getrandbits(64)), local_ns)
         host = Host(node_id, node, Snapshot(0, node_id, self.size, (), ()), address)
-        host.features = features
+        host.features, host.keys = features, self.keys
         host.offset_ns, host.drift_ppm = offset_ns, drift_ppm
         host.proxied = bool(conditions.proxied_percent) and (
             random.randrange(100) < conditions.proxied_percent
@@ -210,6 +212,7 @@ class Network:
         number = NodeId(-self._joined_count)
         host = Host(number, None, Snapshot(0, 0, 1, (), ()), address)
         host.place = None if place is None else NodeId(place)
+        host.keys = self.keys
         contacts = tuple(self.hosts[NodeId(i)].address for i in through)
         self._begin_joining(host, contacts, kept, counter)
         self.wires.listeners[address] = host
@@ -295,7 +298,8 @@ class Network:
         """A host's links are made under other keys from now on, see `KeysChanged`."""
         host = self.hosts[NodeId(number)]
         host.keys = keys
-        self._step(host, KeysChanged(keys))
+        if host.joiner is None and host.alive:
+            self._step(host, KeysChanged(keys))
 
     def issue(self, number: int, command: Command) -> int:
         """Let a program ask its daemon; returns the request's number."""

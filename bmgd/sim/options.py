@@ -100,6 +100,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))
+    secrets = Random(f"secrets {seed}")
+    if secrets.random() < 0.15:
+        simulated["rekeys"] = secrets.choice((1, 1, 3))
     looks = Random(f"looks {seed}")
     if looks.random() < 0.3:
         simulated["looks_per_s"] = looks.choice((2, 20, 60))

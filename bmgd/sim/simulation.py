@@ -31,6 +31,7 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.onlookers import Onlookers
 from bmgd.sim.recorder import Recorder
 from bmgd.sim.registrants import Registrants
+from bmgd.sim.rekeying import Rekeying
 from bmgd.sim.rest import (
     QUIET_NS,
     components,
@@ -154,6 +155,8 @@ class Simulation:
         self._askers = Askers(network, Random(f"requests {plan.seed}"), plan.workload)
         per_second = network.conditions.looks_per_s
         self._onlookers = Onlookers(network, Random(f"looks {plan.seed}"), per_second)
+        rekeys = network.conditions.rekeys
+        self._rekeying = Rekeying(network, Random(f"secrets {plan.seed}"), rekeys)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -203,6 +206,7 @@ class Simulation:
         self._registrants.start(until_ns)
         self._askers.start(until_ns)
         self._onlookers.start(until_ns)
+        self._rekeying.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

@@ -103,6 +103,8 @@ class LinksCloseByRule(Checker):
         others = [o for o in journal.to(link.peer) if o.incarnation == link.incarnation]
         if not others or journal.host.id < link.peer:
             return False
+        if link.renews or any(other.renews for other in others):
+            return self._is_renewed(journal, link, others)
         kept = others[-1] if len(others) == 1 else max(others, key=lambda o: o.dial_number)
         mine = journal.host.id
         if kept.dialled_by == mine:
@@ -115,6 +117,16 @@ class LinksCloseByRule(Checker):
         if kept.dialled_by == link.dialled_by:
             return kept.dial_number > link.dial_number
         return False
+
+    def _is_renewed(self, journal: Journal, link: SeenLink, others: Sequence[SeenLink]) -> bool:
+        """Under the first key, renewing, the newest stays; the other end's when it has answered."""
+
+        def rank(one: SeenLink) -> tuple[bool, bool, int]:
+            return one.key == journal.first_key, one.renews, one.opened_ns
+
+        kept = max(others, key=rank)
+        is_there = kept.dialled_by == journal.host.id or kept.heard_ns > kept.opened_ns
+        return rank(kept) >= rank(link) and (is_there or not kept.renews)
 
     def _is_agreed(self, journal: Journal, inside: Inside, link: SeenLink) -> bool:
         if link.peer in inside.dialling.wanted or link.unwanted is None:

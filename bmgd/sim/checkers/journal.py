@@ -31,6 +31,7 @@ from bmgd.core.events import (
     Greeted,
     Heard,
     HeartbeatsAbsorbed,
+    KeysChanged,
     LinkDown,
     LinkUp,
     Received,
@@ -59,6 +60,8 @@ class SeenLink:
         came: the highest heartbeat that came on it.
         came_before: the highest one before the event that told of `came`; an event can tell of several.
         features: what the other end can do, as its hello said.
+        key: what it was made under.
+        renews: it takes the place of the others of its pair.
     """
 
     id: LinkId
@@ -73,6 +76,8 @@ class SeenLink:
     came_before: int = 0
     unwanted: int | None = None
     features: int = SPOKEN
+    key: str = ""
+    renews: bool = False
     unechoed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=BEATS_KEPT))
 
     def take_in(self, sequence: int, echo: int) -> None:
@@ -111,6 +116,7 @@ class Journal:
         starting_ns: when it last took an event before it began to watch anybody.
         late_ns: when the core was last late enough to reset its stamps.
         quiet_deadlines: how many there were.
+        first_key: what links are to be made under; "" before that has changed.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
 
@@ -137,6 +143,7 @@ class Journal:
     late_ns: int = 0
     starting_ns: int = 0
     quiet_deadlines: int = 0
+    first_key: str = ""
 
     @property
     def former_links(self) -> dict[LinkId, SeenLink]:
@@ -201,6 +208,8 @@ class Journal:
                     if link is not None:
                         link.heard_ns = max(link.heard_ns, beat.at_ns)
                         link.take_in(beat.sequence, beat.echo)
+            case KeysChanged(keys):
+                self.first_key = keys[0] if keys else ""
             case LinkUp():
                 self.dials.pop(event.peer, None)
                 self._open(event, self.host.id)
@@ -223,6 +232,10 @@ class Journal:
         now_ns = self.now_ns
         if self.links_before is None:
             self.links_before = dict(self.links)
+        others = self.to(up.peer)
+        if len(others) == 1:
+            # It has taken that place already.
+            others[0].renews = False
         self.links[up.link] = SeenLink(
             up.link,
             up.peer,
@@ -233,6 +246,8 @@ class Journal:
             now_ns,
             now_ns,
             features=up.features,
+            key=up.key,
+            renews=up.renews and bool(others),
         )
         self.ever_linked.add(up.peer)
         self.failed.discard(up.peer)

@@ -49,7 +49,8 @@ class LooksAreTrue(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._asked: dict[NodeId, dict[int, _Asked]] = {}
-        self._moved: dict[NodeId, dict[NodeId, int]] = {}
+        self._moved: dict[NodeId, dict[NodeId, tuple[Status, int]]] = {}
+        """What each id is for each process, and since when by its clock."""
         self._began: dict[NodeId, int] = {}
         self._topics: dict[NodeId, dict[int, str]] = {}
         self._changed: dict[NodeId, int] = {}
@@ -84,8 +85,8 @@ class LooksAreTrue(Checker):
                         self._check_answer(journal, asked, result, error, is_over=is_over)
                     elif shown is not None and shown[0] == request:
                         self._check_shown(journal, shown[1], result)
-                case RecordChanged(node_id):
-                    self._moved[journal.place][node_id] = journal.now_ns
+                case RecordChanged(node_id, record):
+                    self._note_status(journal, node_id, record.status)
                 case ReportWanted():
                     self._check_wish(journal, event, effect)
                 case Reported(source, body):
@@ -109,6 +110,14 @@ class LooksAreTrue(Checker):
         ):
             topics[request] = command.topic
         self._changed[journal.place] = self.scene.now_ns
+
+    def _note_status(self, journal: Journal, node_id: NodeId, status: Status) -> None:
+        is_founder = node_id < self.scene.network.settings.founding_size
+        first = Status.EXPECTED if is_founder else None
+        moved = self._moved[journal.place]
+        known = moved.get(node_id)
+        if status is not (first if known is None else known[0]):
+            moved[node_id] = status, journal.now_ns
 
     # --- its own daemon -----------------------------------------------------------------------
 
@@ -180,7 +189,7 @@ class LooksAreTrue(Checker):
         if [row["id"] for row in shown["members"]] != known:
             self.violate(journal, f"shows members {shown['members']}, known are {known}")
             return
-        moved, began_ns = self._moved[journal.place], self._began[journal.place]
+        moved, began = self._moved[journal.place], (None, self._began[journal.place])
         for row in shown["members"]:
             node_id = row["id"]
             record = membership.get(node_id)
@@ -191,7 +200,7 @@ class LooksAreTrue(Checker):
             status = record.status
             if status is Status.EXPECTED and life:
                 status = Status.ALIVE
-            for_ms = (journal.now_ns - moved.get(node_id, began_ns)) // _MILLION
+            for_ms = (journal.now_ns - moved.get(node_id, began)[1]) // _MILLION
             so = {
                 "status": status.name.lower(),
                 "incarnation": life,
@@ -340,8 +349,9 @@ class LooksAreTrue(Checker):
             answered = node_id not in readers and node_id not in silent
             if not answered or journal.inside.membership.is_gone(node_id):
                 continue
-            began = self._moved[journal.place].get(node_id, 0) > journal.now_ns - waited_ns
-            if not began and not self._may_be(node_id, command.topic, at_ns, is_reader=False):
+            _, moved_ns = self._moved[journal.place].get(node_id, (None, 0))
+            has_moved = moved_ns > journal.now_ns - waited_ns
+            if not has_moved and not self._may_be(node_id, command.topic, at_ns, is_reader=False):
                 self.violate(journal, f"{node_id} has a reader of {command.topic}, unmentioned")
 
     def _may_be(self, node_id: NodeId, topic: str, at_ns: int, *, is_reader: bool) -> bool:
