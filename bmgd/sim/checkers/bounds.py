@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
+from bmgd.core.broadcast_retention import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
     Dial,
@@ -22,7 +23,7 @@ from bmgd.core.timers import TimerKey
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import NodeId, NodeState
+from bmgd.types import Incarnation, NodeId, NodeState
 from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
 from bmgd.wire.segments import COST_MAX
 
@@ -190,6 +191,11 @@ class DeadlinesHaveSubjects(Checker):
         if (joining or state is NodeState.READY) and ("start deadline" in purposes) != joining:
             self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
         self._check_resends(journal, inside)
+        lives = inside.to_many.retention.lives
+        for _, source, incarnation in [k for k in inside.deadlines() if k[0] == WATERMARK_TIMER]:
+            heard = lives.get((NodeId(source), Incarnation(incarnation)))
+            if heard is None or not heard.unacknowledged_bytes:
+                self.violate(journal, f"a deadline to acknowledge nothing of {source}")
         if "relayout" not in purposes:
             self._check_wanted(journal, inside)
 

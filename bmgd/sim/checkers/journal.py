@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,7 +10,9 @@ from typing import Final
 from bmgd.core.commands import SendTo
 from bmgd.core.effects import (
     AbsorbHeartbeats,
+    Announce,
     Close,
+    Deliver,
     Dial,
     Effect,
     Exit,
@@ -117,6 +119,8 @@ class Journal:
         late_ns: when the core was last late enough to reset its stamps.
         quiet_deadlines: how many there were.
         first_key: what links are to be made under; "" before that has changed.
+        ordered: how many effects there were of each kind; a message stands for its being sent.
+        delivered: messages that were handed out.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
 
@@ -144,6 +148,8 @@ class Journal:
     starting_ns: int = 0
     quiet_deadlines: int = 0
     first_key: str = ""
+    ordered: Counter[type] = field(default_factory=Counter)
+    delivered: int = 0
 
     @property
     def former_links(self) -> dict[LinkId, SeenLink]:
@@ -180,6 +186,7 @@ class Journal:
                 self._write_sent(effect.link, effect.message)
             elif kind not in _UNWRITTEN:
                 self._write_effect(effect)
+            self.ordered[kind] += 1
             kinds.add(kind)
         return frozenset(kinds)
 
@@ -292,6 +299,11 @@ class Journal:
         match effect:
             case Observed():
                 self._write_observed(effect)
+            case Deliver():
+                # A long message is whole with its last piece.
+                self.delivered += effect.count + (effect.last and not effect.aborted)
+            case Announce():
+                self.delivered += 1
             case Dial(peer):
                 self.dials[peer] = effect, self.now_ns
             case Welcome(link_id):

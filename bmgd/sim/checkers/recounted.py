@@ -13,13 +13,14 @@ from random import Random
 from typing import ClassVar, Final
 
 from bmgd.core.broadcast_retention import REMIND_TIMER
-from bmgd.core.effects import Effect
+from bmgd.core.effects import Close, Dial, Effect, Observed, RecordChanged, Refuse
 from bmgd.core.events import Event
 from bmgd.core.inboxes import is_inbox, topic_of
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
 from bmgd.types import NodeId, Status
+from bmgd.wire.messages import Heartbeat
 from bmgd.wire.segments import cost_of
 
 STEPS_MAX: Final = 400
@@ -71,6 +72,24 @@ class CountsAreTrue(Checker):
             for what, counted, there in part(inside):
                 if counted != there:
                     self.violate(journal, f"{what}: says {counted}, there is {there}")
+        for what, counted, there in _orders(journal):
+            if counted != there:
+                self.violate(journal, f"{what}: says {counted}, there were {there}")
+
+
+def _orders(journal: Journal) -> Iterator[Counted]:
+    """What operators are shown that a node has done. Heartbeats that are absorbed have no effect."""
+    counts, ordered = journal.inside.context.counts, journal.ordered
+    sent = {kind: count for kind, count in counts.sent.items() if count and kind is not Heartbeat}
+    there = {kind: ordered[kind] for kind in counts.sent if kind in ordered}
+    there.pop(Heartbeat, None)
+    yield "messages sent", sent, there
+    yield "messages delivered", counts.delivered, journal.delivered
+    yield "dials", counts.dials, ordered[Dial]
+    yield "records changed", counts.changes, ordered[RecordChanged]
+    yield "links closed", sum(counts.closed.values()), ordered[Close]
+    yield "hellos refused", sum(counts.refused.values()), ordered[Refuse]
+    yield "events", sum(counts.events.values()), ordered[Observed]
 
 
 def _ids(inside: Inside) -> Iterator[Counted]:

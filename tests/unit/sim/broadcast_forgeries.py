@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from bmgd.core.broadcast_retention import WATERMARK_TIMER
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.core.effects import Announce, Reply, Send, TellMissed
 from bmgd.core.events import Backlog, CommandIssued, Received
@@ -166,7 +167,14 @@ def never_settles(f: Any) -> None:
     f.scene.at_rest()
 
 
+def deadline_to_acknowledge_nothing(f: Forger) -> None:
+    context = f.inside.context
+    context.timers.set((WATERMARK_TIMER, 4, f.life), context.now_ns + 3600 * S)
+    f.deadline()
+
+
 FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
+    ("deadlines-have-subjects", deadline_to_acknowledge_nothing),
     ("covers-are-parted-once", sends_beyond_its_cover),
     ("covers-are-parted-once", covers_twice),
     ("covers-are-parted-once", gains_hops),

@@ -20,7 +20,7 @@ from bmgd.core.effects import Reply, Reported, ReportWanted
 from bmgd.core.events import CommandIssued, Received
 from bmgd.errors import DeadError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import ReportAsk
+from bmgd.wire.messages import Ping, ReportAsk
 from tests.unit.core.clusters import S
 
 if TYPE_CHECKING:
@@ -81,25 +81,48 @@ def reader_unmentioned(f: Forger) -> None:
     _answered(FindReaders("t", S), {"readers": [], "silent": []})(f)
 
 
+def _miscounted(name: str) -> Forgery:
+    def forge(f: Forger) -> None:
+        counts = f.inside.context.counts
+        setattr(counts, name, getattr(counts, name) + 1)
+        f.scene.at_rest()
+
+    return forge
+
+
+def counted_as_sent(f: Forger) -> None:
+    f.inside.context.counts.sent[Ping] += 1
+    f.scene.at_rest()
+
+
 PROBE = ProbeTo(PEER, True, S)
 TRACE = TraceFrom(NodeId(3), PEER, S)
 FORGERIES_OF_LOOKS: list[tuple[str, Forgery]] = [
-    ("looks-are-true", forge)
-    for forge in (
-        _shown_otherwise(ShowStatus(), "alive", [5]),
-        _shown_otherwise(ShowLinks(), "dialled_by", 7),
-        _shown_otherwise(ShowMembers(), "status", "dead", "members"),
-        _shown_otherwise(ShowMembers(), "for_ms", 1, "members"),
-        _shown_otherwise(ShowReport(), "counted", 9),
-        _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 3]}, 10**7),
-        _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 2, 4]}, 10**7),
-        _answered(PROBE, {"rtt_ns": 10**9, "path": [5, 4]}, 10**7),
-        _answered(TRACE, {"rtt_ns": 10**6, "path": [5, 4]}, 10**7),
-        _answered(FindReaders("t", S), {"readers": [3], "silent": []}),
-        _answered(FindReaders("t", S), {"readers": [], "silent": [3]}),
-        death_of_the_living,
-        report_that_nobody_gave,
-        report_for_another,
-        reader_unmentioned,
-    )
+    *(
+        ("looks-are-true", forge)
+        for forge in (
+            _shown_otherwise(ShowStatus(), "alive", [5]),
+            _shown_otherwise(ShowLinks(), "dialled_by", 7),
+            _shown_otherwise(ShowMembers(), "status", "dead", "members"),
+            _shown_otherwise(ShowMembers(), "for_ms", 1, "members"),
+            _shown_otherwise(ShowReport(), "counted", 9),
+            _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 3]}, 10**7),
+            _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 2, 4]}, 10**7),
+            _answered(PROBE, {"rtt_ns": 10**9, "path": [5, 4]}, 10**7),
+            _answered(TRACE, {"rtt_ns": 10**6, "path": [5, 4]}, 10**7),
+            _answered(FindReaders("t", S), {"readers": [3], "silent": []}),
+            _answered(FindReaders("t", S), {"readers": [], "silent": [3]}),
+            death_of_the_living,
+            report_that_nobody_gave,
+            report_for_another,
+            reader_unmentioned,
+        )
+    ),
+    *(
+        ("counts-are-true", forge)
+        for forge in (
+            *(_miscounted("dials"), _miscounted("delivered"), _miscounted("changes")),
+            counted_as_sent,
+        )
+    ),
 ]
