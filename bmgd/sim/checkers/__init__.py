@@ -16,6 +16,7 @@ from bmgd.sim.checkers.broadcasts import (
     CoversArePartedOnce,
     MulticastsReachOnlyWhomTheyName,
     ReadersSeeEverything,
+    StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
 from bmgd.sim.checkers.crowding import HealsInTime
@@ -129,6 +130,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     EntriesArePartedOnce,
     BodiesCrossLinksOnce,
     ConfirmedMeansRetained,
+    StableIsTold,
     BroadcastBoundsHold,
     AllHaveItOrNone,
     OlderAreSpared,

@@ -10,7 +10,7 @@ from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
 from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_MIN_BYTES, BroadcastSource
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
-from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
@@ -185,6 +185,38 @@ class ReadersSeeEverything(Checker):
         if last < first or (follows is not None and first != follows + 1):
             self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
         self._last[key] = last
+
+
+class StableIsTold(Checker):
+    """An idle source tells what is stable to everybody whom it is linked to and holds alive."""
+
+    name: ClassVar[str] = "stable-is-told"
+    events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (ReliableBroadcast, Stable)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: dict[NodeId, int] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._told[journal.place] = 0
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        me, told = journal.host.id, source_of(journal)._told_stable
+        before, self._told[journal.place] = self._told[journal.place], told
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        if told <= before or any(isinstance(message, ReliableBroadcast) for message in sent):
+            return
+        covered = 0
+        for message in sent:
+            if isinstance(message, Stable) and message.route.source == me:
+                for branch in message.branches:
+                    covered |= branch.cover
+        living = journal.inside.membership.living_set()
+        linked = {link.peer for link in journal.links.values()}
+        left_out = [peer for peer in linked if (living & ~covered) >> peer & 1]
+        if left_out:
+            self.violate(journal, f"tells that {told} is stable, and not to {sorted(left_out)}")
 
 
 class MulticastsReachOnlyWhomTheyName(Checker):

@@ -167,14 +167,20 @@ def never_settles(f: Any) -> None:
     f.scene.at_rest()
 
 
-def deadline_to_acknowledge_nothing(f: Forger) -> None:
+def deadline_to_acknowledge_nothing(f: Any) -> None:
     context = f.inside.context
     context.timers.set((WATERMARK_TIMER, 4, f.life), context.now_ns + 3600 * S)
     f.deadline()
 
 
+def tells_nobody_what_is_stable(f: Any) -> None:
+    f.inside.to_many.source._told_stable = 1
+    f.deadline()
+
+
 FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("deadlines-have-subjects", deadline_to_acknowledge_nothing),
+    ("stable-is-told", tells_nobody_what_is_stable),
     ("covers-are-parted-once", sends_beyond_its_cover),
     ("covers-are-parted-once", covers_twice),
     ("covers-are-parted-once", gains_hops),
