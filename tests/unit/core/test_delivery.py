@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from bmgd.core.commands import ProbeTo, SendTo
-from bmgd.core.effects import Send
-from bmgd.core.events import Received
+from bmgd.core.commands import ProbeTo, SendTo, Subscribe
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
 from bmgd.wire.messages import ProbeReply, ResetReason, Route, SegmentAck, StreamReset
@@ -120,3 +123,33 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     assert replies[third].error is None
     assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
     assert network.hosts[NodeId(1)].node._topics.table.waiting() == 2
+
+
+class Acks(Watcher):
+    """The acknowledgements that a host sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[SegmentAck] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        messages = [effect.message for effect in effects if isinstance(effect, Send)]
+        self.sent += [message for message in messages if isinstance(message, SegmentAck)]
+
+
+def test_acknowledgement_names_the_runs_that_are_here_and_no_segment_between_them() -> None:
+    network = Network(2)
+    settle(network)
+    network.issue(1, Subscribe("t", 8))
+    network.cut(0, 1)
+    source, reader = (network.hosts[NodeId(number)] for number in (0, 1))
+    (end,) = ends_between(reader, NodeId(0))
+    tag = incarnation_tag(reader.node.incarnation)
+    to_reader = Route(NodeId(1), NodeId(0), source.node.incarnation, tag, hop_budget=4)
+    acks = Acks()
+    network.watchers.append(acks)
+    gaps = []
+    for number in (1, 3, 5, 6):
+        network._step(reader, Received(end.link, segment(to_reader, b"x", number=number)))
+        network.run(0.02)
+        gaps.append(acks.sent[-1].gaps)
+    assert gaps == [(), ((3, 3),), ((3, 3), (5, 5)), ((3, 3), (5, 6))]
