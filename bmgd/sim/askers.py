@@ -165,8 +165,8 @@ class Askers(Watcher):
             return
         del self._readers[request]
         for (reader, asker), stream in list(self._answering.items()):
-            if reader == request:
-                del self._answering[reader, asker]
+            # One that is closed can end another of them in the same step.
+            if reader == request and self._answering.pop((reader, asker), None) is not None:
                 self._streams.pop(stream, None)
                 network.issue_as(host, stream, CloseStream(abandon=self._random.random() < 0.5))
         network.issue_as(host, request, Unsubscribe())

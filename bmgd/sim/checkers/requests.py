@@ -44,7 +44,7 @@ class _Asked:
         payload: its name.
         put_ns: in virtual time.
         said: how many messages about it came to the inbox.
-        handed: the reader that was handed it, and where.
+        handed: where it was handed out, to which reader, and in which life.
         forsaken: its answer was not confirmed yet when the program that put it went away.
         over: its stream has ended, or it was settled.
     """
@@ -55,7 +55,7 @@ class _Asked:
     stream: int
     put_ns: int
     said: int = 0
-    handed: tuple[NodeId, int] | None = None
+    handed: tuple[NodeId, int, Incarnation] | None = None
     answered: bool = False
     forsaken: bool = False
     over: bool = False
@@ -217,7 +217,11 @@ class RequestsHaveOneOutcome(Checker):
         for number in moved.withdrawn:
             for asked in self._answers.pop((journal.host, request, number), ()):
                 asked.answered = False
-                if moved.error == RequestError.__name__:
+                # What a former life of the node was asked, nobody waits for any more.
+                is_of_this_life = (
+                    asked.handed is not None and asked.handed[2] == journal.incarnation
+                )
+                if moved.error == RequestError.__name__ and is_of_this_life:
                     self.violate(journal, "does not take an answer to a question that is owed one")
 
     def _on_refused(self, journal: Journal, request: int) -> None:
@@ -239,7 +243,7 @@ class RequestsHaveOneOutcome(Checker):
             elif asked.handed is not None:
                 self.violate(journal, f"hands out question {number} of {deliver.source} again")
             else:
-                asked.handed = journal.place, deliver.request
+                asked.handed = journal.place, deliver.request, journal.incarnation
                 name = deliver.body if deliver.long else None
                 names = unpack_messages(deliver.body, deliver.count) if name is None else [name]
                 if names[number - deliver.question][:NAME_BYTES] != asked.payload:
