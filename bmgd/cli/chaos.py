@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 INTERRUPTED = 130
-REST_S = 60.0
+REST_S = 75.0
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from bmgd.launcher.rundir import RunDir
 
 CONNECTIONS_MAX: Final = 64
 LINE_BYTES_MAX: Final = 4096
-ASK_S: Final = 70.0
+ASK_S: Final = 85.0
 
 
 @dataclass(slots=True, eq=False)

@@ -43,7 +43,9 @@ from bmgd.launcher.zygote import (
 from bmgd.peers import split_address
 from bmgd.types import NodeId
 
-START_S: Final = 60.0
+START_S: Final = 75.0
+"""Longer than `start_ms` of any profile: a node may wait so long for a founder that nobody remembers."""
+
 TERM_MORE_S: Final = 3.0
 """How much longer than `leave_ms` a daemon may take to leave."""
 

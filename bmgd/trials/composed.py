@@ -22,7 +22,7 @@ from bmgd.trials.adopting import AdoptingCluster, last_words_in
 from bmgd.trials.processes import Adopted
 
 COMMAND_S: Final = 30.0
-START_S: Final = 60.0
+START_S: Final = 75.0
 POLL_S: Final = 0.05
 SOCKET: Final = "/run/bmgd/bmgd.sock"
 """Where the image's daemons have their control socket."""

@@ -30,7 +30,9 @@ from bmgd.trials.recorder import Recorder, recording
 from bmgd.trials.traffic import Traffic
 from bmgd.types import NodeId
 
-REST_S: Final = 60.0
+REST_S: Final = 75.0
+"""Longer than `start_ms` of any profile: who was started last may wait so long for one that is down."""
+
 BEGIN_S: Final = 30.0
 POLL_S: Final = 0.05
 LATE_S: Final = 1.0
