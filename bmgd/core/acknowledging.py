@@ -1,7 +1,10 @@
 """When segments are acknowledged, and what an acknowledgement says.
 
-Theory of operation. An acknowledgement goes out at once, unless the stream's last one is younger than
-`ACK_PAUSE_NS`: then one for all that comes until that is over. Of a stream that flows, long segments in
+Theory of operation. An acknowledgement goes out at once, unless segments come close together: then one
+for all that comes within `ACK_PAUSE_NS` of the last one. A source that waits for each acknowledgement
+before it sends again is never made to wait: what it sends next comes alone, and not before
+`ROUND_TRIP_NS` are over. What comes sooner is gathered, and where several were gathered what follows is
+gathered too, until they do not come together any more. Of a stream that flows, long segments in
 order, every `FLOW_COST` is acknowledged; or after `FLOW_PAUSE_NS`, and then it is seen anew whether it
 flows. That of a short question goes with the first answer to its source, if there is one within
 `ANSWER_PAUSE_NS`: one wake-up less for everybody on the way. Streams that are *owed* one share a timer.
@@ -23,6 +26,8 @@ from bmgd.wire.segments import COST_MAX
 
 ACK_TIMER: Final = "acknowledge"
 ACK_PAUSE_NS: Final = 500_000
+ROUND_TRIP_NS: Final = 100_000
+"""No acknowledgement is there, and the next segment here, so soon."""
 FLOW_BEGIN: Final = 1024 * 1024
 """Of cost: after so much a stream flows, and its source's window is wider than `FLOW_COST`."""
 FLOW_COST: Final = 4 * COST_MAX
@@ -59,13 +64,17 @@ class Acknowledging:
 
     def acknowledge(self, stream: StreamIn, *, at_once: bool = False) -> None:
         """Say how far a stream is, now or when its pause is over."""
+        since_ns, is_owed = self._context.now_ns - stream.acked_ns, stream.key in self._owed
         if _flows(stream):
             pause_ns, is_due = FLOW_PAUSE_NS, stream.taken - stream.acked >= FLOW_COST
         else:
-            pause_ns, is_due = ACK_PAUSE_NS, not stream.acked_ns
-        if is_due or at_once or self._context.now_ns - stream.acked_ns >= pause_ns:
+            stream.gathered &= is_owed or since_ns < ACK_PAUSE_NS
+            comes_alone = not is_owed and not stream.gathered and since_ns >= ROUND_TRIP_NS
+            pause_ns, is_due = ACK_PAUSE_NS, comes_alone or not stream.acked_ns
+        if is_due or at_once or since_ns >= pause_ns:
             self._tell(stream)
         else:
+            stream.gathered = is_owed
             self.owe(stream, stream.acked_ns + pause_ns)
 
     def owe(self, stream: StreamIn, at_ns: int) -> None:

@@ -21,6 +21,7 @@ class StreamIn:
         awaited: `next` is the last piece of a long message, whose reader has it.
         long: within a long message.
         acked_ns: when it was acknowledged last. acked: `taken` as it was told then.
+        gathered: several segments came together, and were acknowledged by one.
         flowing: cost of the long segments that came in order, none of which was waited for.
         full: the next one came, and there was no room.
     """
@@ -43,6 +44,7 @@ class StreamIn:
     heard_ns: int = 0
     acked_ns: int = 0
     acked: int = 0
+    gathered: bool = False
     flowing: int = 0
 
     @property

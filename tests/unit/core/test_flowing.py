@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bmgd.core.acknowledging import ACK_PAUSE_NS
 from bmgd.core.commands import Consumed, OpenStream, PutSegment, Subscribe
 from bmgd.core.effects import Deliver, Effect, Send, StreamMoved
 from bmgd.core.events import Event
@@ -117,3 +118,49 @@ def test_a_flow_whose_link_ends_goes_on_and_loses_nothing() -> None:
     flow.send(100, LONG)
     flow.network.run(0.1)
     assert flow.is_confirmed()
+
+
+def put_apart(flow: Flow, count: int, pause_s: float) -> int:
+    """Put so many short segments, one behind the other; how many acknowledgements were sent for them."""
+    flow.acks = 0
+    for _ in range(count):
+        flow.network.issue_as(flow.source, flow.stream, PutSegment(1, SHORT))
+        flow.network.run(pause_s)
+    return flow.acks
+
+
+def test_a_source_that_waits_for_each_acknowledgement_never_waits_for_a_pause() -> None:
+    flow = Flow()
+    flow.send(1, SHORT)
+    longest_ns = 0
+    for _ in range(20):
+        began_ns = flow.network.now_ns
+        flow.network.issue_as(flow.source, flow.stream, PutSegment(1, SHORT))
+        while not flow.is_confirmed():
+            flow.network.run(0.00001)
+        longest_ns = max(longest_ns, flow.network.now_ns - began_ns)
+        assert longest_ns < ACK_PAUSE_NS
+
+
+def test_segments_that_come_close_together_are_acknowledged_by_one() -> None:
+    flow = Flow()
+    flow.send(1, SHORT)
+    flow.network.run(0.01)
+    # 50 us apart 10 come within the pause; 200 us apart, right behind those, two or three.
+    assert put_apart(flow, 100, 0.00005) <= 100 / 8
+    assert put_apart(flow, 100, 0.0002) <= 100 / 2 + 1
+    flow.network.run(0.01)
+    assert flow.is_confirmed()
+    # Such a source might wait for each, for all that is known here.
+    assert put_apart(flow, 100, 0.0002) >= 99
+
+
+def test_a_source_that_waits_again_after_it_did_not_is_gathered_once() -> None:
+    flow = Flow()
+    put_apart(flow, 20, 0.00005)
+    for number in range(5):
+        began_ns = flow.network.now_ns
+        flow.network.issue_as(flow.source, flow.stream, PutSegment(1, SHORT))
+        while not flow.is_confirmed():
+            flow.network.run(0.00001)
+        assert number < 2 or flow.network.now_ns - began_ns < ACK_PAUSE_NS
