@@ -73,18 +73,22 @@ def _made(cls: type[Any], fields: list[Any]) -> type[Any]:
         "__match_args__": tuple(field.name for field in fields if field.init),
         "__dataclass_fields__": {field.name: field for field in fields},
         "__dataclass_params__": _PARAMETERS,
-        "__init__": _init_of(cls, fields),
         "__setattr__": _refuse_to_set,
         "__delattr__": _refuse_to_delete,
         "__getstate__": _get_state,
         "__setstate__": _set_state,
     }
-    return type(cls.__name__, cls.__bases__, parts)
+    made = type(cls.__name__, cls.__bases__, parts)
+    made.__init__ = _init_of(made, fields)  # type: ignore[misc]
+    return made
 
 
 def _init_of(cls: type[Any], fields: list[Any]) -> Any:
-    """`__init__`, which is called often enough to be worth compiling."""
-    known: dict[str, Any] = {"_set": object.__setattr__, "_missing": MISSING}
+    """`__init__`, which is called often enough to be worth compiling.
+
+    Each slot is set by its own descriptor: `object.__setattr__` would look it up, and takes longer.
+    """
+    known: dict[str, Any] = {"_missing": MISSING}
     words, lines = ["self"], []
     for field in fields:
         name = value = field.name
@@ -99,7 +103,8 @@ def _init_of(cls: type[Any], fields: list[Any]) -> Any:
             words.append(f"{name}=_default_{name}")
         else:
             words.append(name)
-        lines.append(f" _set(self,{name!r},{value})\n")
+        known[f"_set_{name}"] = cls.__dict__[name].__set__
+        lines.append(f" _set_{name}(self,{value})\n")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()\n")
     exec(f"def __init__({','.join(words)}):\n{''.join(lines) or ' pass'}", known)
