@@ -35,12 +35,12 @@ class _Chosen:
 
 
 class _Looking:
-    """Notes which lines run while tests are read, and in each test, and its CPU time."""
+    """Notes which functions run while tests are read, and in each test, and its CPU time."""
 
     def __init__(self) -> None:
         from benchmarks.mutants import modules
 
-        self._tracer = reached.Tracer(modules())
+        self._tracer = reached.Tracer(modules(), whole=True)
         self._tracer.start()
         self._imported: reached.Lines = {}
         self._cpu_s: dict[str, float] = {}

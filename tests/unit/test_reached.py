@@ -118,6 +118,16 @@ def test_change_is_tried_by_the_runs_that_come_to_it(
     assert looked.is_replaceable(mutant(function, change))
 
 
+def test_whole_functions_count_where_that_is_enough(thing: ModuleType) -> None:
+    tracer = Tracer([NAME], whole=True)
+    tracer.start()
+    thing.Thing().sign(4)
+    lines = tracer.take()[NAME]
+    found = Reached({"above": 1.0}, {NAME: dict.fromkeys(lines, 1)}, {})
+    assert found.by(mutant("Thing.sign", "1 to 2")) == ["above"]
+    assert found.by(mutant("Thing.note", "drop found.append(1)")) == []
+
+
 @pytest.mark.parametrize(
     ("function", "change"), [("", "3 to 4"), ("early", "number + 5 to Sub"), ("adder", "7 to 8")]
 )
