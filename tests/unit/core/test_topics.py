@@ -20,6 +20,7 @@ from bmgd.sim.network import Network
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.segments import COST_MAX, OVERHEAD_BYTES
+from tests.unit.core.clusters import settle
 from tests.unit.segments import delivered, payloads_of
 
 SUBSCRIPTION = 1_000
@@ -370,3 +371,14 @@ def test_topics_ignore_a_subscription_that_is_over() -> None:
     queues.topics.unsubscribe(1)
     assert queues.put("a") == [True]
     assert queues.delivered() == []
+
+
+def test_reader_that_names_no_bytes_has_at_most_a_mebibyte_in_its_hands() -> None:
+    network = Network(2)
+    settle(network)
+    network.issue(1, Subscribe("t", 1000))
+    for _ in range(30):
+        network.issue(0, SendTo(NodeId(1), "t", bytes(60_000), 10**10))
+    network.run(2)
+    handed_out = sum(len(deliver.body) for deliver in network.hosts[NodeId(1)].delivered)
+    assert 2**20 - 120_000 < handed_out <= 2**20
