@@ -61,8 +61,12 @@ class LooksAreTrue(Checker):
     def on_boot(self, journal: Journal) -> None:
         place = journal.place
         self._asked[place], self._moved[place], self._topics[place] = {}, {}, {}
-        self._began[place] = journal.host.local_ns(self.scene.now_ns)
+        began_ns = self._began[place] = journal.host.local_ns(self.scene.now_ns)
         self._changed[place] = self.scene.now_ns
+        if journal.host.joiner is None:
+            # A joiner is told the records of those who were there before it.
+            for node_id, record in journal.inside.membership.exceptions().items():
+                self._moved[place][node_id] = record.status, began_ns
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         shown: tuple[int, _SHOWN] | None = None
