@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from benchmarks.mutating import Mutant
 from benchmarks.planted import run_seed
 from benchmarks.planting import plant
 from benchmarks.replacing import replace_code
+from bmgd.errors import BmgdError
 
 NODES: Final = (2, 12)
 SECONDS: Final = 2.0
@@ -26,6 +28,10 @@ MESSAGES_MAX: Final = 40.0
 the time."""
 MEMORY_BYTES: Final = 3 << 30
 """What a mutant may take: one that collects without end is found by that."""
+UNCAUGHT: Final = (AttributeError, MemoryError, NameError, OSError, RuntimeError, BmgdError)
+"""What a mutant may raise and the simulation does not take for a bug; another error ends the process."""
+FAILED: Final = 3
+"""The exit code of a process that did not come to its first seed."""
 
 Row = dict[str, Any]
 
@@ -60,7 +66,7 @@ def hunt(seeds: Sequence[tuple[int, float]]) -> Row:
         print(f"{tried} {seed}", flush=True)
         try:
             found = run_one(seed)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is how the mutant was found)
+        except UNCAUGHT as error:
             found = [f"an error: {type(error).__name__}"]
         if found:
             return {"killed": True, "by": found[0], "seeds": tried, "seed": seed}
@@ -90,16 +96,20 @@ def hunt_in_fork(mutant: Mutant, seeds: Sequence[tuple[int, float]], is_replacea
 
 def _hunt_here(mutant: Mutant, seeds: Sequence[tuple[int, float]], is_replaceable: bool) -> None:
     """Replace the code and hunt; or begin a process anew that plants the mutant before it imports."""
+    code = FAILED
     try:
         if is_replaceable and not has_twin_in_c(mutant) and replace_code(mutant):
+            code = 1
             print(json.dumps(hunt(seeds)), flush=True)
-            os._exit(0)
-        words = [sys.executable, "-m", "benchmarks.hunting", mutant.module, str(mutant.number)]
-        environment = environment_of(mutant)
-        os.execve(sys.executable, [*words, json.dumps(seeds)], environment)
-    except BaseException as error:  # noqa: BLE001 (a fork must not go on as its parent)
-        print(json.dumps({"failed": repr(error)}), flush=True)
-        os._exit(3)
+            code = 0
+        else:
+            words = [sys.executable, "-m", "benchmarks.hunting", mutant.module, str(mutant.number)]
+            os.execve(sys.executable, [*words, json.dumps(seeds)], environment_of(mutant))
+    finally:
+        # Whatever was raised: a fork must not go on as its parent.
+        if code:
+            traceback.print_exc()
+        os._exit(code)
 
 
 def has_twin_in_c(mutant: Mutant) -> bool:
@@ -120,9 +130,9 @@ def _outcome(lines: list[str], status: int) -> Row:
     last = lines[-1] if lines else ""
     if last.startswith("{"):
         row: Row = json.loads(last)
-        if "failed" in row:
-            raise RuntimeError(row["failed"])
         return row
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == FAILED:
+        raise RuntimeError("a process did not come to its first seed; its traceback stands above")
     tried, seed = (int(word) for word in last.split()) if last else (0, None)
     by = f"an error that ends the process: {status}"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
