@@ -380,8 +380,9 @@ def test_all_die_with_the_launcher(launch: Callable[..., Launch]) -> None:
     cluster.until_shown("ready:")
     zygote = psutil.Process(cluster.pids[0]).ppid()
     pids = [*cluster.pids, zygote]
-    cluster.end(signal.SIGKILL)
+    assert cluster.end(signal.SIGKILL) == -signal.SIGKILL
     until("nothing is left", lambda: gone(pids))
+    assert gone(pids)
 
 
 def test_all_die_with_the_zygote(launch: Callable[..., Launch]) -> None:
