@@ -21,7 +21,7 @@ from bmgd.types import NO_ID, NODE_ID_MAX, UNKNOWN_INCARNATION, Incarnation, Nod
 from bmgd.wire.codec import LENGTH, LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Dialer, HelloState
 from bmgd.wire.hello import GRANT, Hello, HelloKind, Identity, Refusal
-from bmgd.wire.messages import BUCKETS, Goodbye, PageAsk, RecordPage
+from bmgd.wire.link_messages import BUCKETS, Goodbye, PageAsk, RecordPage
 
 JOIN_BYTES_MAX = 16 * 2**20
 """More than a contact can put on one link: the peer list and the records of its membership."""

@@ -12,16 +12,11 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from bmgd.dataclass import dataclass
-from bmgd.wire.messages import (
-    BroadcastPiece,
-    Message,
-    OlderMembers,
-    ProgramAsk,
-    ProgramList,
-    ReadersAnswer,
-    ReadersAsk,
-    SharedSegment,
-)
+from bmgd.wire.ask_messages import ProgramAsk, ProgramList, ReadersAnswer, ReadersAsk
+from bmgd.wire.broadcast_messages import BroadcastPiece
+from bmgd.wire.link_messages import OlderMembers
+from bmgd.wire.messages import Message
+from bmgd.wire.stream_messages import SharedSegment
 
 
 class Feature(IntEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmgd.wire.messages import SEGMENT_BYTES_MAX
+from bmgd.wire.bounds import SEGMENT_BYTES_MAX
 
 OVERHEAD_BYTES: Final = 256
 """What a segment costs beyond its body, so that many small ones are bounded too."""

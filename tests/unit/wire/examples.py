@@ -8,8 +8,23 @@ from typing import Final
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status
-from bmgd.wire.messages import (
-    BUCKETS,
+from bmgd.wire.ask_messages import (
+    Answer,
+    Ask,
+    JoinGrant,
+    JoinRequest,
+    Probe,
+    ProbeReply,
+    ProgramAsk,
+    ProgramList,
+    ReadersAnswer,
+    ReadersAsk,
+    Report,
+    ReportAsk,
+    TraceAnswer,
+    TraceAsk,
+)
+from bmgd.wire.bounds import (
     ENTRIES_MAX,
     LONG_BYTES_MAX,
     OLDER_MEMBERS_MAX,
@@ -24,55 +39,47 @@ from bmgd.wire.messages import (
     TOPIC_BYTES_MAX,
     TRACE_MS_MAX,
     WATERMARKS_MAX,
-    Answer,
-    Ask,
+)
+from bmgd.wire.broadcast_messages import (
     Broadcast,
     BroadcastPiece,
+    Multicast,
+    Piece,
+    ReliableBroadcast,
+    Skip,
+    Skipped,
+    Stable,
+    Watermark,
+)
+from bmgd.wire.link_messages import (
+    BUCKETS,
     Buckets,
-    Entry,
     Goodbye,
     Heartbeat,
     Held,
-    JoinGrant,
-    JoinRequest,
     MemberFeatures,
-    Message,
-    Multicast,
     Notice,
     OlderMembers,
     PageAsk,
-    Piece,
     Ping,
     Pong,
-    Probe,
-    ProbeReply,
-    ProgramAsk,
-    ProgramList,
     Pull,
-    ReadersAnswer,
-    ReadersAsk,
     RecordPage,
-    ReliableBroadcast,
-    Report,
-    ReportAsk,
-    Route,
-    Search,
+    Unwanted,
+    Watermarks,
+)
+from bmgd.wire.messages import Message
+from bmgd.wire.program_news import Started, pack_news
+from bmgd.wire.routes import Route, Search
+from bmgd.wire.stream_messages import (
+    Entry,
     Segment,
     SegmentAck,
     SegmentFlag,
     SharedSegment,
-    Skip,
-    Skipped,
-    Stable,
     StreamReset,
-    TraceAnswer,
-    TraceAsk,
     Unreachable,
-    Unwanted,
-    Watermark,
-    Watermarks,
 )
-from bmgd.wire.program_news import Started, pack_news
 
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1

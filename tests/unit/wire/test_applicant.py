@@ -13,7 +13,7 @@ from bmgd.wire.applicant import Applicant
 from bmgd.wire.codec import encode
 from bmgd.wire.handshake import Acceptor, HelloState
 from bmgd.wire.hello import Identity, Refusal
-from bmgd.wire.messages import BUCKETS, Goodbye, PageAsk, Ping, RecordPage
+from bmgd.wire.link_messages import BUCKETS, Goodbye, PageAsk, Ping, RecordPage
 
 SECRET = b"correct horse battery staple"
 LISTED = PeerList(listed=tuple(f"a-rather-long-name-{i}.example.org:7400" for i in range(30)))

@@ -21,7 +21,8 @@ from bmgd.wire.applicant import Applicant
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import Hello, Identity, Refusal, decode_hello, encode_hello
-from bmgd.wire.messages import RecordPage, RoutedMessage
+from bmgd.wire.link_messages import RecordPage
+from bmgd.wire.messages import RoutedMessage
 from tests.unit.wire.examples import MESSAGES, RECORD
 
 WIRE: Final = Path(__file__).parents[2] / "golden" / "wire.txt"
