@@ -21,8 +21,9 @@ from bmgd.core.granting import Granting, Key
 from bmgd.core.stream_in import StreamIn
 from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import GAPS_MAX, Segment, SegmentAck
+from bmgd.wire.bounds import GAPS_MAX
 from bmgd.wire.segments import COST_MAX
+from bmgd.wire.stream_messages import Segment, SegmentAck
 
 ACK_TIMER: Final = "acknowledge"
 ACK_PAUSE_NS: Final = 500_000

@@ -21,7 +21,7 @@ from bmgd.core.context import Context
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.dataclass import dataclass
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import Piece
+from bmgd.wire.broadcast_messages import Piece
 
 CREDIT = 64
 CREDIT_BYTES = 1 << 20

@@ -20,8 +20,8 @@ from bmgd.core.topics import Topics
 from bmgd.errors import BmgdError, NewLifeError, RequestError
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.answers import ANSWER_HEAD_BYTES, NO_READER, READER_LOST, answer_head
+from bmgd.wire.bounds import SEGMENT_BYTES_MAX
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import SEGMENT_BYTES_MAX
 from bmgd.wire.segments import packed
 
 LOSSES_PER_SEGMENT = SEGMENT_BYTES_MAX // (ANSWER_HEAD_BYTES + 2)

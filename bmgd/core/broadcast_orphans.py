@@ -21,7 +21,8 @@ from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId
-from bmgd.wire.messages import WATERMARKS_MAX, Held, Pull, Watermarks
+from bmgd.wire.bounds import WATERMARKS_MAX
+from bmgd.wire.link_messages import Held, Pull, Watermarks
 
 ORPHAN_NS = 30_000_000_000
 ORPHAN_TIMER = "broadcast orphans"
@@ -29,7 +30,9 @@ TELL_NS = 2_000_000
 TELL_AGAIN_NS = 500_000_000
 PULLED_MAX = 16
 PULLS_MAX = 3
-"""So often a neighbor is asked for the same copies; one that has them answers the first time."""
+"""So often a neighbor is asked in vain, before all were; one that has copies answers the first time."""
+GAPS_MAX = 32
+"""And once more for each gap, of so many."""
 TOLD_MAX = 1024
 """Lives told to one neighbor in one step; of more it asks again."""
 
@@ -67,7 +70,7 @@ class BroadcastOrphans:
         for heard in list(self._retention.by_source.get(moved.id, {}).values()):
             if self._retention.is_orphan(heard):
                 self._adopt(heard)
-            elif heard.key in self._orphans:
+            elif heard.orphan_ns:
                 self._give_back(heard)
 
     def _adopt(self, heard: Heard) -> None:
@@ -85,14 +88,11 @@ class BroadcastOrphans:
         return bool(self._askers)
 
     def _give_back(self, heard: Heard) -> None:
-        """Its source is there again: that knows best."""
-        del self._orphans[heard.key]
+        """Its source is there again, perhaps after the copies went: that knows best."""
+        self._orphans.pop(heard.key, None)
         self._untold.pop(heard.key, None)
         heard.orphan_ns = 0
-        heard.told.clear()
-        heard.pulled.clear()
-        heard.said.clear()
-        heard.said_ns.clear()
+        heard.forget_neighbors()
         self._retention.ask(heard)
 
     def on_changed(self) -> None:
@@ -148,6 +148,7 @@ class BroadcastOrphans:
             changed = [self._retention.lives[each] for each in self._orphans]
             for heard in changed:
                 self._doubt(heard)
+                self._ask_anew(heard)
         for heard in changed:
             self._pull(heard)
         for link in [links[0] for links in self._links.by_peer.values()]:
@@ -194,10 +195,7 @@ class BroadcastOrphans:
             self._retention.drop_copies(heard)
             del self._orphans[key]
             self._untold.pop(key, None)
-            heard.told.clear()
-            heard.pulled.clear()
-            heard.said.clear()
-            heard.said_ns.clear()
+            heard.forget_neighbors()
             if self._context.membership.incarnation(heard.source) > heard.incarnation:
                 self._retention.forget(heard)
         self._retention.changed.clear()
@@ -216,6 +214,8 @@ class BroadcastOrphans:
             if heard.told.get(link.peer) == told and now_ns - said_ns >= TELL_AGAIN_NS // 2:
                 # It says so again because it does not know how far this node has it.
                 heard.said.pop(link.peer, None)
+            if heard.told.get(link.peer) != told:
+                heard.pulled.pop(link.peer, None)
             heard.told[link.peer] = told
             if held.stable > heard.watermark:
                 # Everybody has these whom the source held alive.
@@ -233,30 +233,65 @@ class BroadcastOrphans:
             self._tell(link, [heard for heard in over if heard.reach[1]])
 
     def _pull(self, heard: Heard) -> None:
-        """Ask the neighbor that has most beyond what is here."""
-        linked = [peer for peer in heard.told if peer in self._links.by_peer]
-        if not linked:
+        """Ask the neighbor that was asked in vain least often; of those, the one that has most.
+
+        Who is not further may yet have what is missing here below something that came. Each time
+        another gap is asked for: what is too much for a link at once drops the same ones again.
+        """
+        if heard.asked is not None and heard.asked_at != (heard.watermark, len(heard.copies)):
+            heard.pulled.pop(heard.asked, None)
+        gaps = self._gaps(heard)
+        most = self._pulls_max(gaps)
+        asked = [p for p in self._beyond(heard) if heard.pulled.get(p, 0) < most]
+        if not asked:
             return
-        watermark, highest = heard.reach
-        best = max(linked, key=lambda peer: heard.told[peer])
-        if heard.told[best][0] > watermark:
-            first = watermark + 1
-        else:
-            best = max(linked, key=lambda peer: heard.told[peer][1])
-            if heard.told[best][1] <= highest:
-                return
-            first = highest + 1
-        asked = heard.pulled.get(best, (0, 0))
-        times = asked[1] + 1 if asked[0] == first else 1
-        if times > PULLS_MAX:
-            # It is beyond, and has no copy: it joined later, or skips them. It may tell of more.
-            del heard.told[best]
-            del heard.pulled[best]
-            return
-        heard.pulled[best] = first, times
+        further = self._further(heard)
+        ahead = [p for p in asked if p in further]
+        best = max(ahead or asked, key=lambda p: (-heard.pulled.get(p, 0), heard.told[p]))
+        gaps = [first for first in gaps if first <= max(heard.told[best])]
+        first = gaps[heard.asks % len(gaps)]
+        heard.asks += 1
+        heard.pulled[best] = heard.pulled.get(best, 0) + 1
+        heard.asked, heard.asked_at = best, (heard.watermark, len(heard.copies))
         link = self._links.to(best)
         assert link is not None
         self._context.send(link.id, Pull(heard.source, heard.incarnation, first))
+
+    def _beyond(self, heard: Heard) -> list[NodeId]:
+        """Linked neighbors that told of something that is missing here, or may be."""
+        watermark, highest = heard.reach
+        has_gap = highest - watermark > sum(count > watermark for count in heard.copies)
+        further = self._further(heard)
+        return [
+            peer
+            for peer, (_, top) in heard.told.items()
+            if peer in self._links.by_peer and (peer in further or (has_gap and top > watermark))
+        ]
+
+    @staticmethod
+    def _further(heard: Heard) -> set[NodeId]:
+        """Neighbors, linked or not, that told of a higher watermark or a higher count."""
+        watermark, highest = heard.reach
+        return {p for p, (theirs, top) in heard.told.items() if theirs > watermark or top > highest}
+
+    @staticmethod
+    def _pulls_max(gaps: list[int]) -> int:
+        """So often one neighbor is asked in vain for what is missing here."""
+        return PULLS_MAX + min(len(gaps), GAPS_MAX)
+
+    @staticmethod
+    def _gaps(heard: Heard) -> list[int]:
+        """From which counts on something is missing: after the watermark, and after what came."""
+        waiting = sorted(count for count in heard.copies if count > heard.watermark)
+        return [c + 1 for c in (heard.watermark, *waiting) if c + 1 not in heard.copies]
+
+    def _ask_anew(self, heard: Heard) -> None:
+        """All who are further were asked in vain; what they sent can have been lost on its way."""
+        most = self._pulls_max(self._gaps(heard))
+        further = self._further(heard)
+        if all(heard.pulled.get(peer, 0) >= most for peer in further):
+            for peer in further:
+                heard.pulled.pop(peer, None)
 
     def on_pull(self, link: Link, message: Pull) -> None:
         """A neighbor asks for copies: it gets the next few, and asks again."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from bmgd.core.announcements import Announcement, Announcements
 from bmgd.core.branching import Branching
-from bmgd.core.broadcast_source import (
+from bmgd.core.broadcast_window import (
     OVERHEAD_BYTES,
     PIECES_WINDOW_BYTES,
     WINDOW_ALL_BYTES,
@@ -35,7 +35,13 @@ from bmgd.core.timers import TimerKey
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import without
 from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.messages import BroadcastPiece, ReliableBroadcast, Skipped, Stable, Watermark
+from bmgd.wire.broadcast_messages import (
+    BroadcastPiece,
+    ReliableBroadcast,
+    Skipped,
+    Stable,
+    Watermark,
+)
 
 WATERMARK_NS = 20_000_000
 REMIND_NS = 1_000_000_000
@@ -65,14 +71,16 @@ class Heard:
         stable: up to where the source told that everybody has it.
         copies: what is kept, by its count: up to the watermark in order, and what waits beyond.
         skips: ranges that are not for this node, above the watermark, and whether they are missed.
-        given: whether anything was given to readers.
+        given: whether readers were shown anything of it: a broadcast, or that they missed one.
         begun: whether the source itself told this life what it skips: what it sends later is for it too.
         silent: from which count on, and when last, it was passed over and nobody told; or None.
         pieces_of: the topic of the long broadcast that a piece came of last, or "".
         asking: whether the source is to say what this node skips, until it does.
-        orphan_ns: since when nobody is there who would send it again; 0 while somebody is.
+        orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
-        pulled: from which count on neighbors were asked for copies, and how often in a row.
+        pulled: how often neighbors were asked for copies, and none came.
+        asked, asked_at: who was asked last, and the watermark and the number of copies then.
+        asks: how often anybody was.
     """
 
     source: NodeId
@@ -93,7 +101,10 @@ class Heard:
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said_ns: dict[NodeId, int] = field(default_factory=dict)
-    pulled: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    pulled: dict[NodeId, int] = field(default_factory=dict)
+    asked: NodeId | None = None
+    asked_at: tuple[int, int] = (0, 0)
+    asks: int = 0
 
     @property
     def key(self) -> LifeKey:
@@ -103,6 +114,14 @@ class Heard:
     def reach(self) -> tuple[int, int]:
         """The watermark, and the highest count of which there is a copy, or the watermark."""
         return self.watermark, max(self.watermark, max(self.copies, default=0))
+
+    def forget_neighbors(self) -> None:
+        """Nothing is shared with neighbors any more: what they told and were told is void."""
+        self.told.clear()
+        self.said.clear()
+        self.said_ns.clear()
+        self.pulled.clear()
+        self.asked = None
 
 
 class BroadcastRetention:
@@ -131,10 +150,20 @@ class BroadcastRetention:
         self.by_source: dict[NodeId, dict[Incarnation, Heard]] = {}
         self.changed: dict[LifeKey, None] = {}
         self._forgotten: dict[NodeId, Incarnation] = {}
+        self._inherited: dict[LifeKey, int] = {}
         self.held_bytes = 0
         self.taken = 0
         self.missed = 0
         self.refused = 0
+
+    def inherit(self, former: BroadcastRetention) -> None:
+        """Take over how far readers got as the node that this process was before.
+
+        From there on they see what comes to this one, and are told what they missed in between.
+        """
+        given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
+        known = former._inherited if len(former._inherited) < LIVES_MAX else {}
+        self._inherited = known | given
 
     def show(self) -> dict[str, Any]:
         """For `bmgd status --json`."""
@@ -161,6 +190,9 @@ class BroadcastRetention:
         if incarnation <= self._forgotten.get(source, 0) or not self._make_room():
             return None
         heard = self.lives[source, incarnation] = Heard(source, incarnation)
+        reached = self._inherited.pop(heard.key, None)
+        if reached is not None:
+            heard.watermark, heard.given = reached, True
         lives = self.by_source.setdefault(source, {})
         # Of former lives nobody sends again any more.
         self.changed.update((former.key, None) for former in lives.values())
@@ -327,6 +359,7 @@ class BroadcastRetention:
     def _tell_missed(self, heard: Heard, first: int) -> None:
         """Show readers that they do not get what lies between this count and the watermark."""
         heard.silent = None
+        heard.given = True
         self.missed += heard.watermark - first + 1
         self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
 
@@ -473,13 +506,16 @@ class BroadcastRetention:
         return replace(message, route=route, branches=(), stable=heard.stable)
 
     def give_up_gaps(self, heard: Heard) -> None:
-        """What is missing before something that is here does not come any more."""
+        """What is missing of that which is here, or which neighbors told of, does not come any more."""
         while heard.copies and max(heard.copies) > heard.watermark:
             first = heard.watermark + 1
             beyond = min(count for count in heard.copies if count >= first)
             self.skip(heard, first, beyond - 1)
             if heard.watermark < beyond:
                 return
+        top = max((told[1] for told in heard.told.values()), default=0)
+        if heard.given and top > heard.watermark:
+            self.skip(heard, heard.watermark + 1, top)
 
     def is_orphan(self, heard: Heard) -> bool:
         """Whether the source's life is over, or is none, as far as is known here."""

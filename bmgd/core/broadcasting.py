@@ -25,14 +25,9 @@ from bmgd.errors import BmgdError, LeavingError, NoQuorumError, RequestError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, without
 from bmgd.types import Incarnation, NodeId, NodeState
-from bmgd.wire.messages import (
-    NORMAL_PRIORITY,
-    PAYLOAD_BYTES_MAX,
-    TOPIC_BYTES_MAX,
-    Broadcast,
-    Multicast,
-    Route,
-)
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.wire.broadcast_messages import Broadcast, Multicast
+from bmgd.wire.routes import NORMAL_PRIORITY, Route
 
 WINDOW = 1024
 """Counts of one source life that are told apart."""

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from bmgd.dataclass import dataclass
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import Piece
+from bmgd.wire.broadcast_messages import Piece
 
 
 @dataclass(frozen=True, slots=True)

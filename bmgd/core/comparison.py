@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from bmgd.core.context import Context, Link
 from bmgd.core.notices import Notices
 from bmgd.types import LinkId, NodeId, Record
-from bmgd.wire.messages import BUCKETS, Buckets, PageAsk, RecordPage
+from bmgd.wire.link_messages import BUCKETS, Buckets, PageAsk, RecordPage
 
 MISMATCHES_TO_COMPARE = 2
 PAGE_NS = 3_000_000_000

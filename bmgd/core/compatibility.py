@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bmgd.core.membership import Membership
 from bmgd.types import Incarnation, NodeId, Record, Status
-from bmgd.wire.messages import MemberFeatures
+from bmgd.wire.link_messages import MemberFeatures
 
 
 class Compatibility:

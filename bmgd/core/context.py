@@ -1,7 +1,7 @@
 """What the parts of one core share, and how a lower part tells the node what happened.
 
 A part may call the parts below it. Upwards it speaks only by *facts*: it appends one, and the node,
-which knows them all, hands it to whoever must react (`node.py`). So no two parts know each other in
+which knows them all, hands it to whoever must react (`reactions.py`). So no two parts know each other in
 both directions.
 """
 

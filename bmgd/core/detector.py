@@ -42,7 +42,8 @@ from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
 from bmgd.core.watched_links import watched_peers
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record
-from bmgd.wire.messages import Answer, Ask, Heartbeat
+from bmgd.wire.ask_messages import Answer, Ask
+from bmgd.wire.link_messages import Heartbeat
 
 OBSERVERS_MAX = 3
 ASKS_OPEN_MAX = 64

@@ -215,6 +215,12 @@ class Dialling:
         self._cancel_timers(link.peer)
         self.detector.clear_suspicion(link.peer)
 
+    def on_link_given_up(self, link: Link) -> None:
+        """A link closed as it opened, for another of its pair: the dial that made it is over."""
+        peering = self.peerings.get(link.peer)
+        if peering is not None and link.dialled_by == self.context.id:
+            peering.dialling = False
+
     def on_link_lost(self, link: Link, evidence: Evidence) -> None:
         """A link is gone: find out whether its other end lives."""
         peer = link.peer

@@ -10,8 +10,9 @@ from bmgd.dataclass import dataclass
 from bmgd.errors import BmgdError
 from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, LinkId, NodeId, Record
+from bmgd.wire.broadcast_messages import Piece
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Message, Piece
+from bmgd.wire.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
 from bmgd.errors import RequestError
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, NodeId, Record, Status
-from bmgd.wire.messages import Ask
+from bmgd.wire.ask_messages import Ask
 
 EVICT_TIMER = "evict"
 EVICTIONS_MAX = 64

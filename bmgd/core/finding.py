@@ -21,7 +21,8 @@ from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import NORMAL_PRIORITY, ReadersAnswer, ReadersAsk
+from bmgd.wire.ask_messages import ReadersAnswer, ReadersAsk
+from bmgd.wire.routes import NORMAL_PRIORITY
 
 FIND_TIMER: Final = "find readers"
 FINDS_MAX: Final = 16

@@ -13,23 +13,10 @@ from dataclasses import dataclass, field
 
 from bmgd.core.context import Context, Link
 from bmgd.types import NodeId
-from bmgd.wire.messages import (
-    Answer,
-    Ask,
-    Buckets,
-    Heartbeat,
-    JoinGrant,
-    JoinRequest,
-    Message,
-    Notice,
-    OlderMembers,
-    Ping,
-    Pong,
-    Probe,
-    ProgramAsk,
-    Unreachable,
-    Unwanted,
-)
+from bmgd.wire.ask_messages import Answer, Ask, JoinGrant, JoinRequest, Probe, ProgramAsk
+from bmgd.wire.link_messages import Buckets, Heartbeat, Notice, OlderMembers, Ping, Pong, Unwanted
+from bmgd.wire.messages import Message
+from bmgd.wire.stream_messages import Unreachable
 
 RATE_PER_S = 1024
 BURST = 4096

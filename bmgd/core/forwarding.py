@@ -29,18 +29,12 @@ from bmgd.frameheader import flow_of
 from bmgd.routing import Snapshot, hop_count, rank_of
 from bmgd.topology import diameter_bound
 from bmgd.types import LinkId, NodeId
+from bmgd.wire.ask_messages import Probe
+from bmgd.wire.bounds import ROUTE_IDS_MAX, SEARCH_BYTES_MAX
 from bmgd.wire.features import NEEDS, Scope
-from bmgd.wire.messages import (
-    ROUTE_IDS_MAX,
-    SEARCH_BYTES_MAX,
-    Probe,
-    Route,
-    RoutedMessage,
-    Search,
-    Segment,
-    Unreachable,
-    Visited,
-)
+from bmgd.wire.messages import RoutedMessage
+from bmgd.wire.routes import Route, Search, Visited
+from bmgd.wire.stream_messages import Segment, Unreachable
 
 RESTARTS_MAX = 3
 _FAR = 1 << 20

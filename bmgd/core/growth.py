@@ -43,8 +43,9 @@ from bmgd.types import (
     Record,
     Status,
 )
+from bmgd.wire.ask_messages import JoinGrant, JoinRequest
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import JoinGrant, JoinRequest, PageAsk
+from bmgd.wire.link_messages import PageAsk
 
 JOIN_ASK_TIMER = "join ask"
 ASSIGN_TIMER = "assign"

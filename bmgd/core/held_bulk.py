@@ -17,7 +17,7 @@ from typing import Final
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.stream_out import StreamOut
 from bmgd.types import LinkId
-from bmgd.wire.messages import BULK_PRIORITY
+from bmgd.wire.routes import BULK_PRIORITY
 from bmgd.wire.segments import COST_MAX
 
 BULK_SHARE: Final = 7

@@ -34,14 +34,8 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.types import Incarnation, NodeId, NodeState, Status, incarnation_tag
-from bmgd.wire.messages import (
-    ResetReason,
-    Segment,
-    SegmentAck,
-    SegmentFlag,
-    StreamReset,
-)
 from bmgd.wire.segments import cost_of
+from bmgd.wire.stream_messages import ResetReason, Segment, SegmentAck, SegmentFlag, StreamReset
 
 GONE_TIMER: Final = "gone source"
 SOURCES_MAX: Final = 65_536

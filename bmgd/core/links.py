@@ -25,7 +25,7 @@ from bmgd.core.context import Context, Link, LinkLost, LinkOpened
 from bmgd.core.effects import Close
 from bmgd.core.timers import TimerKey
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Status
-from bmgd.wire.messages import Notice, Ping, Pong, RecordPage, Unwanted
+from bmgd.wire.link_messages import Notice, Ping, Pong, RecordPage, Unwanted
 
 GUESTS_MAX = 32
 ACCUSED_TIMER = "accused"

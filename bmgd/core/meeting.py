@@ -11,7 +11,7 @@ from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.dataclass import dataclass
 from bmgd.types import UNKNOWN_INCARNATION, Record, Status
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Meeting:
         """Learn the life at the other end; tell it what is believed of it, and of this node."""
         context, membership = self.context, self.context.membership
         if self.links.get(link.id) is None:
+            self.dialling.on_link_given_up(link)
             return
         context.observe("link up", link.peer, link.incarnation)
         known = membership.incarnation(link.peer)

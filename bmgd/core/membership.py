@@ -38,7 +38,8 @@ from bmgd.types import (
     Record,
     Status,
 )
-from bmgd.wire.messages import BUCKETS, RECORDS_PER_NOTICE_MAX
+from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
+from bmgd.wire.link_messages import BUCKETS
 
 ID_GAP_MAX = 4096
 """A record is not believed that would make this many ids between the founders and it unknown."""

@@ -33,8 +33,9 @@ from bmgd.core.stream_out import Sending, StreamOut
 from bmgd.errors import BmgdError, DeliveryError, RequestError, UnreachableError
 from bmgd.routing.id_sets import ids_in
 from bmgd.types import NodeId
-from bmgd.wire.messages import ENTRIES_MAX, Entry, Segment, SegmentFlag, SharedSegment
+from bmgd.wire.bounds import ENTRIES_MAX
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Entry, Segment, SegmentFlag, SharedSegment
 
 Ready = dict[NodeId, tuple[StreamOut, Sending]]
 

@@ -13,7 +13,8 @@ from bmgd.core.effects import RecordChanged
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.types import LinkId, NodeId, Record, Status
-from bmgd.wire.messages import RECORDS_PER_NOTICE_MAX, Notice
+from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
+from bmgd.wire.link_messages import Notice
 
 GATHER_NS = 5_000_000
 NOTICES_TIMER = "notices"

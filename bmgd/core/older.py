@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
+from bmgd.wire.bounds import OLDER_MEMBERS_MAX
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import OLDER_MEMBERS_MAX, MemberFeatures, OlderMembers
+from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 
 
 class Older:

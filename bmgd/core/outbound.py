@@ -34,14 +34,14 @@ from bmgd.errors import (
     RequestError,
 )
 from bmgd.types import NodeId, NodeState
-from bmgd.wire.features import Feature
-from bmgd.wire.messages import (
+from bmgd.wire.bounds import (
     LONG_BYTES_MAX,
     MESSAGES_PER_SEGMENT_MAX,
     PAYLOAD_BYTES_MAX,
     SEGMENT_BYTES_MAX,
     TOPIC_BYTES_MAX,
 )
+from bmgd.wire.features import Feature
 from bmgd.wire.segments import packed
 
 STREAMS_MAX = 1024
@@ -281,7 +281,6 @@ class Outbound:
         sending.tag = self.table.known_tag(stream.destination)
         stream.put_cost += sending.cost
         stream.queue.append(sending)
-        stream.used_ns = self._context.now_ns
         stream.earliest_ns = min(stream.earliest_ns, sending.deadline_ns)
 
     def send(self, request: int, command: SendTo) -> None:

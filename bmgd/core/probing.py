@@ -14,7 +14,8 @@ from bmgd.core.show import gone_text
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply
+from bmgd.wire.ask_messages import Probe, ProbeReply
+from bmgd.wire.bounds import ROUTE_IDS_MAX
 
 Answered = Callable[[dict[str, Any] | None, BmgdError | None], None]
 """Takes the result of a probe, or why there is none."""

@@ -30,7 +30,8 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
 from bmgd.errors import BmgdError, LeavingError, ProtocolError, RequestError
 from bmgd.types import Incarnation, NodeId, NodeState, Status, incarnation_tag
-from bmgd.wire.messages import NORMAL_PRIORITY, PROGRAMS_BYTES_MAX, ProgramAsk, ProgramList
+from bmgd.wire.ask_messages import ProgramAsk, ProgramList
+from bmgd.wire.bounds import PROGRAMS_BYTES_MAX
 from bmgd.wire.program_news import (
     EXIT_MAX,
     NAME_BYTES_MAX,
@@ -40,6 +41,7 @@ from bmgd.wire.program_news import (
     pack_starts,
     unpack_news,
 )
+from bmgd.wire.routes import NORMAL_PRIORITY
 
 REGISTERED_MAX: Final = 1024
 """Programs that are registered at one node."""
@@ -126,9 +128,9 @@ class Programs:
             return RequestError(f"a program of the name {name!r} is registered here")
         if len(self._own) >= REGISTERED_MAX:
             return RequestError(f"more than {REGISTERED_MAX} programs are registered here")
-        if self._source.waiting >= UNTOLD_MAX:
+        if len(self._source.window.waiting) >= UNTOLD_MAX:
             return RequestError("too many programs start and end here")
-        return self._source.reach_refusal()
+        return self._source.window.reach_refusal()
 
     def unregister(self, request: int, exit_code: int | None) -> None:
         """A program ended; nothing happens where it is not registered."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 
-from bmgd.wire.messages import BUCKETS
+from bmgd.wire.link_messages import BUCKETS
 
 DIGEST_MODULUS = 2**128
 _NUMBER = struct.Struct(">4sQ")

@@ -20,7 +20,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.types import NodeId
-from bmgd.wire.messages import ResetReason, SegmentAck, StreamReset, Unreachable
+from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset, Unreachable
 
 REROUTE_NS = 20_000_000
 """Within so long a stream whose next hop changed sends its lowest segment again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import ResetReason, Segment
+from bmgd.wire.stream_messages import ResetReason, Segment
 
 
 @dataclass(slots=True, eq=False)

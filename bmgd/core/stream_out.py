@@ -112,6 +112,7 @@ class StreamOut:
         losses: how many segments are lost. has_held: whether any is held.
         blocked: the destination had no room; it is asked again at `resend_ns`.
         resend_ns: when silence is over.
+        sent_ns: when a segment of it was sent last.
         way: the link that it left by last.
         inbox: of a stream of questions, where the answers go; else 0.
         asked: questions put into it.
@@ -156,7 +157,7 @@ class StreamOut:
     srtt_ns: int = 0
     resend_ns: int = NEVER_NS
     earliest_ns: int = NEVER_NS
-    used_ns: int = 0
+    sent_ns: int = 0
     way: LinkId | None = None
     inbox: int = 0
     asked: int = 0
@@ -216,7 +217,7 @@ class StreamOut:
         self._find(sending)
         sending.flying = True
         sending.held = False
-        sending.sent_ns = now_ns
+        sending.sent_ns = self.sent_ns = now_ns
         sending.transmissions += 1
         self.flight += sending.cost
 

@@ -22,12 +22,15 @@ from bmgd.core.topics import Topics
 from bmgd.core.work import Work
 from bmgd.errors import BmgdError, DeliveryError, NewLifeError, NoReaderError
 from bmgd.types import NodeId
-from bmgd.wire.messages import Segment, SegmentFlag
+from bmgd.wire.stream_messages import Segment, SegmentFlag
 
 BURST = 32
 """Segments that one event sends of its stream; the rest goes in turns, one segment each."""
 RETRY_MIN_NS = 10_000_000
 ABANDONED_NS = 60_000_000_000
+RESTED_NS = 300_000_000_000
+"""A stream that sent nothing for so long takes a new id: half of the time after which its destination may
+have forgotten it, if it holds this node dead (`inbound.GONE_NS`)."""
 """What a program that went away has put is sent for so long."""
 CLOSING_MAX = 2048
 """Streams beyond which one that closes does not wait for the confirmation of that."""
@@ -134,7 +137,7 @@ class StreamSending:
 
     def prepare(self, stream: StreamOut, sending: Sending) -> bool:
         """See to it that a stream has an id, and is for the life that a segment was put for."""
-        if stream.next_sequence >= NUMBER_MAX and not stream.underway:
+        if not stream.underway and self._is_worn(stream, sending):
             self.give_id_up(stream)
         if not stream.id and not self._table.take_id(stream):
             return False
@@ -145,6 +148,13 @@ class StreamSending:
             self.end(stream, NewLifeError(stream.destination, detail))
             return False
         return True
+
+    def _is_worn(self, stream: StreamOut, sending: Sending) -> bool:
+        """Whether the next segment had better begin a new id: numbers end, or the id may be forgotten."""
+        rested_ns = self._context.now_ns - stream.sent_ns
+        goes_on = sending.size and not sending.first
+        may_be_forgotten = stream.id != 0 and rested_ns > RESTED_NS and not goes_on
+        return stream.next_sequence >= NUMBER_MAX or may_be_forgotten
 
     def on_transmitted(self, stream: StreamOut, sending: Sending) -> None:
         """A segment was put into an outbox: an answer is waited for."""

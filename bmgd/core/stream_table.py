@@ -16,8 +16,9 @@ from bmgd.core.gathering import Gathering
 from bmgd.core.membership import Standing
 from bmgd.core.stream_out import NEVER_NS, StreamOut
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import STREAM_ID_MAX, SegmentAck, StreamReset
+from bmgd.wire.bounds import STREAM_ID_MAX
 from bmgd.wire.segments import COST_MAX
+from bmgd.wire.stream_messages import SegmentAck, StreamReset
 
 STREAM_TIMER = "stream"
 PUT_BYTES_MAX = 64 * 1024 * 1024
@@ -77,7 +78,6 @@ class StreamTable:
         """A stream without a segment; `owner` is the request that opened it, or 0."""
         self._last_key += 1
         stream = StreamOut(self._last_key, owner, destination, topic, priority, best_effort)
-        stream.used_ns = self._context.now_ns
         self.streams[stream.key] = stream
         return stream
 

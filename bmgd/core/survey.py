@@ -31,16 +31,9 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import (
-    NORMAL_PRIORITY,
-    PROBLEM_BYTES_MAX,
-    TRACE_MS_MAX,
-    Report,
-    ReportAsk,
-    Route,
-    TraceAnswer,
-    TraceAsk,
-)
+from bmgd.wire.ask_messages import Report, ReportAsk, TraceAnswer, TraceAsk
+from bmgd.wire.bounds import PROBLEM_BYTES_MAX, TRACE_MS_MAX
+from bmgd.wire.routes import NORMAL_PRIORITY, Route
 
 """Reports wait behind what keeps the cluster together."""
 REPORTS_PER_S: Final = 256

@@ -29,7 +29,7 @@ class Taken:
         stream: of the source; 0 for none.
         count: whole messages in the body; 0 of a piece.
         size, first, last: of a piece, see `bmgd.core.commands.PutSegment`.
-        inbox, question: of questions, see `bmgd.wire.messages.Segment`.
+        inbox, question: of questions, see `bmgd.wire.stream_messages.Segment`.
     """
 
     source: NodeId

@@ -6,14 +6,12 @@ from collections.abc import Callable
 
 from bmgd.core.announcements import Announcements
 from bmgd.core.branching import Branching
+from bmgd.core.broadcast_frames import STABLE_TIMER
 from bmgd.core.broadcast_orphans import ORPHAN_TIMER, BroadcastOrphans
+from bmgd.core.broadcast_peers import RESEND_TIMER
+from bmgd.core.broadcast_reports import REPORT_TIMER
 from bmgd.core.broadcast_retention import REMIND_TIMER, WATERMARK_TIMER, BroadcastRetention
-from bmgd.core.broadcast_source import (
-    REPORT_TIMER,
-    RESEND_TIMER,
-    STABLE_TIMER,
-    BroadcastSource,
-)
+from bmgd.core.broadcast_source import BroadcastSource
 from bmgd.core.broadcasting import Broadcasting
 from bmgd.core.commands import (
     BroadcastTo,
@@ -35,19 +33,17 @@ from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
 from bmgd.errors import UnreachableError
 from bmgd.types import Incarnation
-from bmgd.wire.messages import (
+from bmgd.wire.ask_messages import ProgramAsk, ProgramList
+from bmgd.wire.broadcast_messages import (
     Broadcast,
     Multicast,
-    ProgramAsk,
-    ProgramList,
-    Pull,
     ReliableBroadcast,
-    SharedSegment,
     Skipped,
     Stable,
     Watermark,
-    Watermarks,
 )
+from bmgd.wire.link_messages import Pull, Watermarks
+from bmgd.wire.stream_messages import SharedSegment
 
 MessageToMany = (
     Broadcast
@@ -88,9 +84,10 @@ class ToMany:
         self.orphans = BroadcastOrphans(context, links, self.retention)
 
     def inherit(self, former: ToMany) -> None:
-        """Take over the readers of the node that this process was before."""
+        """Take over the readers of the node that this process was before, and how far they got."""
         self.announcements.inherit(former.announcements)
         self.programs.inherit(former.programs)
+        self.retention.inherit(former.retention)
 
     @property
     def undrained(self) -> int:
@@ -103,9 +100,9 @@ class ToMany:
             ORPHAN_TIMER: self.orphans.on_timer,
             PROGRAMS_TIMER: self.programs.on_timer,
             REMIND_TIMER: self._on_remind_timer,
-            REPORT_TIMER: self.source.on_report_timer,
+            REPORT_TIMER: self.source.reports.on_timer,
             RESEND_TIMER: self.source.on_resend_timer,
-            STABLE_TIMER: self.source.on_stable_timer,
+            STABLE_TIMER: self.source.frames.on_stable_timer,
             WATERMARK_TIMER: self.retention.on_watermark_timer,
         }
 

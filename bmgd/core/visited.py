@@ -10,7 +10,8 @@ from bisect import bisect_right
 
 from bmgd.routing.runs import Runs
 from bmgd.types import NodeId
-from bmgd.wire.messages import SEARCH_BYTES_MAX, VISITED_RUN_BYTES, Visited
+from bmgd.wire.bounds import SEARCH_BYTES_MAX
+from bmgd.wire.routes import VISITED_RUN_BYTES, Visited
 
 BITMAP_SPACE_MAX = 8 * SEARCH_BYTES_MAX
 

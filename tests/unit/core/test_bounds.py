@@ -40,22 +40,19 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
-from bmgd.wire.messages import (
-    PAYLOAD_BYTES_MAX,
-    Answer,
-    Ask,
+from bmgd.wire.ask_messages import Answer, Ask
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+from bmgd.wire.broadcast_messages import (
     Broadcast,
     Multicast,
-    Notice,
-    Ping,
-    RecordPage,
     ReliableBroadcast,
-    Route,
-    SegmentAck,
     Skipped,
     Stable,
     Watermark,
 )
+from bmgd.wire.link_messages import Notice, Ping, RecordPage
+from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import SegmentAck
 from tests.unit.segments import segment
 
 PEERS = PeerList(template="host{id}:1")
@@ -144,20 +141,20 @@ def _guest(node: Node, number: int, now_ns: int) -> list[Effect]:
 
 def test_guests_that_come_and_go_leave_no_page() -> None:
     node = node_of(4096)
-    pages = len(node._dialling.peerings)
-    timers = len(node._context.timers)
+    pages = len(node.parts.dialling.peerings)
+    timers = len(node.parts.context.timers)
     for number in range(1000, 1200):
         assert any(isinstance(e, Welcome) for e in _guest(node, number, 5))
         node.step(5, LinkDown(LinkId(1000 + number), Evidence.GOODBYE))
-    assert len(node._dialling.peerings) == pages
-    assert len(node._context.timers) <= timers + 1
+    assert len(node.parts.dialling.peerings) == pages
+    assert len(node.parts.context.timers) <= timers + 1
 
 
 def test_guests_that_stay_are_bounded() -> None:
     node = node_of(4096)
     for number in range(1000, 1200):
         _guest(node, number, 5)
-    assert len(node._links.table) <= 1 + GUESTS_MAX + len(node._dialling.wanted)
+    assert len(node.parts.links.table) <= 1 + GUESTS_MAX + len(node.parts.dialling.wanted)
 
 
 def test_asks_that_an_observer_has_open_are_bounded() -> None:
@@ -301,7 +298,7 @@ def test_cover_costs_what_the_layout_holds_and_each_id_is_covered_once(tree: int
         assert 1 <= len(copies) <= 3
         covers = [branch.cover for copy in copies for branch in copy.branches]
         assert sum(cover.bit_count() for cover in covers) <= ID_SET_SPACE
-    assert node._to_many.broadcasting.branching.lost > 0
+    assert node.parts.to_many.broadcasting.branching.lost > 0
 
 
 def test_source_without_a_broadcast_tells_nobody_to_skip_none() -> None:
@@ -328,7 +325,7 @@ def test_readers_are_not_looked_for_among_ids_without_end() -> None:
 
 def test_ways_to_ids_however_high_cost_no_set_of_them() -> None:
     node = node_of(2**31)
-    branching = node._to_many.broadcasting.branching
+    branching = node.parts.to_many.broadcasting.branching
     tracemalloc.start()
     try:
         branching.ways([NodeId(number) for number in (1, 2, NODE_ID_MAX - 1, NODE_ID_MAX)])

@@ -26,7 +26,7 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
-from bmgd.wire.messages import Broadcast, Multicast
+from bmgd.wire.broadcast_messages import Broadcast, Multicast
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import payloads_of
 
@@ -120,7 +120,7 @@ def test_broadcast_reaches_all_that_live_when_nobody_left_the_layout() -> None:
 def test_broadcast_that_has_no_budget_left_is_ended_by_careful_unicasts() -> None:
     network, _ = read(16)
     for host in network.hosts.values():
-        host.node._to_many.broadcasting.branching.hop_budget = lambda: 1  # type: ignore[method-assign]
+        host.node.parts.to_many.broadcasting.branching.hop_budget = lambda: 1  # type: ignore[method-assign]
     broadcast(network, 3)
     network.run(1)
     assert all(announced(network, number) == [b"x"] for number in range(16))
@@ -148,9 +148,9 @@ def test_broadcast_is_taken_once_though_it_comes_twice() -> None:
     network.run(1)
     (again,) = [frame for sender, frame in frames.sent if frame.route.destination == 1]
     host = network.hosts[NodeId(1)]
-    host.node._to_many.on_message(again)
+    host.node.parts.to_many.on_message(again)
     assert announced(network, 1) == [b"x"]
-    assert host.node._to_many.broadcasting.tally.repeated == 1
+    assert host.node.parts.to_many.broadcasting.tally.repeated == 1
 
 
 def test_broadcast_of_a_former_life_is_refused() -> None:
@@ -163,8 +163,8 @@ def test_broadcast_of_a_former_life_is_refused() -> None:
     network.boot(0, counter=2)
     network.run(5)
     host = network.hosts[NodeId(1)]
-    host.node._to_many.on_message(former)
-    assert host.node._to_many.broadcasting.tally.refused == 1
+    host.node.parts.to_many.on_message(former)
+    assert host.node.parts.to_many.broadcasting.tally.refused == 1
 
 
 def test_broadcast_goes_to_every_reader_of_its_topic_and_is_gone_without_one() -> None:
@@ -177,7 +177,7 @@ def test_broadcast_goes_to_every_reader_of_its_topic_and_is_gone_without_one() -
     request = network.issue(0, BroadcastTo("nobody", b"z", False, S))
     network.run(1)
     assert network.hosts[NodeId(0)].replies[request].error is None
-    assert network.hosts[NodeId(1)].node._to_many.broadcasting.tally.no_reader == 1
+    assert network.hosts[NodeId(1)].node.parts.to_many.broadcasting.tally.no_reader == 1
     network.issue_as(network.hosts[NodeId(2)], extra, Unsubscribe())
     broadcast(network, 1)
     network.run(1)
@@ -194,14 +194,14 @@ def test_broadcasts_wait_for_credit_of_their_own_and_slow_readers_stall_nobody()
         network.run(0.01)
     host = network.hosts[NodeId(1)]
     assert len(announced(network, 1)) == CREDIT
-    assert host.node._to_many.announcements.dropped == extra
+    assert host.node.parts.to_many.announcements.dropped == extra
     network.issue_as(host, reader, Consumed(1))
     assert len(announced(network, 1)) == CREDIT
     for _ in range(QUEUE_MAX // CREDIT):
         network.issue_as(host, reader, ConsumedAnnouncements(CREDIT))
     assert announced(network, 1) == [b"%d" % number for number in range(CREDIT + QUEUE_MAX)]
     network.issue_as(host, reader, ConsumedAnnouncements(CREDIT))
-    assert host.node._to_many.announcements.held_bytes == 0
+    assert host.node.parts.to_many.announcements.held_bytes == 0
 
 
 def test_broadcast_is_refused_with_a_reason() -> None:

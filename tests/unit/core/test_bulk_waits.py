@@ -25,13 +25,13 @@ def put(network: Network, request: int, size: int = 1) -> None:
 
 
 def link_to(host: Host, peer: int) -> LinkId:
-    link = host.node._links.to(NodeId(peer))
+    link = host.node.parts.links.to(NodeId(peer))
     assert link is not None
     return link.id
 
 
 def transmitted(host: Host, request: int) -> bool:
-    stream = host.node._outbound.table.owned[request]
+    stream = host.node.parts.outbound.table.owned[request]
     return not stream.queue
 
 
@@ -66,7 +66,7 @@ def test_held_bulk_sends_an_eighth_of_what_this_node_sends_over_its_link() -> No
     for _ in range(3):
         put(network, bulk, bytes_each)
     for sent in range(30):
-        waiting = len(host.node._outbound.table.owned[bulk].queue)
+        waiting = len(host.node.parts.outbound.table.owned[bulk].queue)
         assert waiting == 3 - min(3, sent // 7)
         put(network, normal, bytes_each)
         network.run(0.1)
@@ -99,7 +99,7 @@ def test_bulk_does_not_wait_for_a_link_that_is_gone() -> None:
     network.cut(0, 4)
     network.run(20)
     assert transmitted(host, bulk)
-    sending = host.node._outbound.sending
+    sending = host.node.parts.outbound.sending
     assert all(sending._forwarding.has_link(link) for link in sending.held.links)
 
 
@@ -109,8 +109,8 @@ def test_bulk_that_searches_its_way_waits_for_the_link_by_which_the_search_begin
     host = network.hosts[NodeId(0)]
     network.cut(0, 1)
     network.run(20)
-    assert host.node._forwarding.way_to(NodeId(1)) is None
-    links = list(host.node._links.table)
+    assert host.node.parts.forwarding.way_to(NodeId(1)) is None
+    links = list(host.node.parts.links.table)
     bulk, normal = opened(network, 3), opened(network, 2)
     for link in links:
         network._step(host, Backlog(link, HIGH))
@@ -133,10 +133,10 @@ def test_bulk_goes_on_when_what_was_sent_in_the_same_step_has_published_the_ways
     network._step(host, Backlog(link, HIGH))
     put(network, bulk)
     assert not transmitted(host, bulk)
-    before = host.node._forwarding.snapshot.generation
+    before = host.node.parts.forwarding.snapshot.generation
     # The link went over its bound: who is asked about node 4, and is no neighbor, gets that by a new way.
     network._step(host, LinkDown(link, Evidence.TIMED_OUT))
-    assert host.node._forwarding.snapshot.generation == before + 1
+    assert host.node.parts.forwarding.snapshot.generation == before + 1
     network.run(0.001)
-    is_linked_again = host.node._links.to(NodeId(4)) is not None
+    is_linked_again = host.node.parts.links.to(NodeId(4)) is not None
     assert (is_linked_again, transmitted(host, bulk)) == (False, True)

@@ -20,7 +20,7 @@ from bmgd.types import (
     outranks,
 )
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, observed, send, settle
 
 VICTIM = NodeId(3)
@@ -94,7 +94,7 @@ def test_claims_are_forgotten_after_an_hour() -> None:
             network.run(2)
         assert network.hosts[victim].exit is None
         # An hour passes for the victim's page of claims.
-        answered = network.hosts[victim].node._lifecycle._begun_ns
+        answered = network.hosts[victim].node.parts.lifecycle._begun_ns
         for index in range(len(answered)):
             answered[index] -= 3600 * S
     settle(network, limit_s=60)

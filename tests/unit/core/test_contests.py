@@ -25,21 +25,13 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
-from bmgd.wire.messages import (
-    Answer,
-    Broadcast,
-    Held,
-    Message,
-    Notice,
-    ReliableBroadcast,
-    Route,
-    Segment,
-    SegmentAck,
-    SegmentFlag,
-    Watermark,
-    Watermarks,
-)
+from bmgd.wire.ask_messages import Answer
+from bmgd.wire.broadcast_messages import Broadcast, ReliableBroadcast, Watermark
+from bmgd.wire.link_messages import Held, Notice, Watermarks
+from bmgd.wire.messages import Message
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Segment, SegmentAck, SegmentFlag
 from tests.unit.core.clusters import S, observed, reply_to, send, settle
 
 SIZE = 16
@@ -95,7 +87,7 @@ def forge(network: Network, source: NodeId, life: Incarnation, make: Forge) -> N
     """Let a message that names a life of another node arrive over a link of the deceived one."""
     host = network.hosts[DECEIVED]
     link = next(iter(host.ends))
-    tag = host.node._context.own_tag
+    tag = host.node.parts.context.own_tag
     route = Route(DECEIVED, source, life, tag, 0, 8)
     network._step(host, Received(LinkId(link), make(network, route)))
 
@@ -159,7 +151,7 @@ def test_forged_first_life_is_settled_by_a_record() -> None:
     (contested,) = observed(network, DECEIVED, "contested")
     assert contested.peer == FAR
     for host in network.hosts.values():
-        record = host.node._context.membership.exceptions()[FAR]
+        record = host.node.parts.context.membership.exceptions()[FAR]
         assert (record.incarnation, record.status) == (life, Status.ALIVE)
     # From now on it is not even assumed.
     for _ in range(3):
@@ -173,23 +165,23 @@ def test_forged_life_is_told_in_no_hello_and_in_no_verdict() -> None:
     network = reading()
     node = network.hosts[DECEIVED].node
     forge(network, FAR, later_life(network, FAR), forged_segment)
-    assert node._context.membership.incarnation(FAR) == later_life(network, FAR)
-    assert node._dialling.dial(FAR)
-    (dial,) = [e for e in node._context.effects if isinstance(e, Dial)]
+    assert node.parts.context.membership.incarnation(FAR) == later_life(network, FAR)
+    assert node.parts.dialling.dial(FAR)
+    (dial,) = [e for e in node.parts.context.effects if isinstance(e, Dial)]
     assert dial.known == UNKNOWN_INCARNATION
     network = reading()
     life = network.status(FAR)["incarnation"]
     forge(network, FAR, later_life(network, FAR), forged_segment)
     network.kill(FAR)
     settle(network, dead=[FAR])
-    assert network.hosts[DECEIVED].node._context.membership.incarnation(FAR) in (life, 0)
+    assert network.hosts[DECEIVED].node.parts.context.membership.incarnation(FAR) in (life, 0)
 
 
 def test_message_of_a_new_life_is_taken_once_its_record_is_there() -> None:
     network = reading()
     node = network.hosts[DECEIVED].node
     life = later_life(network, NEAR, 1 << 32)
-    route = Route(DECEIVED, NEAR, life, node._context.own_tag, 1 << 32 | 1, 8)
+    route = Route(DECEIVED, NEAR, life, node.parts.context.own_tag, 1 << 32 | 1, 8)
     first = Received(
         LinkId(next(iter(network.hosts[DECEIVED].ends))), forged_segment(network, route)
     )
@@ -211,7 +203,7 @@ def test_contest_that_a_record_settles_in_time_asks_for_nothing() -> None:
     life = later_life(network, FAR)
     forge(network, FAR, life, forged_segment)
     host = network.hosts[DECEIVED]
-    assert (CONTEST_TIMER, FAR, 0) in host.node._context.timers
+    assert (CONTEST_TIMER, FAR, 0) in host.node.parts.context.timers
     record = Record(life, 0, Status.ALIVE, "sim3:7400")
     network._step(host, Received(LinkId(next(iter(host.ends))), Notice(((FAR, record),))))
     network.run(2 * CONTEST_NS / S)
@@ -225,7 +217,7 @@ def test_contests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for by in (1, 2):
             life = Incarnation(later_life(network, NodeId(source)) + by)
             forge(network, NodeId(source), life, forged_segment)
-    timers = network.hosts[DECEIVED].node._context.timers
+    timers = network.hosts[DECEIVED].node.parts.context.timers
     assert [i for i in range(SIZE) if (CONTEST_TIMER, i, 0) in timers] == [3, 5]
     network.run(2 * CONTEST_NS / S)
     assert len(observed(network, DECEIVED, "contested")) == 2

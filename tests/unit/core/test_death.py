@@ -16,7 +16,7 @@ from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
-from bmgd.wire.messages import Unwanted
+from bmgd.wire.link_messages import Unwanted
 from tests.unit.core.clusters import observed, send, settle, trace
 
 
@@ -216,11 +216,11 @@ class _Offers(Watcher):
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         node = host.node
-        linked = node._links.by_peer
+        linked = node.parts.links.by_peer
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, Unwanted):
-                membership = node._context.membership
-                wanted = [p for p in node._dialling.wanted if not membership.is_gone(p)]
+                membership = node.parts.context.membership
+                wanted = [p for p in node.parts.dialling.wanted if not membership.is_gone(p)]
                 self.all += 1
                 self.early += not set(wanted) <= set(linked)
 

@@ -14,7 +14,9 @@ from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
-from bmgd.wire.messages import ProbeReply, ResetReason, Route, SegmentAck, StreamReset
+from bmgd.wire.ask_messages import ProbeReply
+from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import segment
 
@@ -74,10 +76,10 @@ def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_form
     sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), hop_budget=9)
     data = Received(LinkId(10**6), segment(sent, b"x"))
     network._step(host, data)
-    assert host.node._topics.table.waiting() == 0
-    network.run(host.node._context.settings.join_ns / S)
+    assert host.node.parts.topics.table.waiting() == 0
+    network.run(host.node.parts.context.settings.join_ns / S)
     network._step(host, data)
-    assert host.node._topics.table.waiting() == 1
+    assert host.node.parts.topics.table.waiting() == 1
 
 
 def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
@@ -87,17 +89,17 @@ def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
     for silent in range(2, 8):
         network.stop(silent)
     host = network.boot(1, counter=2)
-    network.run_until(lambda: NodeId(0) in host.node._links.by_peer, 1)
+    network.run_until(lambda: NodeId(0) in host.node.parts.links.by_peer, 1)
     assert host.node.state is NodeState.JOINING
     one = network.hosts[NodeId(0)].node.incarnation
     sent = Route(NodeId(1), NodeId(0), one, hop_budget=9)
-    host.node._inbound.on_segment(segment(sent, b"x"))
+    host.node.parts.inbound.on_segment(segment(sent, b"x"))
     reasons = [
         effect.message.reason
-        for effect in host.node._context.effects
+        for effect in host.node.parts.context.effects
         if isinstance(effect, Send) and isinstance(effect.message, StreamReset)
     ]
-    assert host.node._topics.table.waiting() == 0
+    assert host.node.parts.topics.table.waiting() == 0
     assert reasons == [ResetReason.FOREIGN_TAG]
 
 
@@ -106,7 +108,7 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     network.stop(1)
     first = network.issue(0, SendTo(NodeId(1), "t", b"in doubt", S // 4))
     network.run(0.3)
-    streams = network.hosts[NodeId(0)].node._outbound.table.streams
+    streams = network.hosts[NodeId(0)].node.parts.outbound.table.streams
     (stream,) = streams.values()
     known_as = stream.id
     second = network.issue(0, SendTo(NodeId(1), "t", b"withdrawn", S // 4))
@@ -122,7 +124,7 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     network.run_until(lambda: third in replies, 2)
     assert replies[third].error is None
     assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
-    assert network.hosts[NodeId(1)].node._topics.table.waiting() == 2
+    assert network.hosts[NodeId(1)].node.parts.topics.table.waiting() == 2
 
 
 class Acks(Watcher):

@@ -38,7 +38,9 @@ from bmgd.types import (
     Record,
     Status,
 )
-from bmgd.wire.messages import Answer, Ask, Heartbeat, Notice, Route
+from bmgd.wire.ask_messages import Answer, Ask
+from bmgd.wire.link_messages import Heartbeat, Notice
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, linked, observed, settle
 
 PEERS = PeerList(template="host{id}:1")
@@ -136,7 +138,7 @@ def test_node_that_is_stopped_again_before_its_deadline_came_accuses_nobody() ->
     network = Network(8)
     settle(network)
     host = network.hosts[NodeId(4)]
-    links = list(host.node._links.table)
+    links = list(host.node.parts.links.table)
 
     def step(event: Event) -> list[str]:
         effects = host.node.step(now_ns, event)
@@ -215,7 +217,7 @@ def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> N
             now_ns = min(max(now_ns, node.deadline_ns or 0), until_ns)
             effects = list(node.step(now_ns, DeadlineReached()))
             sequence += 1
-            beat = Heartbeat(sequence, 0, node._context.membership.digest, False)
+            beat = Heartbeat(sequence, 0, node.parts.context.membership.digest, False)
             effects += node.step(now_ns, Received(heard, beat))
             if any(isinstance(e, Observed) and e.event == "suspected" for e in effects):
                 return True
@@ -255,7 +257,7 @@ def test_answer_to_an_earlier_suspicion_confirms_no_later_one() -> None:
     def heard_on(link: LinkId) -> None:
         nonlocal sequence
         sequence += 1
-        beat = Heartbeat(sequence, sequence, node._context.membership.digest, False)
+        beat = Heartbeat(sequence, sequence, node.parts.context.membership.digest, False)
         node.step(now_ns, Received(link, beat))
 
     def ask_when_silent() -> Ask:
@@ -344,7 +346,7 @@ def test_lack_of_own_descriptors_accuses_nobody() -> None:
     now_ns = 10 * S
     for _ in range(400):
         now_ns = max(now_ns, node.deadline_ns or 0)
-        if node._context.state is not NodeState.JOINING:
+        if node.parts.context.state is not NodeState.JOINING:
             break
         node.step(now_ns, DeadlineReached())
     effects = node.step(now_ns, LinkDown(LinkId(8), Evidence.EOF))
@@ -374,12 +376,12 @@ def test_dial_after_a_lack_is_proof_as_ever() -> None:
 
 
 def equal_heartbeat(node: Node, sequence: int, echo: int, *, answer: bool = True) -> Heartbeat:
-    return Heartbeat(sequence, echo, node._context.membership.digest, answer)
+    return Heartbeat(sequence, echo, node.parts.context.membership.digest, answer)
 
 
 def test_equal_heartbeat_is_taken_in_without_an_effect() -> None:
     node = linked_node(LinkId(1), LinkId(8))
-    link = node._links.table[LinkId(8)]
+    link = node.parts.links.table[LinkId(8)]
     link.mismatches = 1
     assert [sequence for sequence, _ in link.unechoed] == [1]
     beat = equal_heartbeat(node, 7, 1)
@@ -395,26 +397,26 @@ def test_equal_heartbeat_finds_that_this_node_was_late() -> None:
     node = linked_node(LinkId(1), LinkId(8))
     effects = node.step(S, Received(LinkId(8), equal_heartbeat(node, 7, 1)))
     assert [e.event for e in effects if isinstance(e, Observed)] == ["late"]
-    assert node._links.table[LinkId(1)].heard_ns == S
+    assert node.parts.links.table[LinkId(1)].heard_ns == S
 
 
 def test_heartbeat_from_which_something_follows_is_not_only_taken_in() -> None:
     node = linked_node(LinkId(1), LinkId(8))
     other = Heartbeat(7, 1, 12345, answer=True)
     node.step(2, Received(LinkId(8), other))
-    assert node._links.table[LinkId(8)].mismatches == 1
-    node._links.table[LinkId(1)].watched_ns = 0
+    assert node.parts.links.table[LinkId(8)].mismatches == 1
+    node.parts.links.table[LinkId(1)].watched_ns = 0
     effects = node.step(3, Received(LinkId(1), equal_heartbeat(node, 1, 0)))
     assert [e.link for e in effects if isinstance(e, Send)] == [1]
 
 
 def test_equal_heartbeat_of_a_suspect_clears_it() -> None:
     node = linked_node(LinkId(1), LinkId(8))
-    node._dialling.may_suspect_never_linked = True
+    node.parts.dialling.may_suspect_never_linked = True
     node.step(S // 2, Received(LinkId(1), equal_heartbeat(node, 1, 1)))
-    node._detector.suspect(NodeId(8), "silence")
+    node.parts.detector.suspect(NodeId(8), "silence")
     node.step(S, Received(LinkId(8), equal_heartbeat(node, 1, 1)))
-    assert not node._detector._suspicions
+    assert not node.parts.detector._suspicions
 
 
 def absorbing(effects: list[Effect]) -> list[tuple[int, tuple[LinkId, ...]]]:
@@ -431,13 +433,13 @@ def beating_node() -> tuple[Node, int]:
         for link in (LinkId(1), LinkId(8)):
             node.step(now_ns, Received(link, equal_heartbeat(node, 1, 1)))
         effects = node.step(now_ns, DeadlineReached())
-    assert absorbing(effects) == [(node._context.membership.digest, (1, 8))]
+    assert absorbing(effects) == [(node.parts.context.membership.digest, (1, 8))]
     return node, now_ns
 
 
 def test_absorbed_heartbeats_count_as_if_the_core_had_got_them() -> None:
     node, now_ns = beating_node()
-    link = node._links.table[LinkId(8)]
+    link = node.parts.links.table[LinkId(8)]
     link.mismatches = 1
     before, sent = node.counts.received[Heartbeat], link.sequence
     beat = AbsorbedBeat(LinkId(8), now_ns + 5, 90, sent, 3)
@@ -450,22 +452,22 @@ def test_absorbed_heartbeats_count_as_if_the_core_had_got_them() -> None:
 
 def test_absorbing_follows_the_digest_in_the_step_in_which_it_changes() -> None:
     node, now_ns = beating_node()
-    before = node._context.membership.digest
+    before = node.parts.context.membership.digest
     record = Record(Incarnation(1 << 32), 0, Status.DEAD, "h:3")
     effects = node.step(now_ns + 1, Received(LinkId(8), Notice(((NodeId(3), record),))))
-    assert node._context.membership.digest != before
-    assert absorbing(effects) == [(node._context.membership.digest, (1, 8))]
+    assert node.parts.context.membership.digest != before
+    assert absorbing(effects) == [(node.parts.context.membership.digest, (1, 8))]
 
 
 def test_absorbing_ends_when_somebody_is_suspected_or_a_link_is_no_longer_watched() -> None:
     node, now_ns = beating_node()
-    node._dialling.may_suspect_never_linked = True
+    node.parts.dialling.may_suspect_never_linked = True
     effects = node.step(now_ns + 1, LinkDown(LinkId(8), Evidence.TIMED_OUT))
-    assert node._detector.suspects == [8]
+    assert node.parts.detector.suspects == [8]
     assert absorbing(effects) == [(0, ())]
     node, now_ns = beating_node()
-    node._detector._watched = frozenset()
-    node._detector._watch()
+    node.parts.detector._watched = frozenset()
+    node.parts.detector._watch()
     assert absorbing(node.step(now_ns + 1, Heard((LinkId(1),)))) == [(0, ())]
 
 

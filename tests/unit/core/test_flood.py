@@ -9,14 +9,17 @@ from bmgd.core.events import Received
 from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
-from bmgd.wire.messages import Ask, Message, Notice, Ping, Pong, Route
+from bmgd.wire.ask_messages import Ask
+from bmgd.wire.link_messages import Notice, Ping, Pong
+from bmgd.wire.messages import Message
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, observed, send, settle
 
 VICTIM, FLOODER, OTHER = NodeId(0), NodeId(1), NodeId(2)
 
 
 def link_to(network: Network, peer: NodeId) -> LinkId:
-    links = network.hosts[VICTIM].node._links.by_peer[peer]
+    links = network.hosts[VICTIM].node.parts.links.by_peer[peer]
     return links[0].id
 
 
@@ -25,7 +28,7 @@ def receive(network: Network, peer: NodeId, message: Message, times: int = 1) ->
     host, found = network.hosts[VICTIM], []
     for _ in range(times):
         effects = host.node.step(
-            host.node._context.now_ns, Received(link_to(network, peer), message)
+            host.node.parts.context.now_ns, Received(link_to(network, peer), message)
         )
         for effect in effects:
             network._carry_out(host, effect)
@@ -79,7 +82,7 @@ def test_flood_of_anything_that_costs_the_core_is_dropped(message: Message) -> N
     network = Network(5, seed=2)
     settle(network)
     receive(network, FLOODER, message, 2 * BURST)
-    assert network.hosts[VICTIM].node._flood.dropped > BURST - 100
+    assert network.hosts[VICTIM].node.parts.flood.dropped > BURST - 100
 
 
 def test_flood_from_afar_names_its_source_and_spares_the_relay() -> None:
@@ -96,7 +99,7 @@ def test_flood_of_many_sources_stays_in_its_bound() -> None:
     settle(network)
     for source in range(10, 10 + SENDERS_MAX + 500):
         receive(network, FLOODER, ask_from(source))
-    assert len(network.hosts[VICTIM].node._flood._empty_ns) <= SENDERS_MAX
+    assert len(network.hosts[VICTIM].node.parts.flood._empty_ns) <= SENDERS_MAX
 
 
 def test_flood_does_not_hold_up_messages_of_others() -> None:

@@ -12,8 +12,8 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
-from bmgd.wire.messages import Segment, SegmentAck
 from bmgd.wire.segments import OVERHEAD_BYTES, packed
+from bmgd.wire.stream_messages import Segment, SegmentAck
 from tests.unit.core.clusters import settle
 
 LONG, SHORT = packed(bytes(60_000)), packed(b"x")
@@ -62,7 +62,7 @@ class Flow(Watcher):
 
     def is_confirmed(self) -> bool:
         """Whether nothing is underway."""
-        return self.source.node._outbound.underway == 0
+        return self.source.node.parts.outbound.underway == 0
 
 
 def test_a_stream_that_flows_is_acknowledged_once_for_several_segments() -> None:
@@ -98,7 +98,7 @@ def test_a_source_with_a_narrow_window_waits_once_for_each_flow() -> None:
     wide, narrow = Flow(), Flow()
     for flow in (wide, narrow):
         flow.send(40, LONG)
-    (stream,) = narrow.source.node._outbound.table.streams.values()
+    (stream,) = narrow.source.node.parts.outbound.table.streams.values()
     stream.window = stream.threshold = 64 * 1024
     before_s = wide.send(100, LONG)
     assert narrow.send(100, LONG) < before_s + 10 * 0.005 + 100 * 0.001

@@ -11,8 +11,11 @@ from bmgd.core.node import Node
 from bmgd.core.stream_answers import REROUTE_NS
 from bmgd.sim import Network
 from bmgd.types import LinkId, NodeId, Record, Status
+from bmgd.wire.ask_messages import ProgramAsk
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import Notice, ProgramAsk, Route, Search, Segment, Unreachable
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.routes import Route, Search
+from bmgd.wire.stream_messages import Segment, Unreachable
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import segment
 
@@ -81,8 +84,10 @@ def test_search_of_another_without_success_is_reported_to_its_source() -> None:
 
 def test_link_that_closed_in_this_step_carries_nothing_more() -> None:
     network, node, first = node_with_message_underway()
-    hop = next(peer for peer, links in node._links.by_peer.items() if links[0].id == first.link)
-    link = node._links.by_peer[hop][0]
+    hop = next(
+        peer for peer, links in node.parts.links.by_peer.items() if links[0].id == first.link
+    )
+    link = node.parts.links.by_peer[hop][0]
     link.heard_ns -= 2 * S
     record = Record(link.incarnation, 0, Status.EXCLUDED, f"sim{hop}:7400")
     notice = Notice(((hop, record),))
@@ -102,18 +107,18 @@ def test_search_goes_on_to_nobody_who_does_not_know_the_kind_of_message() -> Non
     life = network.status(5)["incarnation"]
     route = Route(FAR, NodeId(5), life, 0, 1, search=Search(b"\x20", ()))
     asked = ProgramAsk(route, 0)
-    came = next(iter(node._links.by_peer.values()))[0]
+    came = next(iter(node.parts.links.by_peer.values()))[0]
 
     def went_to() -> list[NodeId]:
         effects = node.step(network.now_ns, Received(came.id, asked))
         links = [
             e.link for e in effects if isinstance(e, Send) and isinstance(e.message, ProgramAsk)
         ]
-        return [node._links.table[link].peer for link in links]
+        return [node.parts.links.table[link].peer for link in links]
 
     tried = went_to()
     assert len(tried) == 1
-    for links in list(node._links.by_peer.values()):
+    for links in list(node.parts.links.by_peer.values()):
         links[0].features &= ~Feature.PROGRAMS
         following = went_to()
         assert links[0].peer not in following
@@ -126,7 +131,7 @@ def test_last_hop_is_not_taken_to_who_does_not_know_the_kind_of_message() -> Non
     settle(network)
     node = network.hosts[NodeId(0)].node
     life = network.status(5)["incarnation"]
-    peer, links = next(iter(node._links.by_peer.items()))
+    peer, links = next(iter(node.parts.links.by_peer.items()))
     links[0].features &= ~Feature.PROGRAMS
     for search in (None, Search(b"\x20", ())):
         asked = ProgramAsk(Route(peer, NodeId(5), life, 0, 1, search=search), 0)

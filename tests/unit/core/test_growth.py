@@ -19,7 +19,7 @@ from bmgd.sim.host import Host
 from bmgd.topology import BinomialGraph
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record, Status, counter_of
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, linked, observed, send, survivors
 from tests.unit.segments import payloads_of
 
@@ -206,8 +206,8 @@ def test_joiner_that_finds_itself_held_dead_refutes_at_once() -> None:
     network.run_until(lambda: joiner.joiner is None)
     assert joiner.id == 8
     network.run_until(lambda: joiner.node.state is not NodeState.STARTING)
-    record = joiner.node._context.membership.get(joiner.id)
-    assert record == joiner.node._context.own_record()
+    record = joiner.node.parts.context.membership.get(joiner.id)
+    assert record == joiner.node.parts.context.own_record()
     settle(network)
     assert survivors(network) == list(range(9))
 
@@ -422,7 +422,7 @@ def test_contact_forgets_a_joiner_that_hangs_up_and_refuses_one_that_waited_too_
     network._plan_wake(host(network, 5))
     network.run(3)
     assert [(r.link, r.refusal) for r in refusals] == [(10**6 + 2, Refusal.BUSY)]
-    assert not node._growth._open
+    assert not node.parts.growth._open
 
 
 def test_repeated_request_is_granted_the_same_id() -> None:

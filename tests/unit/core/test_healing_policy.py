@@ -16,7 +16,7 @@ from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import healed_neighbors, linked, observed, send, settle, survivors
 
 

@@ -6,10 +6,12 @@ import pytest
 
 from bmgd.core.commands import CloseStream, OpenStream, PutSegment, SendTo, Subscribe
 from bmgd.core.effects import Observed
+from bmgd.core.inbound import GONE_NS
 from bmgd.sim import Network
 from bmgd.types import NodeId
 from bmgd.wire.segments import packed
 from tests.unit.core.clusters import S, observed, settle
+from tests.unit.segments import payloads_of
 
 TIMEOUT_NS = S // 2
 
@@ -55,4 +57,20 @@ def test_stopped_neighbor_is_found_in_time_while_streams_are_used_again(network:
         network.run(0.6)
     assert late(network) == []
     assert all(observed(network, i, "vetoed") == [] for i in (0, 1, 2))
-    assert network.hosts[NodeId(0)].node._context.membership.is_gone(NodeId(3))
+    assert network.hosts[NodeId(0)].node.parts.context.membership.is_gone(NodeId(3))
+
+
+def test_stream_is_used_again_after_its_destination_has_forgotten_it(network: Network) -> None:
+    """The source was stopped for longer than streams of the dead are remembered."""
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    host = network.hosts[NodeId(0)]
+    network.issue_as(host, stream, PutSegment(1, packed(b"a"), timeout_ns=10 * S))
+    network.run(1)
+    network.stop(0)
+    network.run(GONE_NS / S + 60)
+    network.resume(0)
+    settle(network)
+    network.issue_as(host, stream, PutSegment(1, packed(b"b"), timeout_ns=10 * S))
+    network.run(2)
+    taken = [m for d in network.hosts[NodeId(1)].delivered for m in payloads_of(d)]
+    assert taken == [b"a", b"b"]

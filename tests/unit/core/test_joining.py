@@ -142,7 +142,8 @@ def test_joining_members_are_shown_with_the_time_since_when() -> None:
     settle(network, dead=[3])
     network.run(2.0)
     rows = {
-        row["id"]: row for row in show_members(network.hosts[NodeId(0)].node._context)["members"]
+        row["id"]: row
+        for row in show_members(network.hosts[NodeId(0)].node.parts.context)["members"]
     }
     dead_ms, alive_ms = rows[3]["for_ms"], rows[1]["for_ms"]
     assert (rows[3]["status"], rows[1]["status"]) == ("excluded", "alive")

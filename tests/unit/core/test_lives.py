@@ -30,7 +30,9 @@ from bmgd.types import (
     counter_of,
 )
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Notice, ResetReason, Route, SegmentAck, StreamReset
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset
 from tests.unit.core.clusters import observed, reply_to, send, settle
 from tests.unit.segments import segment
 
@@ -122,7 +124,7 @@ def test_dial_of_a_former_life_says_nothing_of_the_present_one() -> None:
     settle(network, [2])
     network.cut(0, 2)
     node = network.hosts[NodeId(0)].node
-    node._dialling.dial(NodeId(2))
+    node.parts.dialling.dial(NodeId(2))
     network.boot(2, counter=5)
     network.run(0.9)
     assert network.status(0)["alive"] == [0, 1, 2]
@@ -245,7 +247,7 @@ def test_a_link_to_a_former_life_proves_nothing_of_the_next_and_it_is_dialled_ag
     network = Network(8)
     settle(network)
     node, now_ns = network.hosts[NodeId(5)].node, network.now_ns
-    link = node._links.by_peer[NodeId(4)][0]
+    link = node.parts.links.by_peer[NodeId(4)][0]
     life = Incarnation(link.incarnation + 2**32)
     node.step(now_ns, LinkDown(link.id, Evidence.EOF))
     news = Notice(((NodeId(4), Record(life, 0, Status.ALIVE, "sim4:7400")),))
@@ -263,7 +265,7 @@ def test_link_of_the_own_former_life_shows_that_its_other_end_lived_and_proves_n
     network = Network(8)
     settle(network)
     node, now_ns = network.hosts[NodeId(5)].node, network.now_ns
-    link = node._links.by_peer[NodeId(4)][0]
+    link = node.parts.links.by_peer[NodeId(4)][0]
     effects = node.step(now_ns, LinkDown(link.id, Evidence.EOF))
     (dial,) = [e for e in effects if isinstance(e, Dial)]
     above = Incarnation(node.incarnation + 2**32)
@@ -289,12 +291,12 @@ def test_link_of_the_own_former_life_takes_the_place_of_no_other() -> None:
     network._step(host, met)
     settle(network)
     assert host.node.incarnation > above
-    (link,) = host.node._links.by_peer[NodeId(4)]
+    (link,) = host.node.parts.links.by_peer[NodeId(4)]
     higher = Incarnation(link.incarnation + 2**32)
     late = LinkUp(LinkId(10**6 + 1), NodeId(4), higher, "sim4:7400", above, dial_number=1)
     effects = host.node.step(host.local_ns(network.now_ns), late)
     assert [effect.link for effect in effects if isinstance(effect, Close)] == [late.link]
-    assert host.node._links.by_peer[NodeId(4)] == [link]
+    assert host.node.parts.links.by_peer[NodeId(4)] == [link]
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 16, 64])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bmgd.core.announcements import BEHIND_BYTES, CREDIT_BYTES
-from bmgd.core.broadcast_source import PIECES_WINDOW_BYTES
+from bmgd.core.broadcast_window import PIECES_WINDOW_BYTES
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Subscribe
 from bmgd.core.effects import Announce
 from bmgd.errors import RequestError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+from bmgd.wire.broadcast_messages import BroadcastPiece, Piece
 from bmgd.wire.features import SPOKEN
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, BroadcastPiece, MemberFeatures, Piece
+from bmgd.wire.link_messages import MemberFeatures
 from tests.unit.core.clusters import S, reply_to, settle
 
 TOPIC = "news"
@@ -59,7 +61,7 @@ def test_source_of_pieces_goes_at_the_pace_of_a_reader_that_takes_some() -> None
     for command in commands:
         network.issue(0, command)
     host, taken = network.hosts[NodeId(2)], 0
-    announcements = host.node._to_many.announcements
+    announcements = host.node.parts.to_many.announcements
     for _ in range(2 * len(commands)):
         network.run(0.02)
         if taken < len(announced(network, 2)):
@@ -98,7 +100,7 @@ def test_pieces_are_refused_while_a_member_knows_none() -> None:
 
 def test_pieces_underway_are_missed_when_an_older_member_becomes_known() -> None:
     network = read(Network(4))
-    compatibility = network.hosts[NodeId(0)].node._context.compatibility
+    compatibility = network.hosts[NodeId(0)].node.parts.context.compatibility
     network.cut(0, 2)
     first = network.issue(0, piece(0, 6, b"one"))
     network.run(0.05)
@@ -120,7 +122,7 @@ def test_pieces_underway_are_missed_when_an_older_member_becomes_known() -> None
 def test_pieces_do_not_go_over_a_link_to_an_older_release() -> None:
     network = read(Network(4))
     host = network.hosts[NodeId(0)]
-    link = host.node._links.to(NodeId(1))
+    link = host.node.parts.links.to(NodeId(1))
     assert link is not None
     link.features = 0
     network.issue(0, piece(0, 6, b"one"))

@@ -42,7 +42,7 @@ def test_long_message_whose_source_dies_is_aborted_when_that_is_known() -> None:
     network.kill(4)
     network.run(1)
     assert [deliver.aborted for deliver in there.delivered] == ["", "its source died"]
-    assert not there.node._topics.longs.by_stream
+    assert not there.node.parts.topics.longs.by_stream
 
 
 def test_long_message_of_a_source_that_was_held_dead_fails_at_its_source() -> None:

@@ -14,7 +14,7 @@ from bmgd.core.retired import retired_hash
 from bmgd.peers import PeerList
 from bmgd.topology import BinomialGraph
 from bmgd.types import Incarnation, NodeId, Record, Status
-from bmgd.wire.messages import BUCKETS
+from bmgd.wire.link_messages import BUCKETS
 
 PEERS = PeerList(template="host{id}:7400")
 SIZE = 12

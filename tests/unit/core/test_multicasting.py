@@ -20,9 +20,11 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.bounds import ENTRIES_MAX
 from bmgd.wire.features import SPOKEN
-from bmgd.wire.messages import ENTRIES_MAX, Entry, Route, Segment, SegmentFlag, SharedSegment
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Entry, Segment, SegmentFlag, SharedSegment
 from tests.unit.core.clusters import S, reply_to, settle
 from tests.unit.segments import payloads_of
 
@@ -103,7 +105,7 @@ def test_multicast_sends_fewer_bodies_than_unicasts_and_the_farthest_first() -> 
     alone = sum(hop_count(64, target) for target in ids_in(targets))
     assert sum(bodies.crossed.values()) <= 63 < alone
     hops = []
-    for peer, ids in network.hosts[NodeId(0)].node._to_many.branching.ways(
+    for peer, ids in network.hosts[NodeId(0)].node.parts.to_many.branching.ways(
         [NodeId(each) for each in ids_in(targets)]
     )[0]:
         assert peer in [link["id"] for link in network.status(0)["links"]]
@@ -133,7 +135,7 @@ def test_destination_with_a_closed_window_follows_as_unicast() -> None:
     # The first segment of a stream waits for its answer: the window is closed until then.
     first = network.issue(0, SendTo(NodeId(9), TOPIC, b"first", 10 * S))
     second = network.issue(0, multicast(everybody(16, but=0), b"second"))
-    tally = network.hosts[NodeId(0)].node._to_many.multicasting.tally
+    tally = network.hosts[NodeId(0)].node.parts.to_many.multicasting.tally
     assert tally.singly == 1
     replies = network.hosts[NodeId(0)].replies
     network.run_until(lambda: first in replies and second in replies, 10)
@@ -192,12 +194,12 @@ def test_multicast_without_budget_is_ended_by_careful_unicasts_within_a_bound() 
     entries += tuple(Entry(NodeId(each), 0, 1 << 32 | 1, 0, 1) for each in range(64, 200))
     route = Route(NodeId(7), NodeId(1), host.node.incarnation, hop_budget=0, priority=2)
     frame = SharedSegment(route, TOPIC, entries, packed(b"x"))
-    link = next(iter(host.node._links.table))
+    link = next(iter(host.node.parts.links.table))
     effects = host.node.step(network.now_ns, Received(link, frame))
     sent = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Segment)]
     assert 0 < len(sent) <= CAREFUL_MAX
     assert not any(isinstance(e, Send) and isinstance(e.message, SharedSegment) for e in effects)
-    assert host.node._to_many.multicasting.tally.lost == len(entries) - CAREFUL_MAX
+    assert host.node.parts.to_many.multicasting.tally.lost == len(entries) - CAREFUL_MAX
 
 
 def test_frame_that_comes_back_from_a_lost_link_goes_another_way() -> None:
@@ -206,7 +208,7 @@ def test_frame_that_comes_back_from_a_lost_link_goes_another_way() -> None:
     lost = NodeId(8)
     entries = (Entry(NodeId(9), 0, 1 << 32 | 1, 0, 1), Entry(NodeId(10), 0, 1 << 32 | 1, 0, 1))
     route = Route(lost, NodeId(0), node.incarnation, hop_budget=5, priority=2)
-    link = node._links.to(lost)
+    link = node.parts.links.to(lost)
     assert link is not None
     effects = node.step(
         network.now_ns, Received(link.id, SharedSegment(route, TOPIC, entries, packed(b"x")))
@@ -249,6 +251,6 @@ def test_multicasts_leave_no_stream_behind_that_waits() -> None:
     network, _ = cluster(16)
     for turn in range(20):
         reply_to(network, 2, multicast(everybody(16), b"%d" % turn))
-    table = network.hosts[NodeId(2)].node._outbound.table
+    table = network.hosts[NodeId(2)].node.parts.outbound.table
     assert (table.sent_count, table.gatherings) == (0, {})
     assert all(stream.is_idle for stream in table.streams.values())

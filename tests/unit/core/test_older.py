@@ -15,8 +15,9 @@ from bmgd.errors import UnreachableError
 from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.ask_messages import Probe
 from bmgd.wire.features import NEEDS, SPOKEN, Feature, Need, Scope, names_of
-from bmgd.wire.messages import MemberFeatures, OlderMembers, Probe
+from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 from tests.unit.core.clusters import S, observed, reply_to, settle
 
 OLD = 0
@@ -37,7 +38,7 @@ def mixed(size: int, old: Iterable[int], seed: int = 1) -> Network:
 def common(network: Network) -> list[int]:
     """The features that each living node uses."""
     return [
-        host.node._context.compatibility.common
+        host.node.parts.context.compatibility.common
         for _, host in sorted(network.hosts.items())
         if host.alive
     ]
@@ -106,7 +107,7 @@ def test_a_joiner_learns_of_older_members() -> None:
     network = mixed(9, [4])
     host = network.join(0)
     network.run_until(lambda: host.id == 9 and network.status(9)["state"] == "ready", 10)
-    assert host.node._context.compatibility.common == OLD
+    assert host.node.parts.context.compatibility.common == OLD
 
 
 def test_a_link_that_is_closed_at_once_is_told_nothing() -> None:

@@ -10,8 +10,10 @@ from bmgd.core.events import Received
 from bmgd.errors import DeadError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.wire.ask_messages import Probe, ProbeReply
+from bmgd.wire.bounds import ROUTE_IDS_MAX
 from bmgd.wire.codec import decode, encode
-from bmgd.wire.messages import ROUTE_IDS_MAX, Probe, ProbeReply, Route
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import reply_to, send, settle
 
 

@@ -17,15 +17,11 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.ask_messages import ProgramAsk, ProgramList
+from bmgd.wire.bounds import PROGRAMS_BYTES_MAX
+from bmgd.wire.broadcast_messages import ReliableBroadcast
 from bmgd.wire.features import SPOKEN, Feature
-from bmgd.wire.messages import (
-    PROGRAMS_BYTES_MAX,
-    MemberFeatures,
-    Notice,
-    ProgramAsk,
-    ProgramList,
-    ReliableBroadcast,
-)
+from bmgd.wire.link_messages import MemberFeatures, Notice
 from bmgd.wire.program_news import Started, pack_starts
 from tests.unit.core.clusters import S, reply_to, settle
 
@@ -256,7 +252,7 @@ def test_list_of_an_earlier_revision_is_asked_for_again() -> None:
     link = LinkId(next(iter(host.ends)))
     register(network, 0, "a")
     network.run(1)
-    programs = host.node._to_many.programs
+    programs = host.node.parts.to_many.programs
     programs.on_skipped(NodeId(0), network.hosts[NodeId(0)].node.incarnation)
     row = programs._rows[NodeId(0)]
     row.seen = 5
@@ -267,7 +263,7 @@ def test_list_of_an_earlier_revision_is_asked_for_again() -> None:
     network.run(10)
     assert not row.wanted
     # What nobody has asked for is not taken.
-    route = network.hosts[NodeId(0)].node._forwarding.route_to(NodeId(1), tag=0)
+    route = network.hosts[NodeId(0)].node.parts.forwarding.route_to(NodeId(1), tag=0)
     network._step(host, Received(link, ProgramList(route, 9, 0, True, b"")))
     assert shown(network, 1) == [(0, "a")]
 
@@ -279,13 +275,13 @@ def test_list_that_was_asked_for_before_a_skip_is_asked_for_again() -> None:
     link = LinkId(next(iter(host.ends)))
     register(network, 0, "a")
     network.run(1)
-    programs = host.node._to_many.programs
+    programs = host.node.parts.to_many.programs
     for _ in range(2):
         programs.on_skipped(NodeId(0), source.incarnation)
     starts, _ = pack_starts([Started(1, "a")], PROGRAMS_BYTES_MAX)
 
     def give_list(revision: int, asked_at: int) -> None:
-        route = source._forwarding.route_to(NodeId(1), sequence=asked_at)
+        route = source.parts.forwarding.route_to(NodeId(1), sequence=asked_at)
         host.node.step(
             network.now_ns, Received(link, ProgramList(route, revision, 0, True, starts))
         )
@@ -306,7 +302,7 @@ def test_list_of_a_daemon_that_repeats_no_number_is_asked_for_once(
     host, source = network.hosts[NodeId(1)], network.hosts[NodeId(0)].node
     register(network, 0, "a")
     network.run(1)
-    answering = source._to_many.programs
+    answering = source.parts.to_many.programs
     asks: list[ProgramAsk] = []
 
     def answer_without_number(ask: ProgramAsk) -> None:
@@ -315,9 +311,9 @@ def test_list_of_a_daemon_that_repeats_no_number_is_asked_for_once(
 
     monkeypatch.setattr(answering, "on_ask", answer_without_number)
     for _ in range(2):
-        host.node._to_many.programs.on_skipped(NodeId(0), source.incarnation)
+        host.node.parts.to_many.programs.on_skipped(NodeId(0), source.incarnation)
     network.run(5)
-    assert not host.node._to_many.programs._rows[NodeId(0)].wanted
+    assert not host.node.parts.to_many.programs._rows[NodeId(0)].wanted
     assert len(asks) == 1
 
 
@@ -326,7 +322,7 @@ def test_list_that_came_leaves_no_deadline() -> None:
     register(network, 0, "a")
     network.run(1)
     node = network.hosts[NodeId(1)].node
-    programs, timers = node._to_many.programs, node._context.timers
+    programs, timers = node.parts.to_many.programs, node.parts.context.timers
     programs.on_skipped(NodeId(0), network.hosts[NodeId(0)].node.incarnation)
     assert (PROGRAMS_TIMER, 0, 0) in timers
     for _ in range(200):
@@ -345,19 +341,19 @@ def test_list_is_asked_for_when_a_skip_is_faster_than_the_record_of_the_new_life
     assert reply_to(network, 2, Leave(S)).error is None
     network.run(1)
     node = network.hosts[NodeId(0)].node
-    former = node._context.membership.get(NodeId(2))
+    former = node.parts.context.membership.get(NodeId(2))
     assert former is not None
     assert former.status is Status.LEFT
     life = Incarnation(former.incarnation + 1)
-    node._context.membership.meet_life(NodeId(2), life)
-    node._to_many.programs.on_skipped(NodeId(2), life)
+    node.parts.context.membership.meet_life(NodeId(2), life)
+    node.parts.to_many.programs.on_skipped(NodeId(2), life)
     later_ns = network.now_ns + S // 100
     node.step(later_ns, DeadlineReached())
-    assert (PROGRAMS_TIMER, 0, 0) not in node._context.timers
+    assert (PROGRAMS_TIMER, 0, 0) not in node.parts.context.timers
     notice = Notice(((NodeId(2), Record(life, 0, Status.ALIVE, former.address)),))
-    link = node._links.by_peer[NodeId(1)][0]
+    link = node.parts.links.by_peer[NodeId(1)][0]
     node.step(later_ns, Received(link.id, notice))
-    assert (PROGRAMS_TIMER, 0, 0) in node._context.timers
+    assert (PROGRAMS_TIMER, 0, 0) in node.parts.context.timers
 
 
 def test_wanted_list_of_a_node_that_is_held_dead_leaves_no_deadline() -> None:
@@ -367,11 +363,11 @@ def test_wanted_list_of_a_node_that_is_held_dead_leaves_no_deadline() -> None:
     network.kill(0)
     life = network.hosts[NodeId(0)].node.incarnation
     node = network.hosts[NodeId(1)].node
-    programs, timers = node._to_many.programs, node._context.timers
+    programs, timers = node.parts.to_many.programs, node.parts.context.timers
     programs.on_skipped(NodeId(0), life)
     # It is asked for later and later, and nobody answers.
     programs._rows[NodeId(0)].times = 8
-    programs._rows[NodeId(0)].asked_ns = node._context.now_ns
+    programs._rows[NodeId(0)].asked_ns = node.parts.context.now_ns
     assert (PROGRAMS_TIMER, 0, 0) in timers
     settle(network, [0])
     assert shown(network, 1) == []
@@ -397,7 +393,7 @@ def test_programs_beyond_what_a_node_can_know_come_when_others_end(
 def test_programs_wait_for_members_of_an_older_release_to_go() -> None:
     network, _ = watched(2)
     host = network.hosts[NodeId(0)]
-    compatibility = host.node._context.compatibility
+    compatibility = host.node.parts.context.compatibility
     life = network.hosts[NodeId(1)].node.incarnation
     compatibility.learn(MemberFeatures(NodeId(1), life, SPOKEN & ~Feature.PROGRAMS))
     error = reply_to(network, 0, Register("a")).error

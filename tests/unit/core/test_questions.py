@@ -48,8 +48,8 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import pack_messages, unpack_messages
 from bmgd.wire.features import SPOKEN
-from bmgd.wire.messages import Segment, SegmentAck
 from bmgd.wire.segments import COST_MAX
+from bmgd.wire.stream_messages import Segment, SegmentAck
 from tests.unit.core.clusters import S, reply_to, settle
 from tests.unit.core.test_topics import Queues
 
@@ -149,7 +149,7 @@ class Cluster:
         return self.outcomes()
 
     def owed(self) -> int:
-        return len(self.host(self.answerer).node._topics.questions)
+        return len(self.host(self.answerer).node.parts.topics.questions)
 
     def ended(self, node_id: int, request: int) -> StreamEnded | None:
         found = [e for e in self.told(node_id, request) if isinstance(e, StreamEnded)]
@@ -427,7 +427,7 @@ def test_answer_whose_time_is_over_before_it_was_sent_is_owed_again() -> None:
     cluster.question(stream, b"b")
     body = pack_messages([answer_head(ANSWER, first)])
     assert cluster.owed() == 0
-    cluster.host(3).node._topics.questions.handed(reader, _asker(deliver), [first])
+    cluster.host(3).node.parts.topics.questions.handed(reader, _asker(deliver), [first])
     command = PutSegment(1, body, timeout_ns=S // 100, answers=(first,))
     cluster.put(3, back, command)
     assert cluster.owed() == 0
@@ -476,7 +476,7 @@ def test_too_many_owed_questions_lose_the_oldest(monkeypatch: pytest.MonkeyPatch
 def test_room_of_an_answer_is_kept_until_the_question_is_settled() -> None:
     cluster = Cluster()
     stream, first = cluster.questions()
-    inboxes = cluster.host(0).node._topics.inboxes
+    inboxes = cluster.host(0).node.parts.topics.inboxes
     cluster.question(stream, b"a", b"b")
     assert inboxes.underway == 2
     cluster.put(0, cluster.inbox_request, Settled(0, (first, first, 12345)))
@@ -489,7 +489,7 @@ def test_room_of_an_answer_is_kept_until_the_question_is_settled() -> None:
 def test_one_question_too_many_is_withdrawn() -> None:
     cluster = Cluster()
     stream, first = cluster.questions()
-    inboxes = cluster.host(0).node._topics.inboxes
+    inboxes = cluster.host(0).node.parts.topics.inboxes
     assert inboxes.reserve(cluster.inbox, range(1, QUESTIONS_MAX))
     cluster.question(stream, b"a", b"b")
     moved = [e for e in cluster.told(0, stream) if isinstance(e, StreamMoved)]
@@ -648,4 +648,4 @@ def test_questions_end_when_a_member_goes_back_to_an_older_release() -> None:
     cluster.question(stream, b"b")
     moved = [e for e in cluster.told(0, stream) if isinstance(e, StreamMoved)]
     assert [(e.withdrawn, e.error) for e in moved if e.withdrawn] == [((2,), "RequestError")]
-    assert set(cluster.host(0).node._topics.inboxes.inboxes()[0].underway) == {first}
+    assert set(cluster.host(0).node.parts.topics.inboxes.inboxes()[0].underway) == {first}

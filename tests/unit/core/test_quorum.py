@@ -9,7 +9,7 @@ from bmgd.core.events import Received
 from bmgd.errors import NoQuorumError
 from bmgd.sim import Network
 from bmgd.types import NodeId, Record, Status
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, observed, reply_to, send, settle, survivors
 
 
@@ -93,14 +93,14 @@ def test_records_of_one_message_that_end_in_a_minority_never_give_the_quorum_bac
     """The first one does, the next takes it: a node that stood aside would go on for `ask_ms`."""
     network = parted(5, [0, 4])
     host = network.hosts[NodeId(0)]
-    membership = host.node._context.membership
+    membership = host.node.parts.context.membership
     records = membership.exceptions()
     before = records[NodeId(1)]
     refuted = before._replace(version=before.version + 1, status=Status.ALIVE)
     life = network.hosts[NodeId(4)].node.incarnation
     dead = Record(life, 9, Status.DEAD, host.address)
     notice = Notice(((NodeId(1), refuted), (NodeId(4), dead)))
-    link = host.node._links.to(NodeId(4))
+    link = host.node.parts.links.to(NodeId(4))
     assert link is not None
     network._step(host, Received(link.id, notice))
     assert network.status(0)["quorum"] == {
@@ -118,8 +118,8 @@ def test_minority_excludes_nobody() -> None:
     network.kill(2)
     network.kill(3)
     network.run(5)
-    minority = network.hosts[NodeId(0)].node._context.membership
-    majority = network.hosts[NodeId(4)].node._context.membership
+    minority = network.hosts[NodeId(0)].node.parts.context.membership
+    majority = network.hosts[NodeId(4)].node.parts.context.membership
     assert minority.status_of(NodeId(2)) is Status.DEAD
     assert majority.status_of(NodeId(3)) is Status.EXCLUDED
     network.mend()
@@ -157,7 +157,7 @@ def test_quorum_that_comes_back_heals_what_waited() -> None:
     network.run(4)
     network.mend()
     settle(network, [1])
-    membership = network.hosts[NodeId(0)].node._context.membership
+    membership = network.hosts[NodeId(0)].node.parts.context.membership
     assert membership.status_of(NodeId(1)) is Status.EXCLUDED
 
 

@@ -17,7 +17,8 @@ from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.messages import RECORDS_PER_NOTICE_MAX, Heartbeat, Notice
+from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
+from bmgd.wire.link_messages import Heartbeat, Notice
 from tests.unit.core.clusters import S, settle
 
 PEERS = PeerList(template="host{id}:1")

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from bmgd.core.broadcast_orphans import ORPHAN_NS
 from bmgd.core.broadcast_retention import REFUTED_NS, REMIND_TIMER, SKIPS_KEPT_MAX
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.types import Incarnation, NodeId, counter_of
-from bmgd.wire.messages import ReliableBroadcast, Route
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, settle
 from tests.unit.core.test_broadcasting import Frames
 
@@ -198,7 +201,7 @@ def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> No
 def test_skips_above_a_gap_leave_room_for_the_one_that_closes_it(counts: list[int]) -> None:
     network = read(2)
     source = network.hosts[NodeId(0)].node
-    retention = network.hosts[NodeId(1)].node._to_many.retention
+    retention = network.hosts[NodeId(1)].node.parts.to_many.retention
     heard = retention.hear(NodeId(0), source.incarnation)
     assert heard is not None
     for count in counts:
@@ -271,15 +274,15 @@ def test_copies_of_a_life_that_was_followed_are_shared_though_no_record_told_so(
         broadcast(network, 0, payload)
     network.run(0.1)
     node = network.hosts[NodeId(1)].node
-    retention, orphans = node._to_many.retention, node._to_many.orphans
+    retention, orphans = node.parts.to_many.retention, node.parts.to_many.orphans
     (heard,) = retention.by_source[NodeId(0)].values()
     assert len(heard.copies) == 2
     network.kill(0)
     # A message of the next life comes before its record, then one of the former life.
-    node._context.membership.meet_life(NodeId(0), Incarnation(heard.incarnation + 1))
+    node.parts.context.membership.meet_life(NodeId(0), Incarnation(heard.incarnation + 1))
     retention._learn_stable(heard, 1)
     assert len(heard.copies) == 1
-    assert (REMIND_TIMER, *heard.key) in node._context.timers
+    assert (REMIND_TIMER, *heard.key) in node.parts.context.timers
     retention.on_remind_timer((REMIND_TIMER, *heard.key))
     orphans.on_changed()
     assert heard.key in orphans._orphans
@@ -289,8 +292,8 @@ def test_window_holds_back_what_has_no_room() -> None:
     network = read(4)
     network.stop(2)
     payload = bytes(65_536)
-    source = network.hosts[NodeId(0)].node._to_many.source
-    source.window_bytes = lambda: 200_000  # type: ignore[method-assign]
+    window = network.hosts[NodeId(0)].node.parts.to_many.source.window
+    window.bytes_max = lambda: 200_000  # type: ignore[method-assign]
     requests = [broadcast(network, 0, payload, timeout_s=60) for _ in range(6)]
     network.run(0.2)
     assert reliable(network, 0)["sent"] == 3
@@ -311,7 +314,7 @@ def test_slow_reader_misses_and_stalls_nobody() -> None:
     assert reliable(network, 0)["stable"] == 1500
     reader = network.hosts[NodeId(1)]
     for _ in range(30):
-        for request in list(reader.node._to_many.announcements._readers):
+        for request in list(reader.node.parts.to_many.announcements._readers):
             network.issue_as(reader, request, ConsumedAnnouncements(64))
     got = items(network, 1)
     assert got[:1088] == [b"%d" % number for number in range(1088)]
@@ -360,7 +363,7 @@ def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses()
     network.run(1)
     host = restarted(network, 1)
     life = network.hosts[NodeId(0)].node.incarnation
-    heard = host.node._to_many.retention.lives[NodeId(0), life]
+    heard = host.node.parts.to_many.retention.lives[NodeId(0), life]
     assert (heard.watermark, heard.given) == (1, False)
     route = Route(NodeId(1), NodeId(0), life, 0, 2, 0, 1)
     copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 1)
@@ -389,7 +392,7 @@ def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None
     network.run(5)
     network.resume(1)
     network.run(5)
-    assert (counter_of(host.node.incarnation), host.node._context.version) == (2, 1)
+    assert (counter_of(host.node.incarnation), host.node.parts.context.version) == (2, 1)
     give_copy_for_others(network, host)
     broadcast(network, 2, b"after")
     network.run(1)
@@ -408,7 +411,119 @@ def test_life_that_refutes_its_death_is_told_of_what_was_just_passed_over(waits_
     network.run(5)
     network.resume(1)
     network.run(5)
-    assert (counter_of(host.node.incarnation), host.node._context.version) == (2, 1)
+    assert (counter_of(host.node.incarnation), host.node.parts.context.version) == (2, 1)
     broadcast(network, 2, b"after")
     network.run(1)
     assert items(network, 1) == [*([] if waits_s else [(0, 1, 1)]), b"after"]
+
+
+def test_who_was_told_that_it_missed_one_is_told_of_all_that_follow() -> None:
+    """The source joined it to its audience later, and knew nothing of what a neighbor had passed on."""
+    network = read(3)
+    host = restarted(network, 1)
+    network.stop(1)
+    network.run(5)
+    network.resume(1)
+    network.run(5)
+    give_copy_for_others(network, host)
+    life = network.hosts[NodeId(0)].node.incarnation
+    route, skip = Route(NodeId(1), NodeId(0), life, 0, 4, 0, 1), Skip(NodeId(1), 1, 3, missed=False)
+    copy = ReliableBroadcast(route, TOPIC, b"for it", 0, (), 3, 0, (skip,), 0)
+    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
+    effects = host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    missed = [(e.first, e.last) for e in effects if isinstance(e, TellMissed)]
+    assert missed in ([(1, 3)], [(1, 1), (2, 3)])
+    assert [e.payload for e in effects if isinstance(e, Announce)] == [b"for it"]
+
+
+def test_orphans_are_pulled_from_who_has_them_though_others_who_skipped_them_are_further() -> None:
+    """Most neighbors of node 1 began later and have no copy; node 15 has them, and is behind those."""
+    network = read(16)
+    life = network.hosts[NodeId(0)].node.incarnation
+    for number in (2, 3, 5, 9, 13):
+        heard = network.hosts[NodeId(number)].node.parts.to_many.retention.hear(NodeId(0), life)
+        assert heard is not None
+        heard.watermark = 9
+    take(network, 1, life, 9)
+    network.kill(0)
+    network.run(5)
+    for count in (1, 2, 3):
+        take(network, 15, life, count)
+    network.run(10)
+    assert items(network, 1)[:3] == [b"1", b"2", b"3"]
+
+
+def test_orphans_below_those_that_are_here_are_pulled_from_who_is_no_further() -> None:
+    """The source reached one node with the earlier and another one with the later of them."""
+    network = read(16)
+    life = network.hosts[NodeId(0)].node.incarnation
+    for number, counts in ((1, (3, 4)), (2, (5, 6))):
+        for count in counts:
+            take(network, number, life, count)
+    network.kill(0)
+    network.run(45)
+    for number in range(1, 16):
+        assert items(network, number) == [(0, 1, 2), b"3", b"4", b"5", b"6"], number
+
+
+def test_orphans_that_no_neighbor_sends_are_told_as_missed_up_to_the_last() -> None:
+    """A neighbor began later and has none of them, and knows how many there were."""
+    network = read(4)
+    life = network.hosts[NodeId(0)].node.incarnation
+    heard = network.hosts[NodeId(2)].node.parts.to_many.retention.hear(NodeId(0), life)
+    assert heard is not None
+    heard.watermark = 9
+    for number in (1, 3):
+        take(network, number, life, 1)
+    network.kill(0)
+    network.run(45)
+    assert items(network, 1) == [b"1", (0, 2, 9)]
+
+
+def take(network: Network, number: int, life: Incarnation, count: int) -> None:
+    """A node gets a copy of a broadcast of node 0, for all of 16."""
+    host = network.hosts[NodeId(number)]
+    route = Route(NodeId(number), NodeId(0), life, 0, count, 0, 1)
+    host.node.parts.to_many.retention.on_broadcast(
+        ReliableBroadcast(route, TOPIC, b"%d" % count, 0, (), 16, 0, (), 0)
+    )
+
+
+def test_readers_of_a_process_that_takes_another_id_are_told_what_they_missed_meanwhile() -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    network.run_until(lambda: joiner.id == 8)
+    network.run(1)
+    network.issue(8, Subscribe(TOPIC, 64))
+    broadcast(network, 0, b"1")
+    network.run(1)
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    network._step(joiner, Received(LinkId(10**6), Notice(((NodeId(8), rival),))))
+    broadcast(network, 0, b"2")
+    network.run(10)
+    assert joiner.id == 9
+    broadcast(network, 0, b"3")
+    network.run(1)
+    assert items(network, 9) == [b"1", (0, 2, 2), b"3"]
+
+
+def test_source_that_returns_after_its_copies_went_is_asked_again() -> None:
+    """It had been asked before it was held dead, and had not answered."""
+    network = read(2)
+    broadcast(network, 0, b"1")
+    network.run(1)
+    node = network.hosts[NodeId(1)].node
+    (heard,) = node.parts.to_many.retention.by_source[NodeId(0)].values()
+    heard.asking = True
+    broadcast(network, 0, b"2")
+    network.run(0.01)
+    assert heard.copies
+    network.cut(0, 1)
+    network.run(3 * ORPHAN_NS / S)
+    assert 0 in network.status(1)["dead"]
+    assert not heard.copies
+    network.mend()
+    network.run_until(lambda: 0 not in network.status(1)["dead"])
+    network.run(10)
+    assert (heard.asking, heard.orphan_ns) == (False, 0)

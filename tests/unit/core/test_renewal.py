@@ -28,7 +28,7 @@ class Unbroken(Watcher):
         self.dials: list[tuple[NodeId, NodeId]] = []
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
-        before, now = self.peers.get(host.id, set()), set(host.node._links.by_peer)
+        before, now = self.peers.get(host.id, set()), set(host.node.parts.links.by_peer)
         self.peers[host.id] = now
         if self.began:
             self.gaps += [

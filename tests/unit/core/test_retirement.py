@@ -33,16 +33,9 @@ from bmgd.types import (
     Record,
     Status,
 )
+from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import (
-    BUCKETS,
-    RECORDS_PER_NOTICE_MAX,
-    Buckets,
-    Heartbeat,
-    Notice,
-    PageAsk,
-    RecordPage,
-)
+from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, PageAsk, RecordPage
 
 PEERS = PeerList(template="host{id}:1")
 LIFE = Incarnation(1 << 32 | 5)
@@ -264,7 +257,7 @@ def pass_time(node: Node, from_ns: int, until_ns: int) -> list[Effect]:
         due_ns = node.deadline_ns
         now_ns = min(until_ns, now_ns + S // 2 if due_ns is None else max(now_ns, due_ns))
         sequence += 1
-        beat = Heartbeat(sequence, 2**63, node._context.membership.digest)
+        beat = Heartbeat(sequence, 2**63, node.parts.context.membership.digest)
         effects += node.step(now_ns, Received(LinkId(1), beat))
         effects += node.step(now_ns, DeadlineReached())
     return effects
@@ -285,7 +278,7 @@ def test_who_has_left_is_forgotten_after_a_while(monkeypatch: pytest.MonkeyPatch
     node = node_of()
     told(node, 3, (8, record()), (9, record()))
     told(node, 4, (8, record(Status.LEFT)))
-    membership = node._context.membership
+    membership = node.parts.context.membership
     digest = membership.digest
     pass_time(node, 5, 9 * S)
     assert NodeId(8) in membership.exceptions()
@@ -301,7 +294,7 @@ def test_who_comes_back_in_time_keeps_its_id(monkeypatch: pytest.MonkeyPatch) ->
     told(node, 4, (8, record(Status.LEFT)))
     told(node, 5, (8, record(Status.ALIVE, counter=2)))
     pass_time(node, 6, 20 * S)
-    assert not node._context.membership.retired
+    assert not node.parts.context.membership.retired
 
 
 def test_who_is_gone_for_long_is_written_as_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +305,7 @@ def test_who_is_gone_for_long_is_written_as_left(monkeypatch: pytest.MonkeyPatch
     effects = pass_time(node, 5, 32 * S)
     notices = [m for m in sent(effects) if isinstance(m, Notice)]
     assert [m.records for m in notices] == [((8, record(Status.LEFT)),)]
-    assert node._context.membership.status_of(NodeId(5)) is Status.EXCLUDED
+    assert node.parts.context.membership.status_of(NodeId(5)) is Status.EXCLUDED
 
 
 @pytest.mark.parametrize("node_id", [2, 9])
@@ -324,16 +317,16 @@ def test_only_the_lowest_living_founder_gives_ids_up(
     told(node, 3, (8, record()))
     told(node, 4, (8, record(Status.EXCLUDED)))
     pass_time(node, 5, 60 * S)
-    assert node._context.membership.status_of(NodeId(8)) is Status.EXCLUDED
+    assert node.parts.context.membership.status_of(NodeId(8)) is Status.EXCLUDED
 
 
 def test_records_of_those_who_have_left_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retirement, "LEFT_MAX", 5)
     node = node_of()
     told(node, 3, *((i, record(Status.LEFT)) for i in range(8, 20)))
-    assert list(node._context.membership.retired) == list(range(8, 15))
+    assert list(node.parts.context.membership.retired) == list(range(8, 15))
     # Nothing else is kept of them.
-    assert sorted(node._context.moved_ns) == [0, *range(15, 20)]
+    assert sorted(node.parts.context.moved_ns) == [0, *range(15, 20)]
 
 
 def test_gone_joiners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +334,7 @@ def test_gone_joiners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     node = node_of()
     told(node, 3, *((i, record(Status.EXCLUDED)) for i in range(8, 12)))
     pass_time(node, 4, S)
-    statuses = [node._context.membership.status_of(NodeId(i)) for i in range(8, 12)]
+    statuses = [node.parts.context.membership.status_of(NodeId(i)) for i in range(8, 12)]
     assert statuses == [Status.LEFT, *[Status.EXCLUDED] * 3]
 
 
@@ -380,7 +373,7 @@ def test_programs_hear_of_known_ids_that_are_retired_elsewhere() -> None:
     effects = node.step(4, Received(LinkId(1), RecordPage((), ((NodeId(8), NodeId(500)),))))
     changes = [e for e in effects if isinstance(e, RecordChanged)]
     assert [(c.id, c.record.status) for c in changes] == [(8, Status.LEFT)]
-    assert changes[0].revision == node._context.membership.revision
+    assert changes[0].revision == node.parts.context.membership.revision
 
 
 # --- fetching ---------------------------------------------------------------------------------------
@@ -409,7 +402,7 @@ def test_differing_records_are_fetched_page_by_page_over_one_link() -> None:
     more = RecordPage(tuple((NodeId(i), record()) for i in range(264, 300)), (), None)
     effects = node.step(S, Received(LinkId(1), more))
     assert not any(isinstance(m, Notice | PageAsk) for m in sent(effects))
-    assert node._context.membership.id_space == 300
+    assert node.parts.context.membership.id_space == 300
     assert [m for m in sent(differing(node, S + 1, link=2)) if isinstance(m, PageAsk)]
 
 
@@ -432,7 +425,7 @@ def test_page_is_asked_of_another_where_the_link_is_lost() -> None:
 def test_hundred_thousand_records_never_go_in_one_step() -> None:
     """A member asks for all that a large cluster has: each answer is a page, whatever differs."""
     node = node_of()
-    membership = node._context.membership
+    membership = node.parts.context.membership
     for number in range(FOUNDERS, FOUNDERS + 100_000):
         membership.join(NodeId(number), record())
     effects = node.step(3, Received(LinkId(1), Buckets((7,) * BUCKETS, answer=True)))
@@ -447,7 +440,7 @@ def test_hundred_thousand_records_never_go_in_one_step() -> None:
 def test_joiner_is_told_page_by_page() -> None:
     node = node_of()
     for number in range(FOUNDERS, FOUNDERS + 600):
-        node._context.membership.join(NodeId(number), record())
+        node.parts.context.membership.join(NodeId(number), record())
     effects = node.step(3, JoinAsked(LinkId(6), NodeId(700), LIFE, "joiner:1"))
     assert [e for e in effects if isinstance(e, Grant)] == [Grant(LinkId(6), NodeId(700))]
     after: NodeId | None = NodeId(0)
@@ -475,9 +468,9 @@ def test_joiner_that_asks_no_more_is_let_go_of() -> None:
 
 def test_no_id_is_given_where_too_many_have_a_record() -> None:
     node = node_of()
-    membership = node._context.membership
+    membership = node.parts.context.membership
     membership._ids.extend(range(10**6, 10**6 + JOINED_MAX))
-    for link in node._links.table.values():
+    for link in node.parts.links.table.values():
         link.agreed = True
     node.step(3, JoinAsked(LinkId(6), None, LIFE, "joiner:1"))
     before = membership.id_space

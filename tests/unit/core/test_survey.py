@@ -18,15 +18,9 @@ from bmgd.core.survey import FOREIGN_TRACES_MAX, REPORTS_PER_S, TRACES_MAX
 from bmgd.errors import DeadError, RequestError, UnreachableError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, incarnation_tag
-from bmgd.wire.messages import (
-    LinkMessage,
-    Report,
-    ReportAsk,
-    Route,
-    RoutedMessage,
-    TraceAnswer,
-    TraceAsk,
-)
+from bmgd.wire.ask_messages import Report, ReportAsk, TraceAnswer, TraceAsk
+from bmgd.wire.messages import LinkMessage, RoutedMessage
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, observed, reply_to, send, settle
 
 CORE = Path(bmgd.core.__file__).parent

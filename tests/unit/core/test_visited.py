@@ -20,8 +20,9 @@ from bmgd.core.visited import (
 )
 from bmgd.peers import PeerList
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.bounds import SEARCH_BYTES_MAX
 from bmgd.wire.codec import decode, encode
-from bmgd.wire.messages import SEARCH_BYTES_MAX, RoutedMessage
+from bmgd.wire.messages import RoutedMessage
 
 PEERS = PeerList(template="host{id}:1")
 LIFE = Incarnation(1 << 32)
@@ -49,7 +50,7 @@ def test_bitmap_becomes_runs_for_an_id_that_it_cannot_have() -> None:
 def test_message_is_searched_for_after_a_million_joins() -> None:
     """No shortest way is up, and a bitmap over all ids that ever were would not fit."""
     node = Node(Settings(NodeId(0), 4, PEERS, "host0:1"), LIFE, Random(0), 0)
-    membership = node._context.membership
+    membership = node.parts.context.membership
     membership.retire_run(NodeId(4), NodeId(10**6))
     for number in range(10**6 + 1, 10**6 + 13):
         membership.join(NodeId(number), Record(LIFE, 0, Status.ALIVE, f"new{number}:1"))

@@ -19,7 +19,7 @@ from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Heartbeat, Notice, Ping
+from bmgd.wire.link_messages import Heartbeat, Notice, Ping
 from tests.unit.core.clusters import S, observed, settle
 
 PEERS = PeerList(template="host{id}:1")

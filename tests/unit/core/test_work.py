@@ -7,9 +7,10 @@ from random import Random
 
 from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.context import Context
+from bmgd.core.deadlines import DEADLINES_PER_STEP
 from bmgd.core.effects import Effect, Send, StreamEnded
 from bmgd.core.events import CommandIssued, DeadlineReached, LinkDown, LinkUp, Received
-from bmgd.core.node import DEADLINES_PER_STEP, Node
+from bmgd.core.node import Node
 from bmgd.core.outbound import STREAMS_MAX
 from bmgd.core.settings import Settings
 from bmgd.core.stream_answers import REROUTE_NS
@@ -25,7 +26,8 @@ from bmgd.types import (
     Status,
 )
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.messages import Notice, Segment
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.stream_messages import Segment
 
 PEERS = PeerList(template="host{id}:1")
 LIFE = Incarnation(1 << 32)
