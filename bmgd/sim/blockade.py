@@ -25,7 +25,12 @@ class Slowness:
 
 
 class Blockade:
-    """The present state of all ways between hosts."""
+    """The present state of all ways between hosts.
+
+    Attributes:
+        any_blocked, any_slow: whether some way is.
+        revision: greater after each change.
+    """
 
     def __init__(self) -> None:
         self._cuts: set[Way] = set()
@@ -34,8 +39,10 @@ class Blockade:
         self._slow_nodes: dict[NodeId, Slowness] = {}
         self.any_blocked = False
         self.any_slow = False
+        self.revision = 0
 
     def _note(self) -> None:
+        self.revision += 1
         self.any_blocked = bool(self._cuts or self._groups)
         self.any_slow = bool(self._slow_ways or self._slow_nodes)
 

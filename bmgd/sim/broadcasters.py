@@ -26,8 +26,8 @@ from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
-from bmgd.sim.workload import NUMBER_BYTES, reading_ns_max
-from bmgd.wire.messages import Piece
+from bmgd.sim.workload import JOINING_NS, NUMBER_BYTES, reading_ns_max
+from bmgd.wire.broadcast_messages import Piece
 
 NEWS: Final = "news"
 CREDIT: Final = 64
@@ -156,10 +156,14 @@ class Broadcasters(Watcher):
             self._network.timeline.plan(at_ns, self._consume, host, effect.request, command)
 
     def _consume(self, host: Host, request: int, command: Consumed | ConsumedAnnouncements) -> None:
-        if not self._is_current(host) or host.joiner is not None:
+        if not self._is_current(host) or request not in self._readers:
             return
         if host.stopped:
             host.held_back.append((self._consume, (host, request, command)))
+        elif host.joiner is not None:
+            # Its readers go along to the next id.
+            at_ns = self._network.now_ns + JOINING_NS
+            self._network.timeline.plan(at_ns, self._consume, host, request, command)
         else:
             self._network.issue_as(host, request, command)
 

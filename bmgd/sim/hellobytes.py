@@ -24,7 +24,8 @@ from bmgd.wire.applicant import Applicant
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity, Refusal
-from bmgd.wire.messages import Goodbye, Message, PageAsk
+from bmgd.wire.link_messages import Goodbye, PageAsk
+from bmgd.wire.messages import Message
 
 _CLUSTER: Final = "simulated"
 _OTHER_CLUSTER: Final = "another"

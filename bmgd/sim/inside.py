@@ -16,26 +16,26 @@ from bmgd.wire.features import Feature
 
 def membership_of(node: Node) -> Membership:
     """What a node believes of every id."""
-    return node._context.membership
+    return node.parts.context.membership
 
 
 def known_life(node: Node, peer: NodeId) -> Incarnation:
     """The highest incarnation of a peer that a node knows; 0 for none."""
-    if peer == node._context.id:
+    if peer == node.parts.context.id:
         return node.incarnation
-    return node._context.membership.incarnation(peer)
+    return node.parts.context.membership.incarnation(peer)
 
 
 def silence_due_ns(node: Node) -> int:
     """By when a node that now ceases to hear somebody suspects it: its own lag makes that later."""
-    context, detector = node._context, node._detector
+    context, detector = node.parts.context, node.parts.detector
     due_ns, _ = context.timers._due.get((SILENCE_TIMER, 0, 0), (0, 0))
     return max(due_ns, context.now_ns + detector.timeout_ns)
 
 
 def answers_due_ns(node: Node) -> int:
     """How long a node that now dials somebody, and then asks others about it, waits for all of that."""
-    settings, detector = node._context.settings, node._detector
+    settings, detector = node.parts.context.settings, node.parts.detector
     return detector.patience_ns(settings.dial_ns, DIAL_LEGS) + detector.patience_ns(
         settings.ask_ns, ASK_LEGS
     )
@@ -54,13 +54,13 @@ def unsettled_broadcast(node: Node, connected: Collection[NodeId]) -> str:
     Without healing who is not connected may be held alive for ever. A source waits for it without end,
     and that is kept, but all who are connected have it; of such a source nothing can come.
     """
-    to_many = node._to_many
+    to_many = node.parts.to_many
     source, retention, orphans = to_many.source, to_many.retention, to_many.orphans
-    away = source._living() & ~id_set(connected)
-    if _owes(source, away) or source._told_stable < source._stable:
+    away = source.window.living() & ~id_set(connected)
+    if _owes(source, away) or source.window.told_stable < source.window.stable:
         return "its own broadcasts are not stable, or not told to be"
     # While a member is of a release without lists, they are wanted, and nobody is asked.
-    asks = node._context.compatibility.common & Feature.PROGRAMS
+    asks = node.parts.context.compatibility.common & Feature.PROGRAMS
     rows = to_many.programs._rows
     if asks and any(r.wanted and r.shown and not away >> i & 1 for i, r in rows.items()):
         return "it asks for lists of programs"
@@ -77,14 +77,15 @@ def unsettled_broadcast(node: Node, connected: Collection[NodeId]) -> str:
 
 def _owes(source: BroadcastSource, away: int) -> bool:
     """Whether anybody but those who are away still lacks what a source sent, or is to be told."""
-    unstable, is_gone = source._unstable, source._context.membership.is_gone
-    others = source._living() & ~away
-    if any(sent.missing & others for sent in unstable):
+    window, is_gone = source.window, source._context.membership.is_gone
+    others = window.living() & ~away
+    if any(sent.missing & others for sent in window.unstable):
         return True
     # They come to be stable in order, and the window may be full of what is not.
-    if not unstable[0].missing & away if unstable else source._waiting:
+    unstable = window.unstable
+    if not unstable[0].missing & away if unstable else window.waiting:
         return True
-    peers = source._peers.items()
+    peers = source.peers.by_id.items()
     return any(peer.skips and not (is_gone(i) or away >> i & 1) for i, peer in peers)
 
 
@@ -98,7 +99,7 @@ def _compares(node: Node, heard: Heard) -> bool:
     reach = heard.reach
     if heard.skips or reach[1] > reach[0]:
         return True
-    for peer in node._links.by_peer:
+    for peer in node.parts.links.by_peer:
         told = heard.told.get(peer, (0, 0))
         if told[0] > reach[0] or told[1] > reach[1]:
             return True
@@ -111,28 +112,31 @@ def unread_bodies(node: Node) -> list[tuple[int, bytes]]:
     """What a node has taken and not handed out: of each segment how many messages, and its body."""
     return [
         (segment.count, segment.body)
-        for topic in node._topics.table.topics.values()
+        for topic in node.parts.topics.table.topics.values()
         for segment in topic.waiting
     ]
 
 
 def being_read(node: Node) -> int:
     """How many messages, and pieces of long ones that have come, readers have to consume."""
-    topics = node._topics
+    topics = node.parts.topics
     pieces = sum(
         len(each.waiting) + len(each.unconsumed) for each in topics.longs.by_stream.values()
     )
     unfinished = sum(len(reader.longs) for reader in topics.table.subscriptions.values())
     return (
-        topics.table.being_read() - unfinished + pieces + node._to_many.announcements.being_read()
+        topics.table.being_read()
+        - unfinished
+        + pieces
+        + node.parts.to_many.announcements.being_read()
     )
 
 
 def linked_peers(node: Node) -> dict[NodeId, int]:
     """How many links a node has to each peer."""
-    return {peer: len(links) for peer, links in node._links.by_peer.items()}
+    return {peer: len(links) for peer, links in node.parts.links.by_peer.items()}
 
 
 def wanted_peers(node: Node) -> tuple[NodeId, ...]:
     """Whom a node wants to be linked to."""
-    return node._dialling.wanted
+    return node.parts.dialling.wanted

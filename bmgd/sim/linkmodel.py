@@ -28,7 +28,7 @@ from bmgd.linklayer.outbox import (
 )
 from bmgd.routing import Snapshot
 from bmgd.wire.codec import decode, kind_of_message
-from bmgd.wire.messages import Goodbye, Heartbeat
+from bmgd.wire.link_messages import Goodbye, Heartbeat
 
 LOSE_NOTHING: Final = "links-lose-nothing"
 OVERTAKE: Final = "urgent-overtakes-bulk"

@@ -6,12 +6,12 @@ met both alone and in company. The result is a fault plan, and replays as one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.faults import Kill, Restart, Stop
+from bmgd.chaos.faults import Fault, Kill, Partition, Restart, Stop
 from bmgd.chaos.plan import Plan, Scalar, Step, Workload
 from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
@@ -20,7 +20,7 @@ from bmgd.sim.broadcasters import SHARE
 from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 _POLICIES: Final = ("off", "after:1", "after:2", "after:4", "overhead:4%", "overhead:0")
 _READINGS: Final = ((4, 20_000), (1, 200_000), (2, 4_000_000))
@@ -96,7 +96,11 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     silent = Random(f"silent {seed}")
     if nodes > 2 and silent.random() < 0.08:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-        plan = _stopped_alone(silent, plan, settings)
+        plan = _silent_alone(silent, plan, settings, _stop)
+    apart = Random(f"apart {seed}")
+    if nodes > 2 and apart.random() < 0.05:
+        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
+        plan = _silent_alone(apart, plan, settings, _cut_off)
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))
@@ -126,8 +130,23 @@ def _deaths_around(random: Random, nodes: int, seconds: float) -> tuple[Step, ..
     return tuple(steps)
 
 
-def _stopped_alone(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
-    """One or two are stopped, for longer than the profile needs to find them; nothing else happens."""
+def _stop(victims: tuple[NodeId, ...], _: int) -> Fault:
+    return Stop(victims)
+
+
+def _cut_off(victims: tuple[NodeId, ...], nodes: int) -> Fault:
+    """Each of them from everybody."""
+    others = tuple(NodeId(i) for i in range(nodes) if i not in victims)
+    return Partition((others, *((victim,) for victim in victims)))
+
+
+def _silent_alone(
+    random: Random,
+    plan: Plan,
+    settings: Mapping[str, Scalar],
+    fault_of: Callable[[tuple[NodeId, ...], int], Fault],
+) -> Plan:
+    """One or two are silent, for longer than the profile needs to find them; nothing else happens."""
     timing = PROFILES[str(settings.get("profile", DEFAULT_PROFILE))]
     timeout_s = float(settings.get("timeout_ms", timing.timeout_ms)) / 1e3
     heartbeat_s = float(settings.get("heartbeat_ms", timing.heartbeat_ms)) / 1e3
@@ -137,7 +156,7 @@ def _stopped_alone(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -
     seconds = max(plan.seconds, at_s + timeout_s + ask_s + 6 * heartbeat_s)
     count = random.choice((1, 1, 2)) if plan.nodes > 4 else 1
     victims = tuple(sorted(random.sample([NodeId(i) for i in range(plan.nodes)], count)))
-    return replace(plan, steps=(Step(at_s, Stop(victims)),), seconds=seconds)
+    return replace(plan, steps=(Step(at_s, fault_of(victims, plan.nodes)),), seconds=seconds)
 
 
 def _simulated(random: Random) -> dict[str, Scalar]:

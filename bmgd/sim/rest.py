@@ -65,6 +65,16 @@ def is_whole(network: Network) -> bool:
     return _all_heal(hosts) or len(components(hosts)) <= 1
 
 
+def cannot_meet(network: Network) -> bool:
+    """Whether two sides are left of which neither knows an address of the other.
+
+    Joiners that two sides let in under one id know founders in common, and those are all gone.
+    """
+    ids = [host.id for host in running(network)]
+    founder_runs = any(node_id < network.settings.founding_size for node_id in ids)
+    return not founder_runs and len(set(ids)) < len(ids)
+
+
 def holds_majority(part: Sequence[Host]) -> bool:
     """Whether a part has more than half of all who have not left, or half of them and the lowest."""
     alive = {host.id for host in part}

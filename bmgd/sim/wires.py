@@ -32,7 +32,8 @@ from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeI
 from bmgd.wire.codec import encode
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Goodbye, Message
+from bmgd.wire.link_messages import Goodbye
+from bmgd.wire.messages import Message
 
 CLOSING_NS: Final = 1_000_000_000
 _ERRNO_OF: Final = {
@@ -327,6 +328,9 @@ class Wires:
             host: whose process it was.
             abruptly: killed; else it had time to write what it wanted to.
         """
+        for target in self.listeners.values():
+            if target.backlog:
+                target.backlog = [waiting for waiting in target.backlog if waiting[0] is not host]
         for end in (*host.closing.values(), *host.ends.values()):
             if end.up and not abruptly:
                 self._pipes.write_all(end)

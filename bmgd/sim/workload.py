@@ -34,7 +34,7 @@ from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId
 from bmgd.wire.batch import pack_messages, unpack_messages
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 TOPIC: Final = "work"
@@ -121,6 +121,9 @@ class Programs(Watcher):
         self._payload_id = 0
         self._asked: dict[int, tuple[int, Host]] = {}
         self._readers: dict[int, Host] = {}
+        self._leaving: set[int] = set()
+        self._unseen: set[int] = set()
+        """Messages that came to a reader which was about to go, and which it did not read."""
         self._streams: dict[int, _Stream] = {}
         self._longs: dict[tuple[Host, int], int] = {}
         self._until_ns = 0
@@ -165,6 +168,7 @@ class Programs(Watcher):
         if not self._is_current(host) or self._is_held_back(host, self._go_away, request):
             return
         del self._readers[request]
+        self._leaving.add(request)
         network.issue_as(host, request, Unsubscribe())
         absent_ns = self._random.randrange(1, network.conditions.absent_ms_max * 1_000_000)
         network.timeline.plan(network.now_ns + absent_ns, self._subscribe, host)
@@ -415,14 +419,22 @@ class Programs(Watcher):
                 self._note(Failed(now_ns, stream.host.id, request, number, error))
 
     def _on_deliver(self, host: Host, deliver: Deliver) -> None:
-        if deliver.request not in self._readers:
+        is_leaving = deliver.request in self._leaving
+        if deliver.request not in self._readers and not is_leaving:
             return
         numbers: list[int] = []
-        if deliver.long:
-            self._on_piece(host, deliver, numbers)
-        elif not deliver.redelivered:
+        if not deliver.long:
             payloads = unpack_messages(deliver.body, deliver.count)
             numbers = [number_of(payload) for payload in payloads]
+        if is_leaving:
+            # Its daemon does not know yet that it goes: what it is given now comes again, marked so.
+            self._unseen.update(numbers)
+            return
+        if deliver.long:
+            self._on_piece(host, deliver, numbers)
+        elif deliver.redelivered:
+            numbers = [number for number in numbers if number in self._unseen]
+            self._unseen.difference_update(numbers)
         known, life = known_life(host.node, deliver.source), host.node.incarnation
         for number in numbers:
             now_ns = self._network.now_ns

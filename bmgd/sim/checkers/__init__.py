@@ -20,6 +20,7 @@ from bmgd.sim.checkers.broadcasts import (
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
 from bmgd.sim.checkers.crowding import HealsInTime
+from bmgd.sim.checkers.cut_off import CutOffIsFound
 from bmgd.sim.checkers.detection import (
     LateNodesReset,
     NoFalseDeath,
@@ -99,6 +100,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LateNodesReset,
     NoFalseDeath,
     DetectionIsInTime,
+    CutOffIsFound,
     LinksCloseByRule,
     FormerLivesAreCutOff,
     AccusedAreTold,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -9,11 +10,11 @@ from typing import ClassVar
 from bmgd.core.commands import Subscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
-from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, source_of
+from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, retention_of, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, counter_of
-from bmgd.wire.messages import ReliableBroadcast
+from bmgd.wire.broadcast_messages import ReliableBroadcast
 
 ANSWER_NS = 3_000_000_000
 """So long after it is held alive again a node may still be outside of an audience."""
@@ -35,7 +36,8 @@ class AllHaveItOrNone(Checker):
 
     Meanwhile is from when it was sent until the end. A node counts if its program has read, in one life
     of the node, since before it was sent, and if the source knew of that life: others begin later. Who
-    was held dead has it, or is told that it missed it.
+    was held dead has it, or is told that it missed it; unless, when it came back, nobody knew of it any
+    more: a life that another followed is forgotten after `ORPHAN_NS`.
 
     Sent is when the source numbered it. A source without any link sends its first frame much later; a
     life of which it learns in between was not known when the broadcast was sent, and begins after it.
@@ -54,9 +56,12 @@ class AllHaveItOrNone(Checker):
             tuple[NodeId, Incarnation, int], frozenset[tuple[NodeId, Incarnation]]
         ] = {}
         self._last_dead_ns: dict[NodeId, int] = {}
+        self._begun: Counter[NodeId] = Counter()
+        """How many processes have had an id: one that lost its state does not know it either."""
 
     def on_boot(self, journal: Journal) -> None:
         self._processes.pop(journal.place, None)
+        self._begun[journal.host.id] += 1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         now_ns = self.scene.now_ns
@@ -79,10 +84,10 @@ class AllHaveItOrNone(Checker):
 
     def _note_sent(self, journal: Journal, now_ns: int) -> None:
         """What this node has numbered since; what was stable at once is for nobody else."""
-        source, life = source_of(journal), (journal.host.id, journal.incarnation)
+        window, life = source_of(journal).window, (journal.host.id, journal.incarnation)
         before = self._numbered.get(life, 0)
-        self._numbered[life] = max(before, source._next - 1)
-        for sent in reversed(source._unstable):
+        self._numbered[life] = max(before, window.next - 1)
+        for sent in reversed(window.unstable):
             if sent.sequence <= before:
                 break
             if not sent.command.topic:
@@ -102,7 +107,7 @@ class AllHaveItOrNone(Checker):
                 # A life that followed another, and was only met, is not held alive yet.
                 known = UNKNOWN_INCARNATION if record is None else record.incarnation
             is_waited_for = not known and not membership.is_gone(process.node_id)
-            is_waited_for &= counter_of(process.life) == 1
+            is_waited_for &= self._begun[process.node_id] == 1
             if not (audience >> process.node_id & 1 or membership.is_gone(process.node_id)):
                 # It joined in the same step, afterwards.
                 continue
@@ -149,8 +154,17 @@ class AllHaveItOrNone(Checker):
             if always and have:
                 what = "is told that it missed" if told else "does not have"
                 self.violate(journal, f"{what} {count} of {life}, which {have} have")
-            elif have and not told:
+            elif have and not told and self._is_remembered(life, count):
                 self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
+
+    def _is_remembered(self, life: LifeKey, count: int) -> bool:
+        """Whether anybody who runs could still tell that there was such a broadcast."""
+        heards = (
+            retention_of(journal).lives.get(life)
+            for journal in self.scene.journals.values()
+            if journal.host.alive and not journal.exited
+        )
+        return any(heard is not None and heard.reach[1] >= count for heard in heards)
 
     def _judge_sources(self, journals: Sequence[Journal]) -> None:
         """At rest nothing is unstable, and nobody lacks anything of a source that runs."""
@@ -158,13 +172,13 @@ class AllHaveItOrNone(Checker):
             source = source_of(journal)
             if source.underway:
                 self.violate(journal, f"{source.underway} broadcasts are not stable at rest")
-            life = journal.host.id, journal.incarnation
+            life, last = (journal.host.id, journal.incarnation), source.window.next - 1
             for other in journals:
                 heard = other.inside.to_many.retention.lives.get(life)
                 if heard is None or other is journal:
                     continue
-                if heard.watermark < source._next - 1:
-                    self.violate(other, f"has {heard.watermark} of {life}, of {source._next - 1}")
+                if heard.watermark < last:
+                    self.violate(other, f"has {heard.watermark} of {life}, of {last}")
                 elif heard.copies:
                     self.violate(other, f"keeps {len(heard.copies)} copies of {life} at rest")
 

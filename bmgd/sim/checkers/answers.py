@@ -9,7 +9,7 @@ from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
-from bmgd.wire.messages import Answer, Ask
+from bmgd.wire.ask_messages import Answer, Ask
 
 _FRESH: Final = 5 / 4
 """Of a heartbeat interval."""

@@ -24,7 +24,8 @@ from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, NodeState
-from bmgd.wire.messages import ROUTE_IDS_MAX, SEARCH_BYTES_MAX, RoutedMessage
+from bmgd.wire.bounds import ROUTE_IDS_MAX, SEARCH_BYTES_MAX
+from bmgd.wire.messages import RoutedMessage
 from bmgd.wire.segments import COST_MAX
 
 GUESTS_MAX = 32

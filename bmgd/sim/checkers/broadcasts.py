@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
-from bmgd.core.broadcast_source import OVERHEAD_BYTES, WINDOW_MIN_BYTES, BroadcastSource
+from bmgd.core.broadcast_source import BroadcastSource
+from bmgd.core.broadcast_window import OVERHEAD_BYTES, WINDOW_MIN_BYTES
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
@@ -16,7 +17,14 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.messages import Broadcast, Multicast, ReliableBroadcast, Skipped, Stable, Watermark
+from bmgd.wire.broadcast_messages import (
+    Broadcast,
+    Multicast,
+    ReliableBroadcast,
+    Skipped,
+    Stable,
+    Watermark,
+)
 
 NEWS = "news"
 """The topic of broadcasts, see `bmgd.sim.broadcasters`."""
@@ -148,15 +156,15 @@ class ReadersSeeEverything(Checker):
 
     def _note_programs(self, journal: Journal, event: Event) -> None:
         """Which of the counts that this node has given are of news of programs, not of broadcasts."""
-        source, life = source_of(journal), (journal.host.id, journal.incarnation)
+        window, life = source_of(journal).window, (journal.host.id, journal.incarnation)
         first = self._next.get(life, 1)
-        if source._next <= first:
+        if window.next <= first:
             return
-        self._next[life] = source._next
-        topics = {sent.sequence: sent.command.topic for sent in source._unstable}
+        self._next[life] = window.next
+        topics = {sent.sequence: sent.command.topic for sent in window.unstable}
         # What was stable at once, because nobody else is there, is what the event has asked for.
         is_broadcast = isinstance(event, CommandIssued) and isinstance(event.command, BroadcastTo)
-        for count in range(first, source._next):
+        for count in range(first, window.next):
             if not topics.get(count, NEWS if is_broadcast else ""):
                 self._of_programs.add((*life, count))
 
@@ -188,7 +196,10 @@ class ReadersSeeEverything(Checker):
 
 
 class StableIsTold(Checker):
-    """An idle source tells what is stable to everybody whom it is linked to and holds alive."""
+    """An idle source tells what is stable to everybody whom it is linked to and holds alive.
+
+    While a broadcast is not stable the source is not idle: that, or what follows it, tells them.
+    """
 
     name: ClassVar[str] = "stable-is-told"
     events: ClassVar[Kinds] = (DeadlineReached,)
@@ -202,10 +213,12 @@ class StableIsTold(Checker):
         self._told[journal.place] = 0
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        me, told = journal.host.id, source_of(journal)._told_stable
+        window = source_of(journal).window
+        me, told = journal.host.id, window.told_stable
         before, self._told[journal.place] = self._told[journal.place], told
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
-        if told <= before or any(isinstance(message, ReliableBroadcast) for message in sent):
+        is_busy = any(isinstance(message, ReliableBroadcast) for message in sent)
+        if told <= before or told < window.stable or window.unstable or is_busy:
             return
         covered = 0
         for message in sent:
@@ -273,7 +286,7 @@ class ConfirmedMeansRetained(Checker):
     def before(self, journal: Journal, event: Event) -> None:
         if isinstance(event, Received) and isinstance(event.message, Watermark):
             self._on_watermark(journal, event.message)
-        for request, sent in source_of(journal)._requests.items():
+        for request, sent in source_of(journal).reports.awaited.items():
             if sent.sequence:
                 key = journal.host.id, journal.incarnation
                 self._count[journal.host.id, request] = key, sent.sequence
@@ -288,10 +301,10 @@ class ConfirmedMeansRetained(Checker):
                 audience = ((1 << message.id_space) - 1) & ~message.exceptions
                 self._audience.setdefault((life, route.sequence), audience)
         key, source = (journal.host.id, journal.incarnation), source_of(journal)
-        before = self._stable.get(key, 0)
-        if source._stable > before:
-            self._stable[key] = source._stable
-            self._check_stable(journal, key, source, range(before + 1, source._stable + 1))
+        before, stable = self._stable.get(key, 0), source.window.stable
+        if stable > before:
+            self._stable[key] = stable
+            self._check_stable(journal, key, source, range(before + 1, stable + 1))
 
     def _on_watermark(self, journal: Journal, message: Watermark) -> None:
         route, own = message.route, journal.incarnation
@@ -322,8 +335,8 @@ class ConfirmedMeansRetained(Checker):
     def _check_stable(
         self, journal: Journal, key: LifeKey, source: BroadcastSource, counts: range
     ) -> None:
-        for node_id in ids_in(source._living()):
-            other, peer = self.scene.of_node(node_id), source._peers.get(node_id)
+        for node_id in ids_in(source.window.living()):
+            other, peer = self.scene.of_node(node_id), source.peers.by_id.get(node_id)
             if other is None or node_id == key[0] or peer is None:
                 continue
             if peer.life != other.incarnation:
@@ -357,16 +370,16 @@ class BroadcastBoundsHold(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not is_deadline(event):
             return
-        source, retention = source_of(journal), retention_of(journal)
-        costs = [sent.cost for sent in source._unstable]
+        window, retention = source_of(journal).window, retention_of(journal)
+        costs = [sent.cost for sent in window.unstable]
         unstable = sum(costs)
-        if unstable != source._unstable_bytes:
-            self.violate(journal, f"counts {source._unstable_bytes} unstable, there are {unstable}")
+        if unstable != window.unstable_bytes:
+            self.violate(journal, f"counts {window.unstable_bytes} unstable, there are {unstable}")
         longest = max(costs, default=0)
-        window = max(WINDOW_MIN_BYTES, source.window_bytes())
+        share = max(WINDOW_MIN_BYTES, window.bytes_max())
         # Who dies makes the shares of the others larger, who comes makes them smaller afterwards.
-        if unstable > 2 * window + longest:
-            self.violate(journal, f"{unstable} bytes are unstable, the window has {window}")
+        if unstable > 2 * share + longest:
+            self.violate(journal, f"{unstable} bytes are unstable, the window has {share}")
         held = 0
         for heard in retention.lives.values():
             copies = 0

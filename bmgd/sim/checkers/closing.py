@@ -25,7 +25,8 @@ from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, SeenLink
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status
-from bmgd.wire.messages import Answer, Notice, Ping, Pong
+from bmgd.wire.ask_messages import Answer
+from bmgd.wire.link_messages import Notice, Ping, Pong
 
 
 class LinksCloseByRule(Checker):

@@ -21,7 +21,7 @@ from bmgd.types import (
     NodeState,
     Status,
 )
-from bmgd.wire.messages import Answer, Ask
+from bmgd.wire.ask_messages import Answer, Ask
 
 LATE_NS = 400_000_000
 OBSERVERS_MAX = 3

@@ -16,7 +16,7 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.messages import Segment
+from bmgd.wire.stream_messages import Segment
 
 _Request = tuple[NodeId, int]
 """The place of a process, and a request of one of its programs."""

@@ -53,21 +53,21 @@ class Inside:
     )
 
     def __init__(self, node: Node) -> None:
-        self.context: Context = node._context
-        self.detector: Detector = node._detector
-        self.dialling: Dialling = node._dialling
-        self.forwarding: Forwarding = node._forwarding
-        self.greeting: Greeting = node._greeting
-        self.inbound: Inbound = node._inbound
-        self.links: Links = node._links
-        self.membership: Membership = node._context.membership
-        self.outbound: Outbound = node._outbound
-        self.probing: Probing = node._probing
-        self.quorum: Quorum = node._quorum
-        self.relayout: Relayout = node._relayout
-        self.settings: Settings = node._context.settings
-        self.to_many: ToMany = node._to_many
-        self.topics: Topics = node._topics
+        self.context: Context = node.parts.context
+        self.detector: Detector = node.parts.detector
+        self.dialling: Dialling = node.parts.dialling
+        self.forwarding: Forwarding = node.parts.forwarding
+        self.greeting: Greeting = node.parts.greeting
+        self.inbound: Inbound = node.parts.inbound
+        self.links: Links = node.parts.links
+        self.membership: Membership = node.parts.context.membership
+        self.outbound: Outbound = node.parts.outbound
+        self.probing: Probing = node.parts.probing
+        self.quorum: Quorum = node.parts.quorum
+        self.relayout: Relayout = node.parts.relayout
+        self.settings: Settings = node.parts.context.settings
+        self.to_many: ToMany = node.parts.to_many
+        self.topics: Topics = node.parts.topics
 
     def timers(self) -> dict[TimerKey, int]:
         """Every deadline that is set, and when it is due."""

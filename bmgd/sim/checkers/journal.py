@@ -41,8 +41,10 @@ from bmgd.core.events import (
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.host import Host
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
+from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.features import SPOKEN
-from bmgd.wire.messages import Answer, Ask, Heartbeat, Message, Unwanted
+from bmgd.wire.link_messages import Heartbeat, Unwanted
+from bmgd.wire.messages import Message
 
 BEATS_KEPT = 64
 ASKS_KEPT = 64

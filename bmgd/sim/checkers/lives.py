@@ -12,7 +12,7 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import order_of
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 
 
 class LivesGrow(Checker):
@@ -65,6 +65,9 @@ class LivesGrow(Checker):
             moved |= {peer for peer, _ in lives.items() ^ self._lives[place].items()}
             self._lives[place] = dict(lives)
         for peer in moved:
+            if peer in inside.membership.retired:
+                known.pop(peer, None)
+                continue
             life = int(inside.membership.vouched(peer))
             if life < known.get(peer, 0):
                 self.violate(journal, f"the life of {peer} fell from {known[peer]:#x} to {life:#x}")

@@ -23,8 +23,8 @@ from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId, NodeState, Status, incarnation_tag
+from bmgd.wire.ask_messages import ReportAsk
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import ReportAsk
 
 SLACK_NS: Final = 200_000_000
 """What a deadline may be late, beside the lag of its node."""
@@ -60,7 +60,10 @@ class LooksAreTrue(Checker):
 
     def on_boot(self, journal: Journal) -> None:
         place = journal.place
-        self._asked[place], self._moved[place], self._topics[place] = {}, {}, {}
+        self._asked[place], self._moved[place] = {}, {}
+        if not journal.inside.topics.table.subscriptions:
+            # Otherwise it is a process that has taken another id, with its readers.
+            self._topics[place] = {}
         began_ns = self._began[place] = journal.host.local_ns(self.scene.now_ns)
         self._changed[place] = self.scene.now_ns
         if journal.host.joiner is None:

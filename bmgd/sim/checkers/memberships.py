@@ -15,7 +15,7 @@ from bmgd.core.membership import Membership
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import UNKNOWN_INCARNATION, NodeId, Record, Status
-from bmgd.wire.messages import BUCKETS, Notice, RecordPage
+from bmgd.wire.link_messages import BUCKETS, Notice, RecordPage
 
 _GAP_MAX = 4096
 _MODULUS = 2**128
@@ -90,6 +90,10 @@ class RecordsAreJoined(Checker):
                 self._on_changed(journal, effect)
                 touched.add(effect.id)
         for node_id in touched:
+            if node_id in membership.retired:
+                # It is the greatest of all records, and told in runs.
+                shadow.pop(node_id, None)
+                continue
             believed = membership.get(node_id)
             if node_id in shadow and believed != shadow[node_id]:
                 self.violate(journal, f"id {node_id}: {believed}, was told {shadow[node_id]}")
@@ -172,10 +176,11 @@ class _Sums:
         meaning: equal for equal memberships, and not made of those hashes.
     """
 
-    __slots__ = ("_counted", "buckets", "meaning", "revision")
+    __slots__ = ("_counted", "_retired", "buckets", "meaning", "revision")
 
     def __init__(self) -> None:
         self.revision = -1
+        self._retired = 0
         self.buckets = [0] * BUCKETS
         self.meaning = 0
         self._counted: dict[NodeId, Record] = {}
@@ -183,7 +188,9 @@ class _Sums:
     def take_in(self, membership: Membership, changed: Collection[NodeId]) -> None:
         """Count what has changed; everything, where that cannot be all, and from time to time."""
         records, steps = membership.exceptions(), membership.revision - self.revision
-        if steps != len(changed) or membership.revision % WHOLE_LOOK == 0:
+        # An id that a node never knew is retired without a change that it tells.
+        is_whole = steps == len(changed) and len(membership.retired) == self._retired
+        if not is_whole or membership.revision % WHOLE_LOOK == 0:
             self.count_all(membership)
             return
         for node_id in changed:
@@ -197,7 +204,7 @@ class _Sums:
             self._count(node_id, record, membership.founding_size)
         for number in membership.retired:
             self._count(NodeId(number), _RETIRED, membership.founding_size)
-        self.revision = membership.revision
+        self.revision, self._retired = membership.revision, len(membership.retired)
 
     def _count(self, node_id: NodeId, record: Record | None, founding_size: int) -> None:
         bucket, before = node_id % BUCKETS, self._counted.pop(node_id, None)

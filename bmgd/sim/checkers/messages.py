@@ -21,7 +21,7 @@ from bmgd.sim.checkers.streams import StreamKey, stream_key
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.answers import NO_READER, READER_LOST, read_head
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag, SharedSegment
+from bmgd.wire.stream_messages import Segment, SegmentAck, SegmentFlag, SharedSegment
 
 Owner = tuple[NodeId, Incarnation, object]
 """Whose messages are in order: a program's stream, or what one daemon was given to send singly."""

@@ -15,8 +15,10 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import Message, Route, Segment, SegmentFlag, SharedSegment
+from bmgd.wire.messages import Message
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Segment, SegmentFlag, SharedSegment
 
 Body = tuple[NodeId, Incarnation, bytes]
 """The source, its life, and the message."""

@@ -40,7 +40,8 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Heartbeat, Message
+from bmgd.wire.link_messages import Heartbeat
+from bmgd.wire.messages import Message
 
 SLACK_NS = 200_000_000
 
@@ -121,6 +122,9 @@ class DialsAreSingle(Checker):
             if effect.dial_number <= self._numbers[journal.place]:
                 self.violate(journal, f"dial {effect.dial_number} is not above the last one")
             self._numbers[journal.place] = effect.dial_number
+            if effect.peer in inside.membership.retired:
+                # It became so in this very step, after the dial was ordered: it will be refused.
+                continue
             record = inside.membership.get(effect.peer)
             if record is None or record.address != effect.address:
                 self.violate(journal, f"dials {effect.peer} at {effect.address}, not {record}")

@@ -11,8 +11,9 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.sim.checkers.streams import StreamKey, stream_key
 from bmgd.types import Incarnation, LinkId, NodeId
-from bmgd.wire.messages import BULK_PRIORITY, Segment, SegmentAck
+from bmgd.wire.routes import BULK_PRIORITY
 from bmgd.wire.segments import OVERHEAD_BYTES
+from bmgd.wire.stream_messages import Segment, SegmentAck
 
 SENT_BY_EVENT_MAX = 64
 """A burst of one stream, what a search or an unsent frame brings back, and acknowledgements."""

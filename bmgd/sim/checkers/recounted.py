@@ -20,7 +20,7 @@ from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
 from bmgd.types import NodeId, Status
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.link_messages import Heartbeat
 from bmgd.wire.segments import cost_of
 
 STEPS_MAX: Final = 400
@@ -227,14 +227,12 @@ def _streams_in(inside: Inside) -> Iterator[Counted]:
 
 def _sent(inside: Inside) -> Iterator[Counted]:
     """This node's own reliable broadcasts."""
-    source = inside.to_many.source
-    yield "bytes that wait", source._waiting_bytes, sum(sent.cost for sent in source._waiting)
-    sequences = [sent.sequence for sent in source._unstable]
-    yield "unstable broadcasts", sequences, list(range(source._stable + 1, source._next))
-    unanswered = [
-        sent.request for sent in (*source._unstable, *source._waiting) if not sent.answered
-    ]
-    yield "broadcasts to be answered", sorted(source._requests), sorted(unanswered)
+    source, window = inside.to_many.source, inside.to_many.source.window
+    yield "bytes that wait", window.waiting_bytes, sum(sent.cost for sent in window.waiting)
+    sequences = [sent.sequence for sent in window.unstable]
+    yield "unstable broadcasts", sequences, list(range(window.stable + 1, window.next))
+    unanswered = [sent.request for sent in (*window.unstable, *window.waiting) if not sent.answered]
+    yield "broadcasts to be answered", sorted(source.reports.awaited), sorted(unanswered)
 
 
 def _retained(inside: Inside) -> Iterator[Counted]:

@@ -175,6 +175,11 @@ class RequestsHaveOneOutcome(Checker):
                 for asked in self._answers.get((journal.host, request, sending.number), ()):
                     asked.forsaken = True
 
+    @staticmethod
+    def _was_held_dead(asker: NodeId, other: Journal, since_ns: int) -> bool:
+        """Whether a node held an asker dead at that time or later: it tells the dead nothing."""
+        return other.inside.context.moved_ns.get(asker, -1) >= other.host.local_ns(since_ns)
+
     def _on_settled(self, journal: Journal, number: int) -> None:
         """A question is done: if that is because its time was over, nobody could have known more."""
         asked = self._asked.get((journal.host.id, journal.incarnation, number))
@@ -189,7 +194,9 @@ class RequestsHaveOneOutcome(Checker):
         if asked.handed is None or asked.answered or asked.handed[0] != other.place:
             return
         ended_ns = self._readers[asked.destination].ended.get(asked.handed[1])
-        if ended_ns is not None and self.scene.now_ns - ended_ns > TOLD_NS:
+        if ended_ns is None or self._was_held_dead(journal.host.id, other, ended_ns):
+            return
+        if self.scene.now_ns - ended_ns > TOLD_NS:
             self.violate(journal, f"is not told that the reader of question {number} has ended")
 
     # --- what comes ---------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.rest import QUIET_NS
 from bmgd.types import NodeId, NodeState, Status
 from bmgd.wire.features import Feature
-from bmgd.wire.messages import Heartbeat, Message
+from bmgd.wire.link_messages import Heartbeat
+from bmgd.wire.messages import Message
 
 BEATS_MAX = 4096
 

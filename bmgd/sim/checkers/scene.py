@@ -29,7 +29,7 @@ from bmgd.sim.linkmodel import LOSE_NOTHING, WatchedEngine
 from bmgd.sim.network import Network
 from bmgd.sim.simulation import Inspector
 from bmgd.types import LinkId, NodeId
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.link_messages import Heartbeat
 
 Kinds = tuple[type, ...]
 """Classes of events or effects; a message stands for its coming, or its being sent."""
@@ -100,6 +100,7 @@ class Scene(Inspector):
 
     Attributes:
         given_twice: ids that two processes had at a time, on two sides of a partition.
+        calm_ns: how long each process, by its place, had been undisturbed when its last fault began.
     """
 
     looks_before: ClassVar[bool] = True
@@ -111,6 +112,7 @@ class Scene(Inspector):
         self.given_twice: set[NodeId] = set()
         self.disturbed: dict[NodeId, int] = {}
         self.disturbances: dict[NodeId, int] = {}
+        self.calm_ns: dict[NodeId, int] = {}
         self.checkers = [checker(self) for checker in checkers]
         self._before = [c for c in self.checkers if type(c).before is not Checker.before]
         self._on_disturbed = [
@@ -185,6 +187,10 @@ class Scene(Inspector):
 
     def disturb(self, place: NodeId, *, over: bool = False) -> None:
         """A fault at a host began, or one ended: stop, cut, slow, clock, reset."""
+        former_ns = self.disturbed.get(place, 0)
+        if not over and self.now_ns > former_ns:
+            is_calm = not self.disturbances.get(place)
+            self.calm_ns[place] = self.now_ns - former_ns if is_calm else 0
         count = self.disturbances.get(place, 0) + (-1 if over else 1)
         self.disturbances[place] = max(0, count)
         self.disturbed[place] = self.now_ns

@@ -12,7 +12,8 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
 from bmgd.types import NodeId
 from bmgd.wire.features import NEEDS
-from bmgd.wire.messages import RoutedMessage, Search, Visited
+from bmgd.wire.messages import RoutedMessage
+from bmgd.wire.routes import Search, Visited
 
 RESTARTS_MAX = 3
 BUDGET_MAX = 255

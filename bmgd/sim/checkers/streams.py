@@ -12,8 +12,8 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_of, segments_that_came
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.messages import Segment, SegmentAck, SegmentFlag, SharedSegment
 from bmgd.wire.segments import cost_of
+from bmgd.wire.stream_messages import Segment, SegmentAck, SegmentFlag, SharedSegment
 
 SPAN = 4096
 

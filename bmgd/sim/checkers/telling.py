@@ -10,9 +10,9 @@ from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import NODE_ID_MAX, LinkId, NodeId, NodeState, Record
-from bmgd.wire.messages import (
+from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
+from bmgd.wire.link_messages import (
     BUCKETS,
-    RECORDS_PER_NOTICE_MAX,
     Buckets,
     Heartbeat,
     Notice,
@@ -97,6 +97,7 @@ class ChangesAreFlooded(Checker):
                 believed = membership.get(node_id)
                 # What was told first may have been outranked later in the same step.
                 outranked = believed and record < believed and node_id in moved
+                outranked = outranked or node_id in membership.retired
                 if believed != record and not outranked:
                     self.violate(journal, f"tells {record} of {node_id}, and does not believe it")
                 due = owed.get((effect.link, node_id))
@@ -111,7 +112,7 @@ class ChangesAreFlooded(Checker):
         owed = self._owed[journal.place]
         for (link_id, node_id), (record, since_ns) in list(owed.items()):
             link = journal.links.get(link_id)
-            if link is None:
+            if link is None or node_id in journal.inside.membership.retired:
                 del owed[link_id, node_id]
             elif journal.now_ns - since_ns > FLOOD_NS:
                 del owed[link_id, node_id]

@@ -17,16 +17,10 @@ from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import (
-    Broadcast,
-    Entry,
-    Multicast,
-    ReliableBroadcast,
-    Route,
-    Segment,
-    SharedSegment,
-)
+from bmgd.wire.broadcast_messages import Broadcast, Multicast, ReliableBroadcast
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Entry, Segment, SharedSegment
 from tests.unit.segments import delivered
 
 ME, PEER, SOURCE = NodeId(5), NodeId(4), NodeId(3)
@@ -133,13 +127,13 @@ def calls_stable_what_is_not(f: Any) -> None:
         f.network.issue(ME, BroadcastTo("news", payload, True, 10 * S))
     source = f.inside.to_many.source
     source.on_watermark(_watermark(f))
-    source._stable = 1
+    source.window.stable = 1
     f.deadline(Send(f.link, covering(TO_PEER, 4)), Reply(10**6))
 
 
 def _watermark(f: Any) -> Any:
     from bmgd.types import incarnation_tag
-    from bmgd.wire.messages import Watermark
+    from bmgd.wire.broadcast_messages import Watermark
 
     life = f.inside.context.incarnation
     return Watermark(Route(ME, PEER, f.life, incarnation_tag(life)), 0, 0, asks=False)
@@ -174,7 +168,7 @@ def deadline_to_acknowledge_nothing(f: Any) -> None:
 
 
 def tells_nobody_what_is_stable(f: Any) -> None:
-    f.inside.to_many.source._told_stable = 1
+    f.inside.to_many.source.window.told_stable = 1
     f.deadline()
 
 

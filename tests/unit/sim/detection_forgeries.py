@@ -28,13 +28,27 @@ def convicted_early(f: Forger) -> None:
     f.deadline(Observed("verdict", PEER, f.life, "silence"))
 
 
-def stopped_and_not_found(f: Forger) -> None:
+def _wait_longer(f: Forger) -> None:
     """The cores wait longer than was configured."""
     for host in f.network.hosts.values():
         context = Inside(host.node).context
         context.settings = replace(context.settings, timeout_ns=4 * S)
+
+
+def stopped_and_not_found(f: Forger) -> None:
+    _wait_longer(f)
     f.network.stop(PEER)
     f.scene.disturb(PEER)
+    f.network.run(6)
+
+
+def cut_off_and_not_found(f: Forger) -> None:
+    _wait_longer(f)
+    f.network.run(3)
+    others = [number for number in f.network.hosts if number != PEER]
+    f.network.blockade.part([others, [PEER]], one_way=False)
+    for number in f.network.hosts:
+        f.scene.disturb(number)
     f.network.run(6)
 
 
@@ -62,6 +76,7 @@ FORGERIES_OF_DETECTION: list[tuple[str, Callable[[Forger], None]]] = [
     ("detection-is-in-time", suspected_early),
     ("detection-is-in-time", convicted_early),
     ("detection-is-in-time", stopped_and_not_found),
+    ("cut-off-is-found", cut_off_and_not_found),
     ("heals-in-time", ways_too_long_on_average),
     ("heals-in-time", longest_way_too_long),
 ]

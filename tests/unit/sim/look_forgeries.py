@@ -20,7 +20,8 @@ from bmgd.core.effects import Reply, Reported, ReportWanted
 from bmgd.core.events import CommandIssued, Received
 from bmgd.errors import DeadError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.messages import Ping, ReportAsk
+from bmgd.wire.ask_messages import ReportAsk
+from bmgd.wire.link_messages import Ping
 from tests.unit.core.clusters import S
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bmgd.core.events import Received
-from bmgd.wire.messages import MemberFeatures, OlderMembers
+from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 
 
 def told_what_it_does_not_know(forger: Any) -> None:

@@ -132,7 +132,7 @@ def owed_answer_that_is_not_taken(f: Forger) -> None:
 def loss_that_is_not_told(f: Forger) -> None:
     asked = _Asked(f)
     peer = f.network.hosts[PEER]
-    peer.node._topics.questions.forget_all()
+    peer.node.parts.topics.questions.forget_all()
     asked.put(PEER, asked.reader, Unsubscribe())
     f.network.run(10)
     asked.put(ME, asked.inbox, Settled(0, (asked.number,)))

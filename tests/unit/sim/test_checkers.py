@@ -51,18 +51,11 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
+from bmgd.wire.ask_messages import Answer, ProgramAsk
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.messages import (
-    Answer,
-    Heartbeat,
-    Notice,
-    Ping,
-    ProgramAsk,
-    Route,
-    Search,
-    Segment,
-    SegmentAck,
-)
+from bmgd.wire.link_messages import Heartbeat, Notice, Ping
+from bmgd.wire.routes import Route, Search
+from bmgd.wire.stream_messages import Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
@@ -440,7 +433,7 @@ def credit_for_a_stream_that_is_gone(f: Forger) -> None:
 
 
 def wrong_bytes_of_broadcasts_that_wait(f: Forger) -> None:
-    f.inside.to_many.source._waiting_bytes += 1
+    f.inside.to_many.source.window.waiting_bytes += 1
     f.scene.at_rest()
 
 

@@ -30,7 +30,7 @@ def test_hosts_have_a_secret_in_common_at_all_times_and_the_newest_at_last() -> 
     assert keys_of(network) == {("secret 2",)}
     assert ("secret 1", "secret 0") in seen
     made_under = {
-        link.key for host in network.hosts.values() for link in host.node._links.table.values()
+        link.key for host in network.hosts.values() for link in host.node.parts.links.table.values()
     }
     assert made_under == {"secret 2"}
     assert [str(violation) for violation in scene.violations] == []

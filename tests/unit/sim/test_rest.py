@@ -38,7 +38,7 @@ def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
     settle(network)
     network.issue(0, BroadcastTo("news", b"x", True, S))
     node = network.hosts[NodeId(1)].node
-    lives = node._to_many.retention.lives
+    lives = node.parts.to_many.retention.lives
     for _ in range(1000):
         if any(heard.copies for heard in lives.values()):
             break

@@ -16,7 +16,7 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.types import Evidence, Incarnation, NodeId
 from bmgd.wire.hello import Refusal
-from bmgd.wire.messages import Ping
+from bmgd.wire.link_messages import Ping
 
 DELAYS = {"delay_min_us": 100, "delay_max_us": 9_000}
 
