@@ -44,10 +44,66 @@ from bmgd.errors import ProtocolError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status, incarnation_tag
-from bmgd.wire import messages as m
+from bmgd.wire.ask_messages import (
+    Answer,
+    Ask,
+    JoinGrant,
+    JoinRequest,
+    Probe,
+    ProbeReply,
+    ReadersAnswer,
+    ReadersAsk,
+    Report,
+    ReportAsk,
+    TraceAnswer,
+    TraceAsk,
+)
+from bmgd.wire.bounds import (
+    LONG_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    RECORDS_PER_NOTICE_MAX,
+    REPORT_BYTES_MAX,
+    TRACE_MS_MAX,
+)
+from bmgd.wire.broadcast_messages import (
+    Broadcast,
+    Multicast,
+    ReliableBroadcast,
+    Skip,
+    Skipped,
+    Stable,
+    Watermark,
+)
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.features import SPOKEN
+from bmgd.wire.link_messages import (
+    BUCKETS,
+    Buckets,
+    Goodbye,
+    Heartbeat,
+    Held,
+    MemberFeatures,
+    Notice,
+    OlderMembers,
+    PageAsk,
+    Ping,
+    Pong,
+    Pull,
+    RecordPage,
+    Unwanted,
+    Watermarks,
+)
+from bmgd.wire.messages import LinkMessage, Message, RoutedMessage
+from bmgd.wire.routes import Route, Search, Visited
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import (
+    Entry,
+    Segment,
+    SegmentAck,
+    SharedSegment,
+    StreamReset,
+    Unreachable,
+)
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -72,14 +128,12 @@ class Arbitrary:
         self.founding_size = founding_size
         self.lives: deque[int] = deque((1 << 32, (1 << 32) + 1), KEPT)
         self.numbers: deque[int] = deque((1, 2), KEPT)
-        self.sent: deque[m.Message] = deque(maxlen=KEPT)
+        self.sent: deque[Message] = deque(maxlen=KEPT)
         self.inboxes: deque[int] = deque(maxlen=8)
         self.readers: deque[int] = deque(maxlen=8)
         self._kinds = self._link_kinds() + self._routed_kinds()
         named = {type(make()) for make in self._kinds}
-        self._kinds += [
-            partial(self._of, kind) for kind in get_args(m.Message) if kind not in named
-        ]
+        self._kinds += [partial(self._of, kind) for kind in get_args(Message) if kind not in named]
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -152,7 +206,7 @@ class Arbitrary:
     def payload(self) -> bytes:
         """Mostly short; sometimes the longest."""
         size = self.random.choice((0, 1, 5, 40, 40, 900))
-        return bytes(m.PAYLOAD_BYTES_MAX if self.chance(0.01) else size)
+        return bytes(PAYLOAD_BYTES_MAX if self.chance(0.01) else size)
 
     def ids(self, most: int = 6) -> tuple[NodeId, ...]:
         """Some ids, in any order."""
@@ -192,7 +246,7 @@ class Arbitrary:
         """Records of some ids, in order."""
         most = 300 if self.chance(0.01) else 5
         known = {each: self.record() for each in self.ids(most)}
-        return tuple(sorted(known.items())[: m.RECORDS_PER_NOTICE_MAX])
+        return tuple(sorted(known.items())[:RECORDS_PER_NOTICE_MAX])
 
     def address(self) -> str:
         """An address as peers tell it: any text of at most 255 bytes."""
@@ -208,26 +262,26 @@ class Arbitrary:
             )
         )
 
-    def skips(self) -> tuple[m.Skip, ...]:
+    def skips(self) -> tuple[Skip, ...]:
         """Ranges that nodes skip."""
         found = []
         for _ in range(self.random.choice((0, 0, 1, 2, 16))):
             first = self.number(1)
-            found.append(m.Skip(self.id(), first, self.number(first), self.chance(0.5)))
+            found.append(Skip(self.id(), first, self.number(first), self.chance(0.5)))
         return tuple(found)
 
-    def search(self) -> m.Search:
+    def search(self) -> Search:
         """The state of a search in careful mode."""
-        visited: m.Visited = (
+        visited: Visited = (
             bytes(self.random.getrandbits(8) for _ in range(self.random.choice((0, 1, 2, 9, 400))))
             if self.chance(0.6)
             else self.runs()
         )
-        return m.Search(visited, self.ids(9), self.random.choice((0, 1, 2, 3, 4, 255)))
+        return Search(visited, self.ids(9), self.random.choice((0, 1, 2, 3, 4, 255)))
 
-    def route(self) -> m.Route:
+    def route(self) -> Route:
         """A route: mostly to this node, from a life that it may know."""
-        return m.Route(
+        return Route(
             destination=self.own if self.chance(0.8) else self.id(),
             source=self.id(),
             source_incarnation=self.life(),
@@ -241,22 +295,22 @@ class Arbitrary:
 
     # --- messages ---------------------------------------------------------------------------------
 
-    def message(self) -> m.Message:
+    def message(self) -> Message:
         """A message of any kind."""
         while True:
             found = _sendable(self.random.choice(self._kinds)())
             if found is not None:
                 return found
 
-    def _of(self, kind: type[m.Message]) -> m.Message:
+    def _of(self, kind: type[Message]) -> Message:
         """A message of a kind that has no line below: each field by its type."""
         hints = get_type_hints(kind)
-        made: m.Message = kind(**{name: self._by_type(hint) for name, hint in hints.items()})
+        made: Message = kind(**{name: self._by_type(hint) for name, hint in hints.items()})
         return made
 
     def _by_type(self, hint: Any) -> Any:
         known: dict[Any, Callable[[], Any]] = {
-            m.Route: self.route,
+            Route: self.route,
             NodeId: self.id,
             Incarnation: self.life,
             Record: self.record,
@@ -272,26 +326,26 @@ class Arbitrary:
             return tuple(sorted(self._by_type(item) for _ in range(self.random.randrange(4))))
         return hint(*(self._by_type(each) for each in get_type_hints(hint).values()))
 
-    def like(self) -> m.Message:
+    def like(self) -> Message:
         """Made of a message that the node sent: an answer to it, an echo, or one field changed."""
         if not self.sent:
             return self.message()
         former = self.random.choice(self.sent)
-        if not isinstance(former, m.LinkMessage) and self.chance(0.7):
+        if not isinstance(former, LinkMessage) and self.chance(0.7):
             former = self._answer(former) if self.chance(0.5) else self._turned(former)
         if self.chance(0.4):
             former = self._changed(former)
         return _sendable(former) or self.message()
 
-    def note(self, message: m.Message) -> None:
+    def note(self, message: Message) -> None:
         """The node sent this."""
         self.sent.append(message)
-        if isinstance(message, m.LinkMessage):
+        if isinstance(message, LinkMessage):
             return
         self.numbers.append(message.route.sequence)
         self.numbers.append(message.route.sequence >> 32)
 
-    def _turned(self, message: m.RoutedMessage) -> m.RoutedMessage:
+    def _turned(self, message: RoutedMessage) -> RoutedMessage:
         route = message.route
         turned = replace(
             route,
@@ -302,35 +356,35 @@ class Arbitrary:
         )
         return replace(message, route=turned)
 
-    def _answer(self, message: m.RoutedMessage) -> m.Message:
+    def _answer(self, message: RoutedMessage) -> Message:
         route = self._turned(message).route
         stream = route.sequence & ~U32_MAX
         match message:
-            case m.Segment():
+            case Segment():
                 number = min((route.sequence & U32_MAX) + self.random.randrange(-1, 3), U32_MAX)
                 route = replace(route, sequence=stream | max(number, 0))
                 if self.chance(0.8):
                     credit = self.random.choice((0, self.number(), 1 << 20))
-                    return m.SegmentAck(route, self.tag(), credit, self.chance(0.1), self._gaps())
-                return m.StreamReset(route, self.tag(), self.random.choice((1, 2, 3, 4, 5, 9)))
-            case m.Probe():
-                return m.ProbeReply(route, (*message.passed, self.own))
-            case m.Ask():
-                return m.Answer(route, message.suspect, message.incarnation, self.chance(0.5))
-            case m.JoinRequest():
-                return m.JoinGrant(route, message.incarnation, self.id())
-            case m.ReliableBroadcast():
-                return m.Watermark(route, self.number(), self.number(), self.chance(0.5))
-            case m.ReportAsk():
-                return m.Report(route, self.payload()[:99])
-            case m.TraceAsk():
-                return m.TraceAnswer(route, self.number(), self.ids(), "")
+                    return SegmentAck(route, self.tag(), credit, self.chance(0.1), self._gaps())
+                return StreamReset(route, self.tag(), self.random.choice((1, 2, 3, 4, 5, 9)))
+            case Probe():
+                return ProbeReply(route, (*message.passed, self.own))
+            case Ask():
+                return Answer(route, message.suspect, message.incarnation, self.chance(0.5))
+            case JoinRequest():
+                return JoinGrant(route, message.incarnation, self.id())
+            case ReliableBroadcast():
+                return Watermark(route, self.number(), self.number(), self.chance(0.5))
+            case ReportAsk():
+                return Report(route, self.payload()[:99])
+            case TraceAsk():
+                return TraceAnswer(route, self.number(), self.ids(), "")
             case _:
-                return m.Unreachable(route, self.id())
+                return Unreachable(route, self.id())
 
-    def _changed(self, message: m.Message) -> m.Message:
-        if not isinstance(message, m.LinkMessage) and self.chance(0.4):
-            chosen = self.random.choice(fields(m.Route)).name
+    def _changed(self, message: Message) -> Message:
+        if not isinstance(message, LinkMessage) and self.chance(0.4):
+            chosen = self.random.choice(fields(Route)).name
             return replace(
                 message, route=replace(message.route, **{chosen: getattr(self.route(), chosen)})
             )
@@ -369,7 +423,7 @@ class Arbitrary:
         )
         return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
-    def _segment(self) -> m.Segment:
+    def _segment(self) -> Segment:
         flags = self.random.choice(
             (0, 0, 1, 1, 1, 3, 2, 4, 5, 8, 12, 13, 16, self.random.randrange(256))
         )
@@ -382,24 +436,24 @@ class Arbitrary:
             body = b"".join(packed(self.payload()[:9000]) for _ in range(count))
         elif shape == 2:
             body = self.payload() or b"x"
-            size = self.number(1, m.LONG_BYTES_MAX)
+            size = self.number(1, LONG_BYTES_MAX)
         floor, replaces = self.number(0, U32_MAX), self.number(0, U32_MAX)
         inbox = self.random.choice((0, 0, 0, 1, self.number(0, U32_MAX)))
         question = self.number(1) if inbox else 0
         route = self.route()
-        return m.Segment(route, flags, topic, replaces, floor, count, size, body, inbox, question)
+        return Segment(route, flags, topic, replaces, floor, count, size, body, inbox, question)
 
-    def _shared(self) -> m.SharedSegment:
+    def _shared(self) -> SharedSegment:
         ids = sorted(set(self.ids(9))) or [self.own]
         entries = tuple(
-            m.Entry(each, self.tag(), self.stream_number(), self.number(0, U32_MAX), 1)
+            Entry(each, self.tag(), self.stream_number(), self.number(0, U32_MAX), 1)
             for each in ids
         )
         body = packed(self.payload()[:900])
-        return m.SharedSegment(replace(self.route(), search=None), self.topic(), entries, body)
+        return SharedSegment(replace(self.route(), search=None), self.topic(), entries, body)
 
-    def _reliable(self) -> m.ReliableBroadcast:
-        return m.ReliableBroadcast(
+    def _reliable(self) -> ReliableBroadcast:
+        return ReliableBroadcast(
             self.route(),
             self.topic(),
             self.payload(),
@@ -415,76 +469,73 @@ class Arbitrary:
         """What somebody says that it can do."""
         return self.random.choice((0, SPOKEN, U32_MAX, self.random.getrandbits(32)))
 
-    def _older(self) -> m.OlderMembers:
+    def _older(self) -> OlderMembers:
         lives = {each: Incarnation(max(1, self.life())) for each in self.ids(9)}
-        return m.OlderMembers(
+        return OlderMembers(
             tuple(
-                m.MemberFeatures(each, life, self.features())
-                for each, life in sorted(lives.items())
+                MemberFeatures(each, life, self.features()) for each, life in sorted(lives.items())
             )
         )
 
-    def _held(self) -> tuple[m.Held, ...]:
+    def _held(self) -> tuple[Held, ...]:
         return tuple(
-            m.Held(self.id(), Incarnation(max(1, self.life())), *(self.number() for _ in range(3)))
+            Held(self.id(), Incarnation(max(1, self.life())), *(self.number() for _ in range(3)))
             for _ in range(self.random.choice((0, 1, 3, 40)))
         )
 
-    def _link_kinds(self) -> list[Callable[[], m.Message]]:
+    def _link_kinds(self) -> list[Callable[[], Message]]:
         number, digest = self.number, self.digest
         return [
-            lambda: m.Heartbeat(number(1), number(), digest(), self.chance(0.5)),
-            lambda: m.Ping(number()),
-            lambda: m.Pong(number()),
-            lambda: m.Notice(self.records()),
-            lambda: m.Notice(self.records()),
-            lambda: m.Buckets(tuple(digest() for _ in range(m.BUCKETS)), self.chance(0.5)),
-            lambda: m.PageAsk(self.id(), number(1)),
-            lambda: m.RecordPage(
+            lambda: Heartbeat(number(1), number(), digest(), self.chance(0.5)),
+            lambda: Ping(number()),
+            lambda: Pong(number()),
+            lambda: Notice(self.records()),
+            lambda: Notice(self.records()),
+            lambda: Buckets(tuple(digest() for _ in range(BUCKETS)), self.chance(0.5)),
+            lambda: PageAsk(self.id(), number(1)),
+            lambda: RecordPage(
                 self.records(), self.runs(), self.id() if self.chance(0.5) else None
             ),
-            lambda: m.Unwanted(digest()),
-            lambda: m.Goodbye("enough"),
-            lambda: m.Watermarks(self._held(), self.chance(0.5)),
+            lambda: Unwanted(digest()),
+            lambda: Goodbye("enough"),
+            lambda: Watermarks(self._held(), self.chance(0.5)),
             self._older,
-            lambda: m.Pull(self.id(), Incarnation(max(1, self.life())), number(1)),
+            lambda: Pull(self.id(), Incarnation(max(1, self.life())), number(1)),
         ]
 
-    def _routed_kinds(self) -> list[Callable[[], m.Message]]:
+    def _routed_kinds(self) -> list[Callable[[], Message]]:
         route, number = self.route, self.number
         return [
             *[self._segment] * 6,
             *[self._reliable] * 3,
             self._shared,
-            lambda: m.ReadersAsk(route(), self.topic()),
-            lambda: m.ReadersAnswer(route(), self.chance(0.5)),
-            lambda: m.SegmentAck(route(), self.tag(), number(), self.chance(0.1), self._gaps()),
-            lambda: m.StreamReset(route(), self.tag(), self.random.randrange(7)),
-            lambda: m.Unreachable(route(), self.id()),
-            lambda: m.Probe(route(), self.ids()),
-            lambda: m.ProbeReply(route(), self.ids()),
-            lambda: m.Ask(route(), self.id(), self.life()),
-            lambda: m.Answer(route(), self.id(), self.life(), self.chance(0.5)),
-            lambda: m.JoinRequest(
+            lambda: ReadersAsk(route(), self.topic()),
+            lambda: ReadersAnswer(route(), self.chance(0.5)),
+            lambda: SegmentAck(route(), self.tag(), number(), self.chance(0.1), self._gaps()),
+            lambda: StreamReset(route(), self.tag(), self.random.randrange(7)),
+            lambda: Unreachable(route(), self.id()),
+            lambda: Probe(route(), self.ids()),
+            lambda: ProbeReply(route(), self.ids()),
+            lambda: Ask(route(), self.id(), self.life()),
+            lambda: Answer(route(), self.id(), self.life(), self.chance(0.5)),
+            lambda: JoinRequest(
                 route(),
                 Incarnation(max(1, self.life())),
                 self.address(),
                 number(0, NODE_ID_MAX + 1),
             ),
-            lambda: m.JoinGrant(route(), Incarnation(max(1, self.life())), self.id()),
-            lambda: m.ReportAsk(route()),
-            lambda: m.Report(route(), self.payload()[: m.REPORT_BYTES_MAX]),
-            lambda: m.TraceAsk(route(), self.id(), number(1, m.TRACE_MS_MAX)),
-            lambda: m.TraceAnswer(
-                route(), number(), self.ids(), self.random.choice(("", "no way"))
-            ),
-            lambda: m.Broadcast(
+            lambda: JoinGrant(route(), Incarnation(max(1, self.life())), self.id()),
+            lambda: ReportAsk(route()),
+            lambda: Report(route(), self.payload()[:REPORT_BYTES_MAX]),
+            lambda: TraceAsk(route(), self.id(), number(1, TRACE_MS_MAX)),
+            lambda: TraceAnswer(route(), number(), self.ids(), self.random.choice(("", "no way"))),
+            lambda: Broadcast(
                 route(), self.topic(), self.payload(), self.random.randrange(2), self.branches()
             ),
-            lambda: m.Multicast(route(), self.topic(), self.payload(), self.branches()),
-            lambda: m.Watermark(route(), number(), number(), self.chance(0.5)),
-            lambda: m.Stable(route(), self.random.randrange(2), self.branches(), number()),
-            lambda: m.Skipped(route(), self.skips(), number()),
+            lambda: Multicast(route(), self.topic(), self.payload(), self.branches()),
+            lambda: Watermark(route(), number(), number(), self.chance(0.5)),
+            lambda: Stable(route(), self.random.randrange(2), self.branches(), number()),
+            lambda: Skipped(route(), self.skips(), number()),
         ]
 
     # --- commands ---------------------------------------------------------------------------------
@@ -537,9 +588,7 @@ class Arbitrary:
                 )
             ]
             * 2,
-            lambda: TraceFrom(
-                destination, self.id(), max(MS, min(timeout_ns, m.TRACE_MS_MAX * MS))
-            ),
+            lambda: TraceFrom(destination, self.id(), max(MS, min(timeout_ns, TRACE_MS_MAX * MS))),
         )
         if self.chance(0.004):
             return Evict(destination, timeout_ns)
@@ -558,7 +607,7 @@ class Arbitrary:
             return PutSegment(count, body, timeout_ns=timeout_ns, answers=answers)
         if shape < 6:
             body = self.payload() or b"x"
-            size = self.number(len(body), m.LONG_BYTES_MAX)
+            size = self.number(len(body), LONG_BYTES_MAX)
             return PutSegment(0, body, size, self.chance(0.5), self.chance(0.5), timeout_ns)
         if shape == 6:
             return Withdraw(self.number(1, 2**48))
@@ -567,7 +616,7 @@ class Arbitrary:
         return Unsubscribe()
 
 
-def _sendable(message: m.Message) -> m.Message | None:
+def _sendable(message: Message) -> Message | None:
     """As the other side reads it; None if it cannot be written or read."""
     try:
         body = encode(message)[LENGTH_BYTES:]

@@ -21,7 +21,7 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.rest import unrest
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
-from bmgd.wire.messages import Notice
+from bmgd.wire.link_messages import Notice
 
 REST_LIMIT_S = 60.0
 QUIET_S = 4.0
@@ -224,7 +224,7 @@ def merge(network: Network, side: frozenset[int]) -> float:
         dead = {int(i) for i in membership_of(host.node).outside}
         if dead != set(range(size)) - set(half):
             raise Failure(f"node {number} holds {sorted(dead)} dead while parted")
-        links = host.node._links.by_peer
+        links = host.node.parts.links.by_peer
         wanted = {int(peer) for peer in BinomialGraph(size).neighbors(number)}
         kept = {int(p): int(rows[0].id) for p, rows in links.items() if int(p) in wanted}
         inside[int(number)] = kept
@@ -233,7 +233,7 @@ def merge(network: Network, side: frozenset[int]) -> float:
     network.mend()
     merged_s = settle(network)
     for a, links_before in inside.items():
-        now = network.hosts[NodeId(a)].node._links.by_peer
+        now = network.hosts[NodeId(a)].node.parts.links.by_peer
         for b, link in links_before.items():
             if now[NodeId(b)][0].id != link:
                 raise Failure(f"the link of {a} and {b} was lost in the merge")

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bmgd.types import LinkId
-from bmgd.wire.messages import Message, ReliableBroadcast
+from bmgd.wire.broadcast_messages import ReliableBroadcast
+from bmgd.wire.messages import Message
 
 NEVER = -1
 
@@ -113,7 +114,7 @@ def _become_daemon(words: Sequence[str], log: Path, copies: int) -> None:
 
 def serve(size: int, base_port: int, place: Path) -> None:
     """Fork daemons as they are asked for, until nobody asks any more."""
-    import bmgd.shell.daemon  # noqa: F401 (before the first fork)
+    import bmgd.shell.run  # noqa: F401 (before the first fork)
 
     children: set[int] = set()
     for line in sys.stdin.buffer:

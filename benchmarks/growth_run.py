@@ -41,7 +41,7 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.rest import unrest
 from bmgd.types import NodeId, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.link_messages import Heartbeat
 
 SETTLE_S: Final = 1.2
 """Until the last dial's timeout has left the timeline."""

@@ -47,7 +47,7 @@ from bmgd.wire.control import Request
 from bmgd.wire.control import encode as encode_control
 from bmgd.wire.handshake import Dialer, HelloState
 from bmgd.wire.hello import NONCE_BYTES, RECORD, Hello, HelloKind, Identity, encode_hello
-from bmgd.wire.messages import Heartbeat, Ping
+from bmgd.wire.link_messages import Heartbeat, Ping
 
 SIZE = 4
 SOURCE, TARGET, ATTACKER = 0, 1, 3

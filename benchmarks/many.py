@@ -43,14 +43,8 @@ from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
-from bmgd.wire.messages import (
-    ReliableBroadcast,
-    Segment,
-    SegmentAck,
-    SharedSegment,
-    Stable,
-    Watermark,
-)
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Stable, Watermark
+from bmgd.wire.stream_messages import Segment, SegmentAck, SharedSegment
 
 REPORT = Path(__file__).parent.parent / "docs" / "many.md"
 TOPIC = "many"

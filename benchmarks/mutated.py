@@ -47,19 +47,11 @@ from bmgd.launcher.rundir import read_members
 from bmgd.linklayer.frames import is_routed
 from bmgd.peers import PeerList
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.ask_messages import Answer, JoinRequest
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.hello import RECORD, Hello, HelloKind, decode_hello, encode_hello
-from bmgd.wire.messages import (
-    Answer,
-    JoinRequest,
-    LinkMessage,
-    Message,
-    Notice,
-    OlderMembers,
-    Ping,
-    RecordPage,
-    Watermarks,
-)
+from bmgd.wire.link_messages import Notice, OlderMembers, Ping, RecordPage, Watermarks
+from bmgd.wire.messages import LinkMessage, Message
 
 ATTACKERS, TARGET = tuple(map(NodeId, range(4, 8))), NodeId(1)
 SIZE = 4 + len(ATTACKERS)

@@ -17,8 +17,9 @@ from typing import Final
 from benchmarks.relay_load import Load
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Route, Segment, SegmentFlag
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Segment, SegmentFlag
 
 ROOT: Final = Path(__file__).parent.parent
 BUILD: Final = ROOT / "build" / "relay"

@@ -54,7 +54,7 @@ from bmgd.types import (
     Status,
 )
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Notice, RecordPage
+from bmgd.wire.link_messages import Notice, RecordPage
 
 FOUNDERS = 2
 BATCH = 128
