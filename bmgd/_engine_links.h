@@ -27,7 +27,7 @@ enum {
     KNOWN_NOTICES_MAX = 64
 };
 
-/* Kinds of frames; bmgd/wire/codec.py. */
+/* Kinds of frames; bmgd/wire/link_formats.py. */
 enum { HEARTBEAT_KIND = 0x01, GOODBYE_KIND = 0x07 };
 
 enum { DIGEST_BYTES = 16 };

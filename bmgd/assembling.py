@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from bmgd.errors import BmgdError, DeliveryError, PartialError, Report, RequestError
-from bmgd.wire.messages import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 PIECES_UNDERWAY: Final = 14
 """Pieces of one long broadcast that wait for their confirmation; less than a connection may hold."""

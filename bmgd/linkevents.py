@@ -26,7 +26,8 @@ from bmgd.linklayer.frames import is_routed
 from bmgd.linklayer.heartbeats import DIGEST_BYTES
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import decode, encode
-from bmgd.wire.messages import LinkMessage, Message, Notice
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.messages import LinkMessage, Message
 
 OWN_LACK = frozenset(
     {

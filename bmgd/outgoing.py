@@ -32,11 +32,8 @@ from bmgd.errors import (
 )
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
+from bmgd.wire.bounds import MESSAGES_PER_SEGMENT_MAX, PAYLOAD_BYTES_MAX
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
-from bmgd.wire.messages import (
-    MESSAGES_PER_SEGMENT_MAX,
-    PAYLOAD_BYTES_MAX,
-)
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 Priority = Literal["high", "normal", "bulk"]

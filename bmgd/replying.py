@@ -15,7 +15,7 @@ from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.kept_streams import KeptStreams
 from bmgd.outgoing import Outgoing, Payload, Pending
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.writing import check_timeout, checked_payload, send_and_wait, send_long
 
 SETTLE_S: Final = 5.0

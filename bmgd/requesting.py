@@ -41,7 +41,7 @@ from bmgd.wire.answers import (
     read_head,
 )
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.writing import check_timeout, checked_payload, checked_topic, outcome_of
 
 UNDERWAY_MAX: Final = 1024

@@ -9,7 +9,7 @@ from bmgd.connection import Connection
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.kept_streams import KeptStreams
 from bmgd.outgoing import Outgoing, Payload, Pending, Priority, Quality
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.writing import check_timeout, checked_payload, checked_topic, send_and_wait, send_long
 
 

@@ -18,8 +18,8 @@ from bmgd.errors import (
     RequestError,
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.control import error_of
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 
 Quality = Literal["reliable", "best-effort"]
 GRACE_S: Final = 5.0

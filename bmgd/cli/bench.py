@@ -16,7 +16,7 @@ from bmgd.cli.output import print_json, print_table
 from bmgd.cli.target import add_target, node_id, run_async
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, read_members
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 if TYPE_CHECKING:
     from bmgd.cli.bench_parts import Scene, Table

@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
             raise
         logging.getLogger("bmgd").error("%s", " ".join(str(error).split()))
         return exit_code_of(error)
-    from bmgd.shell.daemon import run_daemon
+    from bmgd.shell.run import run_daemon
 
     if config.join:
         set_title(f"bmgd: joining ({config.cluster})", "bmgd-joining")

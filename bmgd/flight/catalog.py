@@ -15,7 +15,10 @@ from typing import Any, Final
 
 _ROOMS: Final = ("core", "wire", "routing")
 _BESIDE_CORE: Final = ("types", "peers", "policy", "profiles", "healing", "errors")
-_ABOUT_BYTES: Final = {"wire.codec", "wire.control", "wire.packing", "routing.papers"}
+_ABOUT_BYTES: Final = {
+    *("wire.codec", "wire.fields", "wire.control", "wire.packing", "routing.papers"),
+    *("wire.link_formats", "wire.stream_formats", "wire.ask_formats", "wire.broadcast_formats"),
+}
 """Modules of those rooms whose classes no core holds."""
 _SECRET: Final = {"wire.hello.Identity", "wire.hello.Hello"}
 """What holds secrets, or proofs of them, and is no part of a core: it cannot be recorded."""

@@ -33,9 +33,9 @@ from typing import Any, Final
 from bmgd.errors import BmgdError, ProtocolError
 from bmgd.flight import catalog
 from bmgd.routing import Snapshot
-from bmgd.wire.messages import SharedSegment
 from bmgd.wire.packing import pack
 from bmgd.wire.segments import end_of
+from bmgd.wire.stream_messages import SharedSegment
 
 PAYLOADS: Final = frozenset({"payload", "body"})
 """Fields whose bytes are a program's own: a recording has their length, unless asked for all."""

@@ -30,8 +30,8 @@ def load_daemon() -> Target:
     """Import everything that a daemon needs; runs in the zygote."""
     with suppress(ImportError):
         import uvloop  # noqa: F401
-    from bmgd.shell.daemon import run_daemon
     from bmgd.shell.engines import choose_engine
+    from bmgd.shell.run import run_daemon
 
     # Imports the engine. What a wrong choice is answered with, a daemon says itself.
     with suppress(ConfigError):

@@ -42,7 +42,7 @@ from bmgd.linklayer.heartbeats import DIGEST_BYTES, read_heartbeat
 from bmgd.linklayer.outbox import BULK_BYTES_MAX, Outbox, Run
 from bmgd.routing import Snapshot
 from bmgd.wire.codec import kind_of_message
-from bmgd.wire.messages import Goodbye
+from bmgd.wire.link_messages import Goodbye
 
 _GOODBYE_KIND = kind_of_message(Goodbye)
 _LINK_ID_MAX = 2**63 - 1

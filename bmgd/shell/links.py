@@ -19,7 +19,8 @@ from bmgd.linklayer import LinkEngine, contract
 from bmgd.routing import Snapshot
 from bmgd.types import LinkId
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Goodbye, Message
+from bmgd.wire.link_messages import Goodbye
+from bmgd.wire.messages import Message
 
 CLOSING_TIMEOUT_S = 1.0
 DRAIN_ROUNDS_MAX = 64

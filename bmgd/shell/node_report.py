@@ -13,7 +13,7 @@ from typing import Any
 from bmgd.shell.traffic import LinkTraffic, traffic_of
 from bmgd.types import LinkId
 from bmgd.version import VERSION
-from bmgd.wire.messages import REPORT_BYTES_MAX
+from bmgd.wire.bounds import REPORT_BYTES_MAX
 
 Descriptors = Iterable[tuple[LinkId, int, int]]
 """Of every link: its id, its descriptor (-1 without one), and the bytes in its outbox."""

@@ -45,6 +45,8 @@ from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
 from bmgd.wire.answers import ANSWER, FAILED, read_head
 from bmgd.wire.batch import unpack_messages
+from bmgd.wire.bounds import INBOX_MAX, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.wire.broadcast_messages import Piece
 from bmgd.wire.control import (
     CREDIT_MAX,
     READ_BYTES_MAX,
@@ -52,17 +54,8 @@ from bmgd.wire.control import (
     SEQUENCE_MAX,
     TIMEOUT_S_MAX,
 )
-from bmgd.wire.messages import (
-    BULK_PRIORITY,
-    HIGH_PRIORITY,
-    INBOX_MAX,
-    LONG_BYTES_MAX,
-    NORMAL_PRIORITY,
-    PAYLOAD_BYTES_MAX,
-    TOPIC_BYTES_MAX,
-    Piece,
-)
 from bmgd.wire.program_news import EXIT_MAX, NAME_BYTES_MAX
+from bmgd.wire.routes import BULK_PRIORITY, HIGH_PRIORITY, NORMAL_PRIORITY
 
 RANGES_MAX: Final = 4096
 """Ranges of ids in the destinations of a multicast."""

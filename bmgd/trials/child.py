@@ -52,7 +52,7 @@ def _mute(address: str) -> int:
 
 
 def _stranger(address: str) -> int:
-    from bmgd.shell.daemon import run_daemon
+    from bmgd.shell.run import run_daemon
 
     config = Config(
         id=0, size=1, peers=PeerList.parse(address, 1), cluster=STRANGERS_CLUSTER, log_level="error"

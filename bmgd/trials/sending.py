@@ -19,7 +19,7 @@ from bmgd.errors import BmgdError, DeliveryError, NoDaemonError, PartialError, R
 from bmgd.trials.payloads import NUMBER_BYTES, TO_MANY, payload_of
 from bmgd.trials.recorder import Recorder
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 BATCH: Final = 32
 """Messages of a stream between two flushes."""

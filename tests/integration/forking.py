@@ -151,7 +151,7 @@ if __name__ == "__main__":
     import bmgd.cli.launch
     import bmgd.cli.run
     import bmgd.launcher.launch
-    import bmgd.shell.daemon
+    import bmgd.shell.run
     import bmgd.shell.web  # noqa: F401
 
     gc.freeze()

@@ -122,6 +122,11 @@ async def test_reliable_multicast_shares_frames_and_names_whom_it_lost(tmp_path:
             await source.multicast([range(8, SIZE)], b"rest", topic=TOPIC, timeout=DEADLINE_S)
         assert partial.value.report.confirmed == frozenset(range(8, SIZE)) - {victim}
         assert isinstance(partial.value.report.failed[victim], DeadError)
+        # Confirmed means held by the daemon; its program reads it a moment later.
+        readers = range(8, SIZE)
+        await until_true(
+            "all read it", lambda: all(len(taken[i]) == 2 for i in readers if i != victim)
+        )
         for number in set(range(SIZE)) - {victim}:
             payloads = [each.payload for each in taken[number]]
             assert payloads == ([b"all", b"rest"] if number >= 8 else [b"all"])

@@ -23,7 +23,7 @@ from bmgd.errors import (
     ReaderLostError,
     RequestError,
 )
-from bmgd.wire.messages import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from tests.integration.cluster import (
     DEADLINE_S,
     Flavour,

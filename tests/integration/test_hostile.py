@@ -28,7 +28,7 @@ from bmgd.wire import control
 from bmgd.wire.codec import encode
 from bmgd.wire.control import ANSWER_BYTES_MAX, Failure, FrameReader
 from bmgd.wire.hello import Hello, Refusal, encode_hello
-from bmgd.wire.messages import Ping
+from bmgd.wire.link_messages import Ping
 from tests.integration.cluster import Cluster, launched
 
 TABLES: Final = Path(__file__).parents[1] / "hostile"

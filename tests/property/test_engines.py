@@ -16,7 +16,7 @@ from bmgd.linklayer import LinkEngine, LinkLayer, contract, outbox
 from bmgd.linklayer.heartbeats import HEARTBEAT_KIND
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import kind_of_message
-from bmgd.wire.messages import Goodbye, Heartbeat
+from bmgd.wire.link_messages import Goodbye, Heartbeat
 from tests.property.fuzz_engine import fuzz
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, hopped, notice, ping
 from tests.unit.linklayer.engines import snapshot as engine_snapshot

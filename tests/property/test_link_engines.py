@@ -17,7 +17,7 @@ from bmgd.linklayer.contract import BULK, CONTROL, HIGH, RAW, URGENT
 from bmgd.sim.linkmodel import WatchedEngine
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.link_messages import Heartbeat
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, notice, ping, snapshot
 
 SEEDS = 40

@@ -7,7 +7,8 @@ from dataclasses import replace
 from bmgd.core.effects import Deliver
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.batch import pack_messages, unpack_messages
-from bmgd.wire.messages import Route, Segment, SegmentFlag
+from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import Segment, SegmentFlag
 
 
 def segment(

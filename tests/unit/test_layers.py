@@ -65,7 +65,7 @@ OUTSIDE: Final = {
         "bmgd.wire.control",
         "bmgd.wire.packing",
     },
-    "uvloop": {"bmgd.shell.daemon", "bmgd.launcher.launch", "bmgd.trials.proxy"},
+    "uvloop": {"bmgd.shell.run", "bmgd.launcher.launch", "bmgd.trials.proxy"},
     "psutil": {"bmgd.cli.status"},
 }
 """The third-party packages, and the modules that may import them; uvloop and psutil only late."""
@@ -111,7 +111,19 @@ OF_CLIENT: Final = {
 
 HELLO_NAMES_OF_CORE: Final = {"Refusal", "MISCONFIGURED"}
 
-NOT_OF_CORE: Final = {"bmgd.wire.batch", "bmgd.wire.codec", "bmgd.wire.control"}
+NOT_OF_CORE: Final = {
+    f"bmgd.wire.{name}"
+    for name in (
+        "batch",
+        "codec",
+        "control",
+        "fields",
+        "link_formats",
+        "stream_formats",
+        "ask_formats",
+        "broadcast_formats",
+    )
+}
 
 _LATE = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 

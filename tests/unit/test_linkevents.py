@@ -19,8 +19,10 @@ from bmgd.linkevents import LinkEvents, evidence_of
 from bmgd.linklayer import LinkLayer
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.ask_messages import Probe
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Goodbye, Heartbeat, Notice, Ping, Probe, Route
+from bmgd.wire.link_messages import Goodbye, Heartbeat, Notice, Ping
+from bmgd.wire.routes import Route
 from tests.unit.linklayer.engines import data, goodbye, snapshot
 
 LEFT, RIGHT = LinkId(1), LinkId(2)

@@ -15,7 +15,7 @@ from bmgd.core.effects import Announce, Reply, TellMissed
 from bmgd.errors import DeadError, PartialError, RequestError, UnreachableError
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.messages import Piece
+from bmgd.wire.broadcast_messages import Piece
 from tests.unit.cli.test_commands import run
 from tests.unit.fake_core import FakeCore
 

@@ -23,7 +23,8 @@ from bmgd.peers import PeerList
 from bmgd.routing import Snapshot
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.messages import RecordPage, Segment
+from bmgd.wire.link_messages import RecordPage
+from bmgd.wire.stream_messages import Segment
 from tests.unit.flight.flights import written
 from tests.unit.wire.examples import MESSAGES
 
@@ -194,10 +195,10 @@ def test_recorder_begins_anew_after_its_interval(node: Node) -> None:
 
 def test_recorder_waits_with_a_state_while_work_is_under_way(node: Node) -> None:
     recorder = FlightRecorder(node, 0, 2**20, steps_per_s=10**9)
-    node._work.begin("long", lambda: iter(range(10**9)))
+    node.parts.work.begin("long", lambda: iter(range(10**9)))
     recorder.note(INTERVAL_NS + 1, DeadlineReached(), [])
     assert len(recorder.segments) == 1
-    node._work.stop("long")
+    node.parts.work.stop("long")
     recorder.note(INTERVAL_NS + 2, DeadlineReached(), [])
     assert len(recorder.segments) == 2
 
@@ -205,7 +206,7 @@ def test_recorder_waits_with_a_state_while_work_is_under_way(node: Node) -> None
 def test_recorder_of_a_state_that_cannot_be_written_keeps_the_newest_steps(
     node: Node, tmp_path: Path
 ) -> None:
-    node._context.moved_ns[NodeId(3)] = object()  # type: ignore[assignment]
+    node.parts.context.moved_ns[NodeId(3)] = object()  # type: ignore[assignment]
     recorder = FlightRecorder(node, 0, 100_000, steps_per_s=10**9)
     for number in range(3_000):
         recorder.note(number, Heard((LinkId(1),)), [])
@@ -240,7 +241,7 @@ def test_recorder_replays_the_steps_around_a_gap(tmp_path: Path) -> None:
     now_ns = network.now_ns
     for number in range(200):
         now_ns += S // 50
-        event = DeadlineReached() if number % 2 else Heard(tuple(node._links.table))
+        event = DeadlineReached() if number % 2 else Heard(tuple(node.parts.links.table))
         recorder.note(now_ns, event, node.step(now_ns, event))
     outcome = replay(written(recorder, tmp_path / "r"))
     assert (outcome.differs_at, outcome.left_out) == (None, 0)

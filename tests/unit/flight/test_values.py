@@ -29,9 +29,9 @@ from bmgd.flight.values import (
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.messages import Segment
 from bmgd.wire.packing import pack, unpack
 from bmgd.wire.segments import end_of, packed
+from bmgd.wire.stream_messages import Segment
 from tests.unit.wire.examples import MESSAGES
 
 
@@ -253,9 +253,9 @@ def test_values_that_are_damaged_or_hostile_are_refused(
 def test_values_of_bytes_are_payloads_unless_they_are_known() -> None:
     """A new field of bytes is a program's until somebody says that it is not."""
     known = {
-        "wire.messages.Search.visited",
+        "wire.routes.Search.visited",
         "wire.hello.Channel.binding",
-        "wire.messages.ProgramList.starts",
+        "wire.ask_messages.ProgramList.starts",
     }
     found = {
         f"{name}.{field.name}"

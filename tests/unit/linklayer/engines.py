@@ -10,7 +10,7 @@ from bmgd.frameheader import ROUTED_FIRST
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.routing import BACKEND, Snapshot
 from bmgd.wire.codec import encode, encode_header
-from bmgd.wire.messages import Goodbye, Notice, Ping
+from bmgd.wire.link_messages import Goodbye, Notice, Ping
 
 
 def _engines() -> dict[str, Callable[[], LinkEngine]]:

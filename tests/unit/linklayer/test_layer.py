@@ -42,7 +42,7 @@ from bmgd.linklayer.outbox import (
 )
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import encode
-from bmgd.wire.messages import Heartbeat
+from bmgd.wire.link_messages import Heartbeat
 from tests.unit.linklayer.engines import (
     ENGINES,
     body,

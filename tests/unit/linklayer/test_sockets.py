@@ -322,8 +322,9 @@ def test_engine_lets_a_fast_link_have_more_unsent_and_a_slow_one_less_again() ->
             engine.flush()
             engine.poll()
             if engine.backlog(LEFT) > 20 * 50_000:
-                time.sleep(LONGER_THAN_A_LONG_BLOCK_S)
                 while engine.backlog(LEFT) and select.select([theirs], [], [], 0.1)[0]:
+                    # Before each, or what was blocked is written again at once, as by a fast one.
+                    time.sleep(LONGER_THAN_A_LONG_BLOCK_S)
                     theirs.recv(1 << 20)
                     engine.poll()
             if unsent_bytes(descriptor) == FRESH_BYTES:

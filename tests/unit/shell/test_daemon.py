@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import Any
 
 import pytest
 
 from bmgd.config import Config
-from bmgd.core.effects import Effect, Reply, Send, StreamMoved
+from bmgd.core.effects import Displaced, Effect, Reply, Send, StreamMoved
 from bmgd.core.events import Event, Heard
 from bmgd.errors import InvariantError
 from bmgd.peers import PeerList
 from bmgd.shell.daemon import Daemon
 from bmgd.types import LinkId
-from bmgd.wire.messages import Ping
+from bmgd.wire.link_messages import Ping
 
 MOVED = StreamMoved(7, 2, 1000)
 REPLY = Reply(8, {})
@@ -25,7 +24,7 @@ PING = Send(LinkId(3), Ping(1))
 class Core:
     """Gives one list of effects for each step; fails where there is none."""
 
-    deadline_ns = None
+    deadline_ns: int | None = None
 
     def __init__(self, *steps: list[Effect]) -> None:
         self._steps = iter(steps)
@@ -76,9 +75,10 @@ def daemon() -> Any:
 def steps(daemon: Any, *effects: list[Effect], events: int) -> list[object]:
     """What is done for so many events that come together."""
     around = Around()
-    daemon._node, daemon._transport, daemon._control = Core(*effects), around, around
-    daemon._note, daemon._flight, daemon._ended = None, around, asyncio.Event()
-    daemon._emit_all([Heard(())] * events)
+    daemon._node, daemon._transport, daemon._telling.control = Core(*effects), around, around
+    daemon._flight = daemon._ending.flight = around
+    daemon._stepping.begin(daemon._node, around, around, None)
+    daemon._stepping.emit_all([Heard(())] * events)
     return around.done
 
 
@@ -89,3 +89,22 @@ def test_programs_are_told_after_the_neighbors_and_in_order(daemon: Any) -> None
 
 def test_programs_are_told_of_the_steps_before_one_that_fails(daemon: Any) -> None:
     assert steps(daemon, [MOVED], events=2) == ["failed", MOVED]
+
+
+async def test_core_that_lost_its_id_is_woken_no_more(daemon: Any) -> None:
+    """Its deadline stays in the past, since it is not stepped: each wake-up would plan the next."""
+
+    class Late(Core):
+        deadline_ns = 1
+
+    around = Around()
+    daemon._stepping.begin(Late([]), around, around, None)
+    daemon._ending.lose_id(Displaced(()))
+    daemon._ending.ended.clear()
+    daemon._stepping.emit_all(())
+    assert daemon._stepping._wake is None
+    daemon._ending.take_id()
+    daemon._stepping.emit_all(())
+    assert daemon._stepping._wake is not None
+    daemon._stepping.stop()
+    assert daemon._stepping._wake is None

@@ -16,7 +16,7 @@ from bmgd.flight.recorder import FlightRecorder
 from bmgd.peers import PeerList
 from bmgd.shell.process import look_for_garbage_rarely
 from bmgd.types import Incarnation, LinkId, NodeId
-from bmgd.wire.messages import Ping, Pong
+from bmgd.wire.link_messages import Ping, Pong
 
 if {rarely}:
     look_for_garbage_rarely()

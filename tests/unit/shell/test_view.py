@@ -15,7 +15,7 @@ from bmgd.shell import view as view_module
 from bmgd.shell.node_report import link_rows, report_bytes
 from bmgd.shell.view import ASKS_PER_S, TIMELINE_MAX, ClusterView, parse_report
 from bmgd.types import Incarnation, NodeId, Record, Status
-from bmgd.wire.messages import REPORT_BYTES_MAX
+from bmgd.wire.bounds import REPORT_BYTES_MAX
 
 DEADLINE_S = 10.0
 
