@@ -14,6 +14,8 @@ What is bounded, and what happens there:
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
     ... of messages             its credit           they wait in their topic
     a program that never reads  `LINGER_S`           its connection is cut
+    ... that is finished        `LINGERING_MAX`      one more is closed at once; it may read a broken
+                                                     connection where it was told why
 """
 
 from __future__ import annotations
@@ -123,6 +125,7 @@ class ControlServer:
         self._note = note
         self._server: asyncio.AbstractServer | None = None
         self.read_buffer = control.ReadBuffer()
+        self.lingering: set[ProgramConnection] = set()
         self._programs: dict[ProgramConnection, None] = {}
         self._calls: dict[int, Call] = {}
         self._watchers: dict[int, Call] = {}
@@ -150,8 +153,8 @@ class ControlServer:
             self._server.close()
             self._server = None
             remove_control_socket(self._address, self._inode)
-        for program in list(self._programs):
-            program.finish()
+        for program in [*self._programs, *self.lingering]:
+            program.close()
 
     # --- from the core ------------------------------------------------------------------------
 
@@ -528,7 +531,7 @@ class ControlServer:
     @property
     def held_bytes(self) -> int:
         """What the daemon holds for programs that do not read, and of frames that are not whole."""
-        return sum(program.held_bytes for program in self._programs)
+        return sum(program.held_bytes for program in {*self._programs, *self.lingering})
 
     def _item(self, call: Call, value: Mapping[str, Any]) -> None:
         program = call.program

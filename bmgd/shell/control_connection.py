@@ -12,6 +12,7 @@ from bmgd.wire.control import Frame, FrameReader, ReadBuffer
 
 PAUSE_BYTES: Final = 256 * 1024
 LINGER_S: Final = 5.0
+LINGERING_MAX: Final = 64
 
 
 class Server(Protocol):
@@ -19,9 +20,11 @@ class Server(Protocol):
 
     Attributes:
         read_buffer: of all connections.
+        lingering: connections that are finished, until their programs close.
     """
 
     read_buffer: ReadBuffer
+    lingering: set[ProgramConnection]
 
     def admit(self, program: ProgramConnection, peer: Peer) -> Level:
         """A program has connected; raises RequestError where it may not."""
@@ -30,7 +33,7 @@ class Server(Protocol):
         """A frame came."""
 
     def forget(self, program: ProgramConnection) -> None:
-        """The program is gone."""
+        """The program is gone, or is not listened to any more; told once or twice."""
 
 
 class Call:
@@ -77,6 +80,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(control.REQUEST_BYTES_MAX, server.read_buffer)
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        self._finished = False
 
     @property
     def backlog_bytes(self) -> int:
@@ -101,12 +105,15 @@ class ProgramConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._server.lingering.discard(self)
         self._server.forget(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._finished:
+            return
         self._reader.filled(nbytes)
         self._read_frames()
         # The buffer is another's now.
@@ -125,7 +132,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
 
     def write(self, frame: Frame) -> None:
         """Send a frame; an answer too long for one becomes an error that says so."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._finished or self._transport.is_closing():
             return
         try:
             parts = control.encode_parts(frame)
@@ -138,15 +145,41 @@ class ProgramConnection(asyncio.BufferedProtocol):
             self._transport.writelines(parts)
 
     def finish(self) -> None:
+        """Say no more, and close when the program does, or after `LINGER_S`.
+
+        Its streams end now. What the program still says is dropped. If this side closed at once,
+        a program that is writing would get a broken pipe, and not read what it was told. Where
+        `LINGERING_MAX` linger already, this side closes at once.
+        """
+        transport = self._transport
+        if transport is None or self._finished or transport.is_closing():
+            return
+        if len(self._server.lingering) >= LINGERING_MAX:
+            self.close()
+            return
+        self._finished = True
+        self._server.lingering.add(self)
+        self._server.forget(self)
+        if self._paused:
+            transport.resume_reading()
+        transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def close(self) -> None:
         """Close once what was written has gone out, or after `LINGER_S`."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.close()
             asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
+    def _is_heard(self) -> bool:
+        transport = self._transport
+        stays = transport is not None and not self._finished and not transport.is_closing()
+        return stays and not self._paused
+
     def _read_frames(self) -> None:
         try:
-            while not self._paused and self._transport and not self._transport.is_closing():
+            while self._is_heard():
                 frame = self._reader.next_frame()
                 if frame is None:
                     return

@@ -16,6 +16,7 @@ from bmgd.core.commands import SendTo, Unsubscribe
 from bmgd.core.effects import Observed
 from bmgd.errors import ConfigError
 from bmgd.shell import control as server_module
+from bmgd.shell import control_connection as connection_module
 from bmgd.shell.control_connection import PAUSE_BYTES
 from bmgd.shell.control_socket import bind_control_socket
 from bmgd.types import Status
@@ -32,6 +33,7 @@ from bmgd.wire.control import (
     Result,
     encode,
 )
+from tests.integration.cluster import until_true
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -248,6 +250,63 @@ async def test_one_program_too_many_is_told_so(
             assert await second.hear() is None
         first.say(Request(2, "status"))
         assert isinstance(await first.hear(), Result)
+
+
+async def end_of(sock: socket.socket) -> bytes:
+    """All that comes until the other side says no more."""
+    loop = asyncio.get_running_loop()
+    heard = b""
+    async with asyncio.timeout(DEADLINE_S):
+        while data := await loop.sock_recv(sock, 65536):
+            heard += data
+    return heard
+
+
+@asynccontextmanager
+async def connected(core: FakeCore) -> AsyncIterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, core.address.removeprefix("unix:"))
+        yield sock
+
+
+async def test_who_is_refused_can_write_until_it_has_read_why(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PROGRAMS_MAX", 0)
+    loop = asyncio.get_running_loop()
+    async with connected(core) as sock:
+        told = await end_of(sock)
+        for _ in range(100):
+            await loop.sock_sendall(sock, b"this is no request, and it is not read" * 100)
+    assert b"more than 0 programs" in told
+    await until_true("the connection is closed", lambda: not core.server.lingering)
+
+
+async def test_who_is_refused_and_stays_is_closed_in_time(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PROGRAMS_MAX", 0)
+    monkeypatch.setattr(connection_module, "LINGER_S", 0.01)
+    async with connected(core) as sock:
+        await end_of(sock)
+        await until_true("the connection is closed", lambda: not core.server.lingering)
+        with pytest.raises(BrokenPipeError):
+            sock.send(b"still here")
+
+
+async def test_one_too_many_that_lingers_is_closed_at_once(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "PROGRAMS_MAX", 0)
+    monkeypatch.setattr(connection_module, "LINGERING_MAX", 1)
+    async with connected(core) as first, connected(core) as second:
+        assert b"more than 0 programs" in await end_of(first)
+        assert b"more than 0 programs" in await end_of(second)
+        with pytest.raises(BrokenPipeError):
+            second.send(b"x")
+        first.send(b"x")
+        assert len(core.server.lingering) == 1
 
 
 async def test_one_request_too_many_is_told_so(
