@@ -23,7 +23,9 @@ BUILD: Final = ROOT / "build" / "compiled"
 PATTERNS: Final = (
     *("core/*.py", "sim/*.py", "sim/checkers/*.py", "wire/*.py", "types.py", "peers.py"),
     *("healing.py", "policy.py", "chaos/history.py", "chaos/checkers.py", "chaos/truth.py"),
-    *("routing/__init__.py", "routing/ranks.py", "frameheader.py", "topology/binomial.py"),
+    *("routing/__init__.py", "routing/ranks.py", "routing/branches.py", "routing/id_sets.py"),
+    *("frameheader.py", "topology/binomial.py", "topology/broadcast.py"),
+    *("linklayer/*.py", "linkevents.py"),
 )
 PLAIN: Final = "sim/campaign.py"
 """Its frozen classes travel between processes, which compiled ones cannot."""

@@ -1,0 +1,46 @@
+"""What is kept of campaigns of seeds: they go on on another machine, and never mix cores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import core_sources
+from benchmarks.seeds_kept import GROUP, Row, first_missing, merged
+
+
+def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> Row:
+    return {"campaign": name, "core": core, "first": first, "seeds": seeds, "failed": []}
+
+
+def test_campaign_goes_on_after_the_whole_hundreds_of_its_core() -> None:
+    rows = [row(1), row(101), row(201, seeds=99), row(301), row(201, core="b")]
+    assert first_missing(rows, "many", "a") == 201
+    assert first_missing(rows, "many", "b") == 1
+    assert first_missing(rows, "hours", "a") == 1
+
+
+def test_merged_rows_have_the_fuller_hundred_and_what_passes_now() -> None:
+    before = [row(1) | {"failed": [7], "passes_now": [7]}, row(101, seeds=20), row(1, core="b")]
+    after = [row(1, seeds=3), row(101, seeds=50)]
+    assert merged([*before, *after]) == [
+        before[0],
+        row(101, seeds=50) | {"passes_now": []},
+        before[2],
+    ]
+
+
+def test_core_is_the_same_after_a_change_of_words_and_another_after_one_of_code(
+    tmp_path: Path,
+) -> None:
+    module = tmp_path / "types.py"
+    module.write_text('"""A."""\nx = 1\n')
+    first = core_sources.digest(tmp_path)
+    module.write_text('"""B."""\n# Why.\nx = 1\n"""Another."""\n')
+    assert core_sources.digest(tmp_path) == first
+    module.write_text('"""A."""\nx = 2\n')
+    assert core_sources.digest(tmp_path) != first
+
+
+def test_core_has_the_modules_that_it_is_made_of() -> None:
+    names = {path.name for path in core_sources.sources()}
+    assert {"node.py", "codec.py", "layer.py", "outbox.py", "linkevents.py", "binomial.py"} <= names
