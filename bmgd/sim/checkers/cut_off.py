@@ -72,13 +72,7 @@ class CutOffIsFound(Checker):
             return
         for victim in victims:
             if victim.host.joiner is None and victim.host.node.state is NodeState.READY:
-                watching = {
-                    other.place
-                    for other in others
-                    if any(
-                        link.incarnation == victim.incarnation for link in other.to(victim.host.id)
-                    )
-                }
+                watching = {other.place for other in others if other.is_linked_to(victim)}
                 self._cut_off.append(_CutOff(since_ns, blockade.revision, victim, watching))
 
     def _are_apart(self, one: Journal, other: Journal) -> bool:

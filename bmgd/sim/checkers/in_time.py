@@ -117,14 +117,9 @@ class DetectionIsInTime(Checker):
         watching = {
             journal.place
             for journal in self.scene.journals.values()
-            if journal is not victim and self._sees(journal, victim)
+            if journal is not victim and journal.host.alive and journal.is_linked_to(victim)
         }
         self._stopped[place] = _Stopped(self.scene.now_ns, victim, victim.incarnation, watching)
-
-    def _sees(self, journal: Journal, victim: Journal) -> bool:
-        return journal.host.alive and any(
-            link.incarnation == victim.incarnation for link in journal.to(victim.host.id)
-        )
 
     def _check_stopped(self, journal: Journal) -> None:
         now_ns = self.scene.now_ns

@@ -162,6 +162,10 @@ class Journal:
         """The links to one peer, oldest first."""
         return [link for link in self.links.values() if link.peer == peer]
 
+    def is_linked_to(self, other: Journal) -> bool:
+        """Whether it has a link to the present life of another process."""
+        return any(link.incarnation == other.incarnation for link in self.to(other.host.id))
+
     # --- writing ------------------------------------------------------------------------------
 
     def begin(self, now_ns: int) -> None:

@@ -61,9 +61,10 @@ class LooksAreTrue(Checker):
     def on_boot(self, journal: Journal) -> None:
         place = journal.place
         self._asked[place], self._moved[place] = {}, {}
+        topics = self._topics.setdefault(place, {})
         if not journal.inside.topics.table.subscriptions:
             # Otherwise it is a process that has taken another id, with its readers.
-            self._topics[place] = {}
+            topics.clear()
         began_ns = self._began[place] = journal.host.local_ns(self.scene.now_ns)
         self._changed[place] = self.scene.now_ns
         if journal.host.joiner is None:
