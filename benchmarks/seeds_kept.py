@@ -53,17 +53,23 @@ def rows_of(name: str, core: str) -> Path:
     return BUILD / f"{name}-{core}.jsonl"
 
 
-def first_missing(rows: Iterable[Row], name: str, core: str) -> int:
-    """The first seed of a campaign that no whole hundred that is kept of this core has."""
+def missing(rows: Iterable[Row], name: str, core: str) -> list[tuple[int, int]]:
+    """The ranges of seeds of a campaign that no whole hundred that is kept of this core has."""
     whole = {
         row["first"]
         for row in rows
         if (row["campaign"], row.get("core")) == (name, core) and row["seeds"] == GROUP
     }
-    first = 1
-    while first in whole:
-        first += GROUP
-    return first
+    ranges: list[tuple[int, int]] = []
+    for first in range(1, PARTS[name].count, GROUP):
+        last = min(first + GROUP - 1, PARTS[name].count)
+        if first in whole:
+            continue
+        if ranges and ranges[-1][1] == first - 1:
+            ranges[-1] = ranges[-1][0], last
+        else:
+            ranges.append((first, last))
+    return ranges
 
 
 def kept() -> list[Row]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks import core_sources
-from benchmarks.seeds_kept import GROUP, Row, first_missing, merged
+from benchmarks.seeds_kept import GROUP, Row, merged, missing
 
 
 def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> Row:
     return {"campaign": name, "core": core, "first": first, "seeds": seeds, "failed": []}
 
 
-def test_campaign_goes_on_after_the_whole_hundreds_of_its_core() -> None:
+def test_campaign_goes_on_with_what_no_whole_hundred_of_its_core_has() -> None:
     rows = [row(1), row(101), row(201, seeds=99), row(301), row(201, core="b")]
-    assert first_missing(rows, "many", "a") == 201
-    assert first_missing(rows, "many", "b") == 1
-    assert first_missing(rows, "hours", "a") == 1
+    assert missing(rows, "many", "a") == [(201, 300), (401, 10_000)]
+    assert missing(rows, "many", "b") == [(1, 200), (301, 10_000)]
+    assert missing(rows, "hours", "a") == [(1, 500)]
 
 
 def test_merged_rows_have_the_fuller_hundred_and_what_passes_now() -> None:
