@@ -134,6 +134,7 @@ class Acknowledging:
 
     def _tell(self, stream: StreamIn) -> None:
         self._settle(stream)
+        is_refusal, stream.refused = stream.refused, False
         stream.acked_ns, stream.acked = self._context.now_ns, stream.taken
         if not stream.closed:
             self._granting.grant(stream)
@@ -142,7 +143,7 @@ class Acknowledging:
             tag=incarnation_tag(stream.incarnation),
             sequence=stream.id << 32 | stream.next,
         )
-        ack = SegmentAck(route, self._context.own_tag, stream.credit, stream.full, _gaps_of(stream))
+        ack = SegmentAck(route, self._context.own_tag, stream.credit, is_refusal, _gaps_of(stream))
         self._forwarding.originate(ack)
 
 

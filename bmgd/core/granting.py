@@ -3,8 +3,8 @@
 Theory of operation. Credit is granted in bytes of cost, `GRANTED_MAX` in all, to at most `ACTIVE_MAX`
 streams that sent something within `IDLE_NS`; any other may have one segment underway. It follows the
 room of the topic, so a sender goes at the pace of the readers. A stream that was granted less than a
-segment is *starved*: when its topic has room again, the first of them hear how much, the others when it
-has more.
+segment, or one of which was refused, is *starved*: when its topic has room again, the first of them hear
+how much, the others when it has more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Granting:
         share = min(GRANT_MAX, GRANTED_MAX // max(2, len(self._active)), GRANTED_MAX - others)
         room = self._topics.room(stream.topic)
         stream.credit = max(stream.credit, stream.taken + max(0, min(share, room)))
-        if stream.credit - stream.taken < COST_MAX:
+        if stream.full or stream.credit - stream.taken < COST_MAX:
             self._starved.setdefault(stream.topic, {})[stream.key] = stream
             self._topics.ask_for_room(stream.topic)
         else:

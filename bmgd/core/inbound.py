@@ -213,7 +213,8 @@ class Inbound:
         if stream.closed and number >= stream.next:
             if stream.reason is not None:
                 self._tell_reset(stream, stream.reason)
-        else:
+        elif number <= stream.next or not stream.full:
+            # Behind a refused one nothing is news, and an answer without *full* would ask for more.
             self.acknowledging.on_segment(stream, segment)
 
     # --- taking in order ----------------------------------------------------------------------
@@ -234,7 +235,8 @@ class Inbound:
                 return
             number = stream.next
             is_passed = self._offer(stream, segment)
-            if number in stream.kept and (is_passed or stream.awaited):
+            if number in stream.kept:
+                # Also where there was no room: what was refused must not be taken later.
                 self._drop_kept(stream, number)
             if not is_passed:
                 return
@@ -260,7 +262,7 @@ class Inbound:
         if segment.body:
             offer = self._topics.offer(stream.topic, self._taken(stream, segment))
             if offer is Offer.FULL:
-                stream.full = True
+                stream.full = stream.refused = True
                 return False
             if offer is Offer.NO_READER:
                 self._end(stream, ResetReason.NO_READER)

@@ -64,7 +64,9 @@ class StreamAnswers:
             self._sending.answer(stream, sending)
         first = stream.underway.get(following)
         if ack.full and first is not None:
-            first.fulls += 1
+            # A copy that came is refused once, whether it was flying or known to wait there.
+            first.fulls += first.flying or first.held
+            first.held = False
             stream.lose(first)
             if not stream.blocked:
                 stream.blocked = True

@@ -24,6 +24,7 @@ class StreamIn:
         gathered: several segments came together, and were acknowledged by one.
         flowing: cost of the long segments that came in order, none of which was waited for.
         full: the next one came, and there was no room.
+        refused: a copy of it was, and its source was not told yet.
     """
 
     source: NodeId
@@ -41,6 +42,7 @@ class StreamIn:
     awaited: bool = False
     long: bool = False
     full: bool = False
+    refused: bool = False
     heard_ns: int = 0
     acked_ns: int = 0
     acked: int = 0

@@ -33,13 +33,16 @@ class _Arrived:
     Args:
         whole: all up to this one.
         beyond: the others.
+        copies: how often each came that may still be refused, less its refusals.
     """
 
     whole: int = 0
     beyond: set[int] = field(default_factory=set)
+    copies: dict[int, int] = field(default_factory=dict)
 
     def add(self, number: int) -> None:
         """One has come."""
+        self.copies[number] = self.copies.get(number, 0) + 1
         if number > self.whole:
             self.beyond.add(number)
         while self.whole + 1 in self.beyond:
@@ -51,13 +54,22 @@ class _Arrived:
         first = max(first, self.whole + 1)
         return [number for number in range(first, last + 1) if number not in self.beyond]
 
+    def refuse(self, number: int) -> bool:
+        """A copy is told to be refused; whether one was left that had come."""
+        self.copies = {known: count for known, count in self.copies.items() if known >= number}
+        self.copies[number] = self.copies.get(number, 0) - 1
+        return self.copies[number] >= 0
+
 
 _StreamName = tuple[NodeId, Incarnation, NodeId, int]
 """The place and life of one end, the other end, and the stream's id, which lives use again."""
 
 
 class AcksAreHonest(Checker):
-    """An acknowledgement says what came, to its source's life, and with the own tag."""
+    """An acknowledgement says what came, to its source's life, and with the own tag.
+
+    And it refuses no segment more often than a copy of it came.
+    """
 
     name: ClassVar[str] = "acks-are-honest"
     events: ClassVar[Kinds] = (Segment, SharedSegment)
@@ -101,6 +113,10 @@ class AcksAreHonest(Checker):
         missing = arrived.missing(1, following - 1)
         if missing:
             self.violate(journal, f"acknowledges {missing[:4]} of {route.destination}, not come")
+        if ack.full and not arrived.refuse(following):
+            self.violate(
+                journal, f"refuses {following} of {route.destination} more often than it came"
+            )
         for first, last in ack.gaps:
             if arrived.missing(first, last):
                 self.violate(journal, f"says to have {first} to {last}, which have not come")
