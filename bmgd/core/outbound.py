@@ -392,5 +392,6 @@ class Outbound:
             sending = stream.queue.pop()
             self.sending.done(stream, sending.cost)
             if sending.first:
+                self.sending.told(stream)
                 return
         self.sending.add_mark(stream, closes=False)

@@ -153,7 +153,8 @@ class StreamSending:
         """Whether the next segment had better begin a new id: numbers end, or the id may be forgotten."""
         rested_ns = self._context.now_ns - stream.sent_ns
         goes_on = sending.size and not sending.first
-        may_be_forgotten = stream.id != 0 and rested_ns > RESTED_NS and not goes_on
+        was_used = stream.next_sequence > 1
+        may_be_forgotten = was_used and rested_ns > RESTED_NS and not goes_on
         return stream.next_sequence >= NUMBER_MAX or may_be_forgotten
 
     def on_transmitted(self, stream: StreamOut, sending: Sending) -> None:

@@ -1,0 +1,54 @@
+"""Streams that cannot send: what is taken back of them is told, and none spends ids while it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmgd.core.commands import OpenStream, PutSegment, SendTo, Subscribe, Withdraw
+from bmgd.core.effects import Effect, StreamMoved
+from bmgd.core.events import Backlog, Event
+from bmgd.sim import Network
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
+from bmgd.sim.wires import ends_between
+from bmgd.types import NodeId
+from tests.unit.core.clusters import S, settle
+
+PIECE = bytes(65_536)
+
+
+class Moves(Watcher):
+    """What a program is told of its stream."""
+
+    def __init__(self) -> None:
+        self.moved: list[StreamMoved] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        self.moved += [effect for effect in effects if isinstance(effect, StreamMoved)]
+
+
+def test_long_message_that_is_taken_back_before_anything_was_sent_is_told() -> None:
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    network.issue(1, Subscribe("t", 100, takes_long=True))
+    stream = network.issue(0, OpenStream(NodeId(1), "t", 3))
+    (end,) = ends_between(source, NodeId(1))
+    network._step(source, Backlog(end.link, 300 * 1024))
+    for number in range(4):
+        put = PutSegment(0, PIECE, size=1 << 20, first=number == 0)
+        network.issue_as(source, stream, put)
+    moves = Moves()
+    network.watchers.append(moves)
+    network.issue_as(source, stream, Withdraw(0))
+    assert [moved.next for moved in moves.moved] == [5]
+
+
+def test_stream_without_a_way_keeps_its_id_however_long_the_clock_runs() -> None:
+    network = Network(3, seed=5, start=False, conditions=Conditions(skewed=True))
+    host = network.boot(0)
+    network.run(0.2)
+    network.issue(0, SendTo(NodeId(1), "t", b"x", 3600 * S))
+    network.run(10)
+    assert host.node.parts.outbound.table.peers[NodeId(1)].next_id == 2
