@@ -105,6 +105,7 @@ class BroadcastSource:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
+        """Send what has room. What is stable at once, for want of others, frees room in this loop."""
         window = self.window
         bytes_max = window.bytes_max() if window.waiting else 0
         while (sent := window.pop_waiting(bytes_max)) is not None:
@@ -170,6 +171,7 @@ class BroadcastSource:
             for each in ids_in(sent.missing & living):
                 self.peers.pass_over(NodeId(each), sent.sequence)
         self._settle()
+        self._send_waiting()
 
     def _ways_to(self, sent: OwnBroadcast, missing: int) -> list[Branch]:
         """The second time by shortest ways, then by the tree and by shortest ways in turn."""
@@ -183,6 +185,7 @@ class BroadcastSource:
         """A node tells up to where it has everything of this life."""
         if self.peers.on_watermark(message):
             self._settle()
+            self._send_waiting()
 
     def on_record_moved(self, moved: RecordMoved) -> None:
         """A node died, returned, began a new life, or joined."""
@@ -208,7 +211,6 @@ class BroadcastSource:
             self.reports.answer(sent)
         if window.stable > before:
             self.frames.plan_stable()
-            self._send_waiting()
 
     # --- the end ------------------------------------------------------------------------------
 
