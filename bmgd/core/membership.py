@@ -166,6 +166,20 @@ class Membership:
         joined = bisect_left(self._ids, self.founding_size)
         yield from map(NodeId, self._ids[joined:])
 
+    def known_at(self, place: int) -> NodeId:
+        """The id at a place, from 0 on, among `known_ids`. O(log(known ids))."""
+        if place < self.founding_size:
+            return NodeId(place)
+        joined = bisect_left(self._ids, self.founding_size)
+        return NodeId(self._ids[joined + place - self.founding_size])
+
+    def known_place(self, node_id: NodeId) -> int:
+        """The place of an id among `known_ids`, of which it is one. O(log(known ids))."""
+        if node_id < self.founding_size:
+            return node_id
+        joined = bisect_left(self._ids, self.founding_size)
+        return self.founding_size + bisect_left(self._ids, node_id) - joined
+
     @property
     def known_count(self) -> int:
         """How many founders and ids with a record there are."""

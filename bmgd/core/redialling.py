@@ -15,7 +15,7 @@ from bmgd.core.dialling import JOIN_TIMER, Dialling
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
 from bmgd.routing import neighbor_ids
-from bmgd.types import NodeId, NodeState
+from bmgd.types import NodeId, NodeState, Status
 
 REDIAL_TIMER = "redial"
 SEARCH_TIMER = "search"
@@ -28,6 +28,8 @@ ALONE_PACE = 4
 """A node without a link dials the dead so many times as often."""
 STRANGER_ODDS_MAX = 0.25
 """At most this share of the slow dials goes to any of the dead, not to would-be neighbors."""
+LEFT_ODDS = 0.25
+"""This share of the lots is among those that have left: however many they are, they hide nobody."""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,8 @@ class Redialling:
             if waiting:
                 self.dialling.dial(context.random.choice(waiting))
         else:
-            peer = NodeId(context.random.randrange(context.membership.id_space))
+            membership = context.membership
+            peer = membership.known_at(context.random.randrange(membership.known_count))
             if peer != context.id and peer not in self.dialling.wanted:
                 self.dialling.dial(peer)
         pause_ns = context.jitter(context.settings.join_ns // SEARCHES_PER_JOIN)
@@ -91,16 +94,13 @@ class Redialling:
         more than one, and who has no link always dials one, be it a neighbor or any.
         """
         context, membership = self.context, self.context.membership
-        dead = [
-            NodeId(number)
-            for number in membership.gone
-            if number not in self.links.by_peer and number != context.id
-        ]
+        left = [i for i in map(NodeId, membership.gone) if membership.status_of(i) is Status.LEFT]
+        dead = self._drawn(set(left))
         if not dead:
             return None
-        near = set(neighbor_ids(context.id, membership.id_space, ()))
+        near = self._would_be_neighbors(left)
         would_be = [peer for peer in dead if peer in near]
-        living = max(1, membership.id_space - len(dead))
+        living = max(1, membership.layout_size - len(membership.dead))
         if not self.links.table:
             return context.random.choice(context.random.choice((would_be, dead)) or dead)
         odds = min(STRANGER_ODDS_MAX, STRANGER_DIALS * len(dead) / living)
@@ -109,3 +109,29 @@ class Redialling:
         if context.random.random() * len(near) < NEAR_DIALS * len(would_be):
             return context.random.choice(would_be)
         return None
+
+    def _drawn(self, left: set[NodeId]) -> list[NodeId]:
+        """All that are dead or excluded, or all that have left, by lot; without those that are linked."""
+        gone = [
+            NodeId(number)
+            for number in self.context.membership.gone
+            if number not in self.links.by_peer and number != self.context.id
+        ]
+        dead = [peer for peer in gone if peer not in left]
+        if len(dead) < len(gone) and (not dead or self.context.random.random() < LEFT_ODDS):
+            return [peer for peer in gone if peer in left]
+        return dead
+
+    def _would_be_neighbors(self, left: list[NodeId]) -> set[NodeId]:
+        """This node's neighbors in the graph over all known ids but those that have left.
+
+        Args:
+            left: these, ascending.
+        """
+        membership, me = self.context.membership, self.context.id
+        if membership.status_of(me) in (None, Status.LEFT):
+            return set()
+        # As in a layout, with places among the known ids instead of ids: retired ones have none.
+        outside = [membership.known_place(each) for each in left]
+        places = neighbor_ids(membership.known_place(me), membership.known_count, outside)
+        return {membership.known_at(place) for place in places}

@@ -18,7 +18,7 @@ from bmgd.sim import Network
 from bmgd.topology import BinomialGraph
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
-from bmgd.wire.link_messages import Heartbeat, Notice
+from bmgd.wire.link_messages import Heartbeat, Notice, RecordPage
 from tests.unit.core.clusters import S, settle
 
 PEERS = PeerList(template="host{id}:1")
@@ -82,8 +82,20 @@ def test_half_of_the_nodes_dead_costs_each_other_one_dial_in_a_pause() -> None:
     assert {whom for _, whom in dials} == set(victims)
 
 
-def dials_of_one(size: int, me: int, dead: list[int], seconds: int) -> Counter[int]:
-    """How often one node of a large cluster, linked to one living peer, dials each of the dead."""
+def dials_of_one(
+    size: int,
+    me: int,
+    dead: list[int],
+    seconds: int,
+    *,
+    left: Iterable[int] = (),
+    retired: Iterable[tuple[int, int]] = (),
+) -> Counter[int]:
+    """How often one node of a large cluster, linked to one living peer, dials each of the dead.
+
+    Args:
+        left, retired: joiners' ids, that have left, or runs of them that are retired as well.
+    """
     settings = Settings(NodeId(me), size, PEERS, PEERS.address_of(NodeId(me)))
     node = Node(settings, LIFE, Random(3), 0)
     node.step(0, DeadlineReached())
@@ -96,6 +108,11 @@ def dials_of_one(size: int, me: int, dead: list[int], seconds: int) -> Counter[i
             for i in dead[at : at + RECORDS_PER_NOTICE_MAX]
         ]
         node.step(1, Received(LinkId(1), Notice(tuple(rows))))
+    for i in left:
+        record = Record(LIFE, 0, Status.LEFT, "left:1")
+        node.step(1, Received(LinkId(1), Notice(((NodeId(i), record),))))
+    runs = tuple((NodeId(first), NodeId(last)) for first, last in retired)
+    node.step(1, Received(LinkId(1), RecordPage((), runs, None)))
     gone, dials, now_ns = set(dead), Counter[int](), 1
     while now_ns < seconds * S:
         now_ns = max(now_ns, node.deadline_ns or 0)
@@ -117,6 +134,47 @@ def test_rate_of_dials_is_bounded_at_4096_with_half_of_them_dead() -> None:
 
 def test_node_far_from_the_only_dead_one_of_4096_hardly_dials_it() -> None:
     assert dials_of_one(4096, 0, [1500], 1000).total() <= 3
+
+
+@pytest.mark.parametrize("last", [199, 2_000, 200_000])
+def test_redialling_goes_on_though_many_ids_are_retired(last: int) -> None:
+    """Ids that nobody has count neither as living nor as would-be neighbors."""
+    expected = dials_of_one(20, 0, [3, 5, 8, 12], 400)
+    assert dials_of_one(20, 0, [3, 5, 8, 12], 400, retired=[(20, last)]) == expected
+    assert expected.total() > 60
+
+
+def test_redialling_is_not_hidden_by_those_that_have_left() -> None:
+    expected = dials_of_one(20, 0, [3, 5, 8, 12], 400).total()
+    dials = dials_of_one(20, 0, [3, 5, 8, 12], 400, left=range(20, 500)).total()
+    assert 0.5 * expected < dials < expected
+
+
+def test_would_be_neighbors_are_those_of_the_graph_over_all_that_have_not_left() -> None:
+    settings = Settings(NodeId(2), 4, PEERS, PEERS.address_of(NodeId(2)))
+    rows = tuple(
+        (NodeId(i), Record(LIFE, 0, status, "joiner:1"))
+        for i, status in [(6, Status.DEAD), (9, Status.LEFT), (30, Status.ALIVE)]
+    )
+    retired = ((NodeId(4), NodeId(5)), (NodeId(10), NodeId(29)))
+    node = Node(settings, LIFE, Random(3), 0, rows, retired)
+    near = node.parts.redialling._would_be_neighbors([NodeId(9)])
+    graph = [0, 1, 2, 3, 6, 30]
+    assert near == {graph[place] for place in BinomialGraph(6).neighbors(2)}
+
+
+def test_search_for_a_first_link_dials_no_retired_id() -> None:
+    settings = Settings(NodeId(0), 4, PEERS, PEERS.address_of(NodeId(0)))
+    rows = ((NodeId(5000), Record(LIFE, 0, Status.EXCLUDED, "joiner:1")),)
+    node = Node(settings, LIFE, Random(3), 0, rows, ((NodeId(4), NodeId(4999)),))
+    dialled, now_ns = set(), 0
+    while now_ns < 10 * S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        for effect in node.step(now_ns, DeadlineReached()):
+            if isinstance(effect, Dial):
+                dialled.add(int(effect.peer))
+                node.step(now_ns, DialFailed(effect.peer, Evidence.NO_ANSWER))
+    assert dialled == {1, 2, 3, 5000}
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 9])
