@@ -56,6 +56,8 @@ REFUTED_NS = 10_000_000_000
 """What was passed over so shortly before this node refuted its death was not for it because of that."""
 SKIPS_KEPT_MAX = 64
 """Ranges above a gap; beyond it only one that closes the gap is taken, others are told again."""
+PIECE_TOPICS_MAX = 16
+"""Topics of long broadcasts of one source whose readers are waited for at a time."""
 WATERMARK_TIMER = "broadcast watermark"
 REMIND_TIMER = "broadcast remind"
 
@@ -74,7 +76,7 @@ class Heard:
         given: whether readers were shown anything of it: a broadcast, or that they missed one.
         begun: whether the source itself told this life what it skips: what it sends later is for it too.
         silent: from which count on, and when last, it was passed over and nobody told; or None.
-        pieces_of: the topic of the long broadcast that a piece came of last, or "".
+        pieces_of: topics of which readers were given pieces since the last acknowledgement.
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
@@ -94,7 +96,7 @@ class Heard:
     begun: bool = False
     silent: tuple[int, int] | None = None
     unacknowledged_bytes: int = 0
-    pieces_of: str = ""
+    pieces_of: dict[str, None] = field(default_factory=dict)
     reminded_ns: int = 0
     asking: bool = False
     orphan_ns: int = 0
@@ -262,7 +264,6 @@ class BroadcastRetention:
             self._keep(heard, message)
         self._advance(heard)
         self._learn_stable(heard, message.stable)
-        heard.pieces_of = message.topic if isinstance(message, BroadcastPiece) else ""
         self._acknowledge_soon(heard, len(message.payload))
 
     def _keep(self, heard: Heard, message: ReliableBroadcast) -> None:
@@ -328,6 +329,9 @@ class BroadcastRetention:
         self.taken += 1
         heard.given = True
         if message.topic:
+            piece = message.piece if isinstance(message, BroadcastPiece) else None
+            if piece is not None and len(heard.pieces_of) < PIECE_TOPICS_MAX:
+                heard.pieces_of[message.topic] = None
             self._announcements.announce(
                 Announcement(
                     heard.source,
@@ -335,7 +339,7 @@ class BroadcastRetention:
                     message.route.sequence,
                     message.topic,
                     message.payload,
-                    message.piece if isinstance(message, BroadcastPiece) else None,
+                    piece,
                 )
             )
         else:
@@ -468,10 +472,11 @@ class BroadcastRetention:
 
     def _must_wait(self, heard: Heard) -> bool:
         """Whether readers of a long broadcast are behind: its source sends as they take."""
-        return bool(heard.pieces_of) and self._announcements.is_behind(heard.pieces_of)
+        return any(map(self._announcements.is_behind, heard.pieces_of))
 
     def _acknowledge(self, heard: Heard, *, asks: bool) -> None:
         heard.unacknowledged_bytes = 0
+        heard.pieces_of.clear()
         self._context.timers.cancel((WATERMARK_TIMER, *heard.key))
         if self.is_orphan(heard):
             return

@@ -21,7 +21,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from bmgd.core.announcements import Announcement, Announcements
+from bmgd.core.announcements import BEHIND_NS, Announcement, Announcements
 from bmgd.core.branching import Branching
 from bmgd.core.broadcast_frames import STABLE_TIMER, BroadcastFrames
 from bmgd.core.broadcast_peers import RESEND_MIN_NS, RESEND_TIMER, BroadcastPeers
@@ -46,6 +46,9 @@ RESEND_PIECE_NS = 1_500_000_000
 RESEND_MORE_NS = 10_000_000
 RESENT_PER_STEP_MAX = 32
 RESENT_BYTES_PER_STEP_MAX = 1 << 20
+SEND_TIMER = "broadcast send"
+LOOK_AGAIN_NS = 20_000_000
+"""While a piece waits for readers at this node."""
 SINGLY_MAX = 64
 """So many who miss a broadcast get it by their shortest ways; more by the tree."""
 
@@ -67,6 +70,8 @@ class BroadcastSource:
         self.frames = BroadcastFrames(context, forwarding, branching, window)
         self.peers = BroadcastPeers(context, window, self.reports, self.frames)
         self._resent = 0
+        self._held_ns: int | None = None
+        """Since when the piece that is next waits for readers at this node."""
 
     @property
     def underway(self) -> int:
@@ -108,13 +113,37 @@ class BroadcastSource:
         """Send what has room. What is stable at once, for want of others, frees room in this loop."""
         window = self.window
         bytes_max = window.bytes_max() if window.waiting else 0
-        while (sent := window.pop_waiting(bytes_max)) is not None:
+        while not self._must_wait() and (sent := window.pop_waiting(bytes_max)) is not None:
             # Ids may have become known, or gone, while it waited.
             error = window.audience_refusal(sent.command)
             if error is None:
                 self._send_first(sent)
             else:
                 self.reports.refuse(sent, error)
+
+    def _must_wait(self) -> bool:
+        """Whether a piece is next, and a reader at this node is behind: others withhold watermarks."""
+        command = self.window.waiting[0].command if self.window.waiting else None
+        now_ns = self._context.now_ns
+        if (
+            command is None
+            or command.piece is None
+            or not self._announcements.is_behind(command.topic)
+        ):
+            self._held_ns = None
+            return False
+        if self._held_ns is None:
+            self._held_ns = now_ns
+        if now_ns - self._held_ns >= BEHIND_NS:
+            # They take something, and too little: so far they are passed by.
+            self._held_ns = None
+            return False
+        self._context.timers.set((SEND_TIMER, 0, 0), now_ns + LOOK_AGAIN_NS)
+        return True
+
+    def on_send_timer(self, key: TimerKey) -> None:
+        """Readers at this node may have taken what they were behind with."""
+        self._send_waiting()
 
     def _send_first(self, sent: OwnBroadcast) -> None:
         context, window = self._context, self.window
@@ -224,5 +253,5 @@ class BroadcastSource:
         self.abandon(UnreachableError(self._context.id, detail, sent=True))
         self.window.begin_anew()
         self.peers.by_id.clear()
-        for name in (RESEND_TIMER, STABLE_TIMER):
+        for name in (RESEND_TIMER, SEND_TIMER, STABLE_TIMER):
             self._context.timers.cancel((name, 0, 0))

@@ -11,7 +11,7 @@ from bmgd.core.broadcast_orphans import ORPHAN_TIMER, BroadcastOrphans
 from bmgd.core.broadcast_peers import RESEND_TIMER
 from bmgd.core.broadcast_reports import REPORT_TIMER
 from bmgd.core.broadcast_retention import REMIND_TIMER, WATERMARK_TIMER, BroadcastRetention
-from bmgd.core.broadcast_source import BroadcastSource
+from bmgd.core.broadcast_source import SEND_TIMER, BroadcastSource
 from bmgd.core.broadcasting import Broadcasting
 from bmgd.core.commands import (
     BroadcastTo,
@@ -102,6 +102,7 @@ class ToMany:
             REMIND_TIMER: self._on_remind_timer,
             REPORT_TIMER: self.source.reports.on_timer,
             RESEND_TIMER: self.source.on_resend_timer,
+            SEND_TIMER: self.source.on_send_timer,
             STABLE_TIMER: self.source.frames.on_stable_timer,
             WATERMARK_TIMER: self.retention.on_watermark_timer,
         }

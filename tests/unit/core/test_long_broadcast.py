@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
 from bmgd.core.announcements import BEHIND_BYTES, CREDIT_BYTES
 from bmgd.core.broadcast_window import PIECES_WINDOW_BYTES
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Subscribe
@@ -53,25 +58,76 @@ def test_pieces_reach_every_reader_in_order_and_say_where_they_belong() -> None:
         assert got == [(Piece(NUMBER, 2 * at, 6), b"%d!" % at, at + 1) for at in range(3)]
 
 
-def test_source_of_pieces_goes_at_the_pace_of_a_reader_that_takes_some() -> None:
-    network = Network(3)
+def send_to_slow_reader(network: Network, at: int, among: list[BroadcastTo]) -> None:
+    """Node 0 sends 20 MiB; a reader at a node takes a piece each 20 ms, and must lack none.
+
+    Pieces go 14 at a time, and broadcasts of `among` between them.
+    """
     settle(network)
-    reader = network.issue(2, Subscribe(TOPIC, 64))
-    commands = pieces(20 << 20)
-    for command in commands:
-        network.issue(0, command)
-    host, taken = network.hosts[NodeId(2)], 0
-    announcements = host.node.parts.to_many.announcements
-    for _ in range(2 * len(commands)):
+    reader = network.issue(at, Subscribe(TOPIC, 64))
+    source, host = network.hosts[NodeId(0)], network.hosts[NodeId(at)]
+    commands, others = deque(pieces(20 << 20)), deque(among)
+    announcements, underway = host.node.parts.to_many.announcements, list[int]()
+    total, taken = len(commands), 0
+    for _ in range(2 * total):
+        underway = [request for request in underway if request not in source.replies]
+        while commands and len(underway) < 14:
+            underway.append(network.issue(0, commands.popleft()))
+        if others:
+            network.issue(0, others.popleft())
         network.run(0.02)
-        if taken < len(announced(network, 2)):
+        if taken < len(announced(network, at)):
             taken += 1
             network.issue_as(host, reader, ConsumedAnnouncements(1))
             # And what a reminder acknowledges each second, whoever is behind.
             most = CREDIT_BYTES + BEHIND_BYTES + 2 * PIECES_WINDOW_BYTES
             assert announcements.held_bytes <= most
-    assert taken == len(commands)
+    assert taken == total
     assert announcements.dropped == 0
+
+
+@pytest.mark.parametrize(("size", "at"), [(3, 2), (3, 0), (1, 0)])
+def test_source_of_pieces_goes_at_the_pace_of_a_reader_that_takes_some(size: int, at: int) -> None:
+    send_to_slow_reader(Network(size), at, [])
+
+
+@pytest.mark.parametrize("kind", ["short", "long"])
+def test_readers_of_pieces_are_waited_for_whatever_else_the_source_sends(kind: str) -> None:
+    among = [
+        replace(command, topic="unread", payload=b"x", piece=None)
+        if kind == "short"
+        else replace(command, topic="unread", piece=Piece(NUMBER + 1, 64 * at, 64 << 20))
+        for at, command in enumerate(pieces(20 << 20))
+    ]
+    send_to_slow_reader(Network(3), 2, among)
+
+
+def test_reader_beside_the_source_holds_pieces_up_for_a_second_at_most() -> None:
+    network = read(Network(1))
+    commands = pieces(4 << 20)
+    for command in commands:
+        network.issue(0, command)
+    network.run(0.5)
+    assert network.status(0)["to_many"]["reliable"]["sent"] < len(commands)
+    network.run(1)
+    assert network.status(0)["to_many"]["reliable"]["stable"] == len(commands)
+
+
+def test_reader_beside_the_source_that_takes_crumbs_is_passed_by_in_time() -> None:
+    """It takes something each half second, and never enough for another piece."""
+    network = Network(1)
+    settle(network)
+    reader = network.issue(0, Subscribe(TOPIC, 64))
+    for _ in range(900):
+        network.issue(0, BroadcastTo(TOPIC, b"x", True, 10 * S))
+    commands = pieces(2 << 20)
+    for command in commands:
+        network.issue(0, command)
+    for _ in range(40):
+        network.run(0.5)
+        network.issue_as(network.hosts[NodeId(0)], reader, ConsumedAnnouncements(1))
+    shown = network.status(0)["to_many"]["reliable"]
+    assert shown["waiting"] == 0
 
 
 def test_reader_that_takes_nothing_holds_pieces_up_for_a_second_at_most() -> None:
