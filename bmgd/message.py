@@ -186,7 +186,7 @@ class Pieces:
 
     def cut_off(self) -> None:
         """The daemon is gone: no further piece comes, and none is given back."""
-        self.on_taken = nothing
+        self.on_taken = self.consume = nothing
         if not self.complete:
             detail = "the daemon went away before the whole was here"
             self.aborted = UnreachableError(self.source, detail, sent=True)

@@ -7,7 +7,7 @@ what a program has not finished when it goes away comes again, to the next reade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, cast
@@ -147,13 +147,14 @@ class Messages(Stream[Message]):
     def interrupt(self) -> None:
         """The daemon is gone for now: what is here can be taken, and none of it is reported."""
         self._interruptions += 1
-        self._taken, self._special = 0, None
-        for item in self._items:
+        # The program still reads what it has taken last.
+        for item in (self._special, *self._items):
             if isinstance(item, LongMessage):
                 item._pieces.cut_off()
         broadcasts = [unfinished.pieces for unfinished in self._assembly.end()]
         for pieces in (*self._longs.values(), *broadcasts):
             pieces.cut_off()
+        self._taken, self._special = 0, None
         self._longs.clear()
         self._together.clear()
         # The askers of what is here know that no answer comes.
@@ -305,12 +306,12 @@ class Messages(Stream[Message]):
             del self._longs[long]
         if pieces.dropped:
             pieces.waiting.clear()
-            self._consume_piece(long, pieces.unconsumed)
+            pieces.consume(pieces.unconsumed)
             pieces.unconsumed = 0
 
     def _begin(self, long: int, piece: Mapping[str, Any]) -> Pieces:
         pieces = self._longs[long] = Pieces(long, piece)
-        pieces.consume = lambda count: self._consume_piece(long, count)
+        pieces.consume = self._for_this_daemon(lambda count: self._consume_piece(long, count))
         if pieces.size <= self._max_message:
             self._together.add(pieces)
             return pieces
@@ -334,7 +335,7 @@ class Messages(Stream[Message]):
         done = pieces.unconsumed - pieces.complete
         if done > 0:
             pieces.unconsumed -= done
-            self._consume_piece(pieces.number, done)
+            pieces.consume(done)
         if not pieces.complete:
             return
         del self._longs[pieces.number]
@@ -378,7 +379,7 @@ class Messages(Stream[Message]):
         number = pieces.number
         unfinished = Unfinished(pieces, sequence, lambda: self._on_silence(life, number))
         self._assembly.add(life, number, unfinished)
-        pieces.consume = self._consume_broadcasts
+        pieces.consume = self._for_this_daemon(self._consume_broadcasts)
         if pieces.size > self._max_message:
             message = LongMessage(pieces.source, pieces.topic, b"", True, pieces.incarnation)
             message._pieces = pieces
@@ -441,6 +442,16 @@ class Messages(Stream[Message]):
         pieces.aborted = UnreachableError(piece["source"], str(piece["aborted"]), sent=True)
         pieces.waiting.clear()
         pieces.changed.set()
+
+    def _for_this_daemon(self, consume: Callable[[int], None]) -> Callable[[int], None]:
+        """Credit goes back to the daemon that gave it: a later one counts anew."""
+        sequence = self.sequence
+
+        def to_its_daemon(count: int) -> None:
+            if self.sequence == sequence:
+                consume(count)
+
+        return to_its_daemon
 
     def _consume_piece(self, long: int, count: int) -> None:
         if count and not self._over:

@@ -1,0 +1,115 @@
+"""A subscription whose daemon is restarted while its program reads a long message."""
+
+from __future__ import annotations
+
+import pytest
+
+import bmgd
+from bmgd.connection import Connection
+from bmgd.reading import Interrupted, Messages
+from bmgd.wire import control
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+
+PIECE = bytes(PAYLOAD_BYTES_MAX)
+
+
+class Recorded(Connection):
+    """A connection that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[control.Frame] = []
+
+    def write(self, frame: control.Frame) -> None:
+        self.written.append(frame)
+
+
+def reading(connection: Recorded) -> Messages:
+    """A subscription that is open as request 5."""
+    messages = Messages(connection, 100, 1 << 20, max_message=1000)
+    messages.sequence = 5
+    return messages
+
+
+def restart(messages: Messages) -> None:
+    """The daemon goes away; the subscription is open again as request 8."""
+    messages.interrupt()
+    messages.sequence = 8
+
+
+def piece(messages: Messages, number: int, *, long: int = 9, last: bool = False) -> None:
+    of = {"source": 3, "incarnation": 1, "topic": "t", "size": 4 * len(PIECE)}
+    messages.on_item({**of, "long": long, "body": bytes([number]) + PIECE[1:], "last": last})
+
+
+def broadcast_piece(messages: Messages, number: int) -> None:
+    of = {"source": 3, "incarnation": 1, "topic": "t", "sequence": number}
+    where = [77, number * len(PIECE), 4 * len(PIECE)]
+    messages.on_item({**of, "piece": where, "body": bytes([number]) + PIECE[1:]})
+
+
+async def first_bytes(message: bmgd.Message) -> list[int]:
+    return [part[0] async for part in message.parts()]
+
+
+async def test_whole_long_message_that_is_read_across_a_restart_is_told_to_no_later_daemon() -> (
+    None
+):
+    connection = Recorded()
+    messages = reading(connection)
+    for number in range(4):
+        piece(messages, number, last=number == 3)
+    message = await anext(messages)
+    parts = message.parts()
+    assert (await anext(parts))[0] == 0
+    restart(messages)
+    # It was here as a whole, and still is.
+    assert [part[0] async for part in parts] == [1, 2, 3]
+    assert isinstance(await anext(messages), Interrupted)
+    assert connection.written == []
+
+
+async def test_whole_long_broadcast_that_is_read_across_a_restart_is_told_to_no_later_daemon() -> (
+    None
+):
+    connection = Recorded()
+    messages = reading(connection)
+    for number in range(4):
+        broadcast_piece(messages, number)
+    message = await anext(messages)
+    parts = message.parts()
+    assert (await anext(parts))[0] == 0
+    restart(messages)
+    assert [part[0] async for part in parts] == [1, 2, 3]
+    assert isinstance(await anext(messages), Interrupted)
+    assert connection.written == []
+
+
+async def test_long_message_of_the_same_number_behind_a_restart_keeps_its_own_credit() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    for number in range(4):
+        piece(messages, number, last=number == 3)
+    before = await anext(messages)
+    restart(messages)
+    for number in range(4):
+        piece(messages, number, last=number == 3)
+    assert await first_bytes(before) == [0, 1, 2, 3]
+    assert connection.written == []
+    assert isinstance(await anext(messages), Interrupted)
+    assert await first_bytes(await anext(messages)) == [0, 1, 2, 3]
+    consumed = [frame for frame in connection.written if isinstance(frame, control.ConsumedPieces)]
+    assert {(frame.sequence, frame.long) for frame in consumed} == {(8, 9)}
+    assert sum(frame.count for frame in consumed) == 4
+
+
+async def test_part_of_a_long_message_that_is_read_across_a_restart_ends_with_an_error() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    piece(messages, 0)
+    parts = (await anext(messages)).parts()
+    assert (await anext(parts))[0] == 0
+    restart(messages)
+    with pytest.raises(bmgd.UnreachableError, match="went away"):
+        await anext(parts)
+    assert connection.written == []
