@@ -248,7 +248,8 @@ class Daemon(SendsToMany):
     ) -> AbstractAsyncContextManager[Writer]:
         """A stream of messages to one topic of one node, in order: the fast way to send many.
 
-        Leaving it waits until all are confirmed; leaving it by an exception abandons what waits.
+        Leaving it waits until all are confirmed; leaving it by an exception, or being cancelled while it
+        waits, abandons what waits.
 
         Args: as `send`.
 
@@ -271,15 +272,15 @@ class Daemon(SendsToMany):
             return stream
 
         writer = Writer(make(), make if connection.lasts else None)
-        is_written = False
+        is_closed = False
         try:
             await writer.until_open()
             yield writer
-            is_written = True
+            await writer.close()
+            is_closed = True
         finally:
-            if not is_written:
+            if not is_closed:
                 writer.abandon()
-        await writer.close()
 
     async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until everything that this connection has sent is confirmed, or has failed.

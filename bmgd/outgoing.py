@@ -499,10 +499,19 @@ class Outgoing:
     async def close(self) -> None:
         """Let the daemon end the stream once all is confirmed; what waits here is sent first.
 
+        Where that fails, or is cancelled, it is abandoned: nobody is left to end it.
+
         Raises: as `check`.
         """
-        await self.until_confirmed()
-        self.finish()
+        is_confirmed = False
+        try:
+            await self.until_confirmed()
+            is_confirmed = True
+        finally:
+            if is_confirmed:
+                self.finish()
+            else:
+                self.abandon()
 
     def finish(self) -> None:
         """Let the daemon end the stream; nothing of it waits here."""

@@ -10,8 +10,9 @@ import pytest
 
 import bmgd
 from bmgd.connection import CROWDED_BYTES
-from bmgd.core.commands import Consumed, PutSegment, Withdraw
-from bmgd.core.effects import Deliver
+from bmgd.core.commands import CloseStream, Consumed, PutSegment, Withdraw
+from bmgd.core.effects import Deliver, StreamMoved
+from bmgd.outgoing import Outgoing
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
@@ -313,3 +314,65 @@ def watch_segments(daemon: bmgd.Daemon) -> list[control.PutSegment]:
 
     connection.write = note  # type: ignore[method-assign]
     return found
+
+
+def closed(core: FakeCore) -> list[bool]:
+    """Whether each stream that was closed was abandoned."""
+    return [command.abandon for _, command in core.told if isinstance(command, CloseStream)]
+
+
+def doubt(core: FakeCore, *numbers: int) -> None:
+    """The daemon does not know what became of some segments of its only stream."""
+    (request,) = core.streams
+    detail = "no confirmation before the deadline"
+    moved = StreamMoved(request, 1, 1 << 20, (), numbers, "UnreachableError", detail)
+    core.server.stream_moved(moved)
+
+
+async def test_leaving_a_stream_by_its_error_ends_it_and_raises_once(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async def write() -> None:
+        async with daemon.stream(SILENT, "jobs") as stream:
+            await stream.write(bytes(100_000))
+            await core.until_told(lambda: len(put(core)) == 2)
+            doubt(core, 1, 2)
+
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(bmgd.UnreachableError, match="before the deadline"):
+            await write()
+        await core.until_told(lambda: closed(core) == [True])
+        # It has been raised, and nothing of it is open.
+        await daemon.flush()
+    assert not core.streams
+
+
+async def test_leaving_a_stream_that_is_cancelled_meanwhile_ends_it(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async def leave() -> None:
+        async with daemon.stream(SILENT, "jobs") as stream:
+            await stream.write(b"x")
+
+    leaving = asyncio.ensure_future(leave())
+    await core.until_told(lambda: len(put(core)) == 1)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    async with asyncio.timeout(DEADLINE_S):
+        await core.until_told(lambda: closed(core) == [True])
+        await daemon.flush()
+
+
+async def test_closing_an_outgoing_stream_abandons_it_where_something_is_not_confirmed(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    stream = Outgoing(daemon._connection, SILENT, "jobs", "normal", "reliable")
+    stream.add(b"x")
+    closing = asyncio.ensure_future(stream.close())
+    await core.until_told(lambda: len(put(core)) == 1)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    async with asyncio.timeout(DEADLINE_S):
+        await core.until_told(lambda: closed(core) == [True])
