@@ -453,8 +453,41 @@ wait_ready(engine *self, struct epoll_event *events)
     return ready;
 }
 
-/* Read what is ready, in rounds, so that none starves the others; write where there is room again. What
- * was relayed is written at the end: one write for what several reads gave. */
+/* Write where there is room again: all of them in every poll, however much there is to read. */
+static inline void
+serve_writing(engine *self, const struct epoll_event *events, int ready)
+{
+    for (int i = 0; i < ready; i++) {
+        bmgd_link *link = find_link(self, (int64_t)events[i].data.u64);
+        if (link == NULL || !(events[i].events & EPOLLOUT || link->state == LEFT))
+            continue;
+        if (link->is_blocked)
+            end_block(link);
+        resume_all(self);
+        write_link(self, link, NULL, 0);
+    }
+}
+
+/* Move those to the front whose turn it is: they were not read since all that were ready had a turn.
+ * Epoll tells the same links in the same order again. How many they are. */
+static inline int
+sort_by_turn(const engine *self, struct epoll_event *events, int ready)
+{
+    int due = 0;
+
+    for (int i = 0; i < ready; i++) {
+        const bmgd_link *link = find_link(self, (int64_t)events[i].data.u64);
+        if (link != NULL && link->turn != self->turn) {
+            const struct epoll_event event = events[i];
+            events[i] = events[due];
+            events[due++] = event;
+        }
+    }
+    return due;
+}
+
+/* Read what is ready, in rounds: where one poll cannot read all, none has a second turn before the others
+ * had one. What was relayed is written at the end: one write for what several reads gave. */
 static inline void
 serve_sockets(engine *self)
 {
@@ -462,22 +495,20 @@ serve_sockets(engine *self)
     const int ready = wait_ready(self, events);
     int64_t full[EVENTS_MAX];
     size_t received = 0;
-    int count = 0;
+    int count = 0, due;
 
+    serve_writing(self, events, ready);
+    due = sort_by_turn(self, events, ready);
     for (int i = 0; i < ready && received < ROUND_BYTES_MAX; i++) {
-        const uint32_t what = events[i].events;
         bmgd_link *link = find_link(self, (int64_t)events[i].data.u64);
-        if (link == NULL)
+        if (i == due)
+            self->turn++;
+        if (link == NULL || link->state == LEFT
+            || !(events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
             continue;
-        if (what & EPOLLOUT || link->state == LEFT) {
-            if (link->is_blocked)
-                end_block(link);
-            resume_all(self);
-            write_link(self, link, NULL, 0);
-        }
-        if (!link->gone && link->state != LEFT && what & (EPOLLIN | EPOLLHUP | EPOLLERR)
-            && serve_reading(self, link, &received))
-            full[count++] = link->number;
+        link->turn = self->turn;
+        if (serve_reading(self, link, &received))
+            full[count++] = (int64_t)events[i].data.u64;
     }
     for (int round = 1; round < READS_MAX && count > 0; round++) {
         const int before = count;

@@ -70,6 +70,7 @@ typedef struct {
     size_t rest_bytes;
     size_t rest_capacity;
     beat beat;
+    uint64_t turn; /* the engine's when it was read last */
     outbox out;
 } bmgd_link;
 
@@ -120,6 +121,7 @@ typedef struct {
     bmgd_link **all; /* in no order */
     size_t link_count;
     size_t all_capacity;
+    uint64_t turn; /* of reading: how often all that were ready were read */
     bmgd_link **ended; /* freed when the GIL is held again */
     size_t ended_count;
     size_t ended_capacity;

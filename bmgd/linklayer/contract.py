@@ -146,8 +146,9 @@ class LinkEngine(Protocol):
 
     def poll(self, now_ns: int = 0) -> list[Happening]:
         """Read what is ready, all links in turn and each 256 KiB at most; write where a socket has room
-        again. A link that gives nothing but bulk for sockets that are full may be left unread for
-        half a millisecond, never longer.
+        again. Where that is too much for one poll, the next one begins with those that had no turn. A
+        link that gives nothing but bulk for sockets that are full may be left unread for half a
+        millisecond, never longer.
 
         Args:
             now_ns: the time that heartbeats are marked with which are absorbed in it, or which were
