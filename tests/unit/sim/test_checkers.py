@@ -358,6 +358,14 @@ def acknowledged_before_it_came(f: Forger) -> None:
     f.deadline(Send(f.link, ack))
 
 
+def refused_twice_and_came_once(f: Forger) -> None:
+    f.step(Received(f.link, passed(f, b"x", 7)), [])
+    route = f.route(destination=PEER, sequence=7 << 32 | 1, destination_tag=incarnation_tag(f.life))
+    ack = SegmentAck(route, incarnation_tag(f.host.node.incarnation), 0, True)
+    f.deadline(Send(f.link, ack))
+    f.deadline(Send(f.link, ack))
+
+
 def sent_on_no_credit(f: Forger) -> None:
     route = f.route(source=ME)
     f.deadline(Send(f.link, segment(route, b"one", stream=9, number=1)))
@@ -615,6 +623,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
         ),
     ),
     ("acks-are-honest", acknowledged_before_it_came),
+    ("acks-are-honest", refused_twice_and_came_once),
     ("sources-keep-their-credit", floor_above_what_waits),
     ("sources-keep-their-credit", sent_on_no_credit),
     ("sources-keep-their-credit", sent_with_a_gap),
