@@ -69,13 +69,12 @@ class BroadcastReports:
         self._close(sent)
         self._context.emit(Reply(sent.request, error=error))
 
-    def abandon(self, error: BmgdError) -> None:
-        """Give up everything that is not confirmed; programs are told."""
-        for request, sent in list(self.awaited.items()):
-            sent.answered = True
-            self._context.timers.cancel((REPORT_TIMER, request, 0))
-            self._context.emit(Reply(request, error=error))
-        self.awaited.clear()
+    def abandon(self, why: str) -> None:
+        """Give up everything that is not confirmed; programs are told, and whether it was sent."""
+        for sent in list(self.awaited.values()):
+            self._close(sent)
+            error = UnreachableError(self._context.id, why, sent=bool(sent.sequence))
+            self._context.emit(Reply(sent.request, error=error))
 
     def _close(self, sent: OwnBroadcast) -> None:
         sent.answered = True

@@ -195,6 +195,8 @@ class BroadcastRetention:
         reached = self._inherited.pop(heard.key, None)
         if reached is not None:
             heard.watermark, heard.given = reached, True
+            # What came up to there was the former node's; what runs at the source this one must ask.
+            self._programs.on_skipped(source, incarnation)
         lives = self.by_source.setdefault(source, {})
         # Of former lives nobody sends again any more.
         self.changed.update((former.key, None) for former in lives.values())

@@ -33,7 +33,6 @@ from bmgd.core.context import Context, RecordMoved
 from bmgd.core.effects import Reply
 from bmgd.core.forwarding import Forwarding
 from bmgd.core.timers import TimerKey
-from bmgd.errors import BmgdError, UnreachableError
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ids_in
 from bmgd.types import NodeId
@@ -243,14 +242,13 @@ class BroadcastSource:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def abandon(self, error: BmgdError) -> None:
+    def abandon(self, why: str) -> None:
         """Give up everything that is not confirmed; programs are told."""
-        self.reports.abandon(error)
+        self.reports.abandon(why)
 
     def on_own_new_life(self) -> None:
         """A new life numbers its broadcasts from 1; what the former one sent is others' to settle."""
-        detail = "this node began a new life before everybody confirmed it"
-        self.abandon(UnreachableError(self._context.id, detail, sent=True))
+        self.abandon("this node began a new life before everybody confirmed it")
         self.window.begin_anew()
         self.peers.by_id.clear()
         for name in (RESEND_TIMER, SEND_TIMER, STABLE_TIMER):

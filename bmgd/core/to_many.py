@@ -31,7 +31,6 @@ from bmgd.core.outbound import Outbound
 from bmgd.core.programs import PROGRAMS_TIMER, Programs
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import Topics
-from bmgd.errors import UnreachableError
 from bmgd.types import Incarnation
 from bmgd.wire.ask_messages import ProgramAsk, ProgramList
 from bmgd.wire.broadcast_messages import (
@@ -190,7 +189,7 @@ class ToMany:
 
     def abandon(self, why: str) -> None:
         """Give up what is not confirmed; programs are told."""
-        self.source.abandon(UnreachableError(self._context.id, why, sent=True))
+        self.source.abandon(why)
 
     def show(self) -> dict[str, object]:
         """The part of `bmgd status --json` about messages to many."""

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar, get_args
 
 from bmgd.core.commands import (
+    BroadcastTo,
     CloseStream,
     Consumed,
+    MulticastTo,
     ProbeTo,
     PutSegment,
     SendTo,
@@ -216,14 +218,19 @@ class HellosAreAnsweredByRule(Checker):
 
 _UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe)
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
+_TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo
+"""Commands that are answered at their deadline, or when their node ends or takes another id."""
 
 
 class RequestsAreAnsweredOnce(Checker):
-    """A request of a program gets one reply, a message's at the latest at its deadline."""
+    """A request of a program gets one reply, a message's at the latest at its deadline.
+
+    A node that takes another id answers before.
+    """
 
     name: ClassVar[str] = "requests-are-answered-once"
     events: ClassVar[Kinds] = (CommandIssued, DeadlineReached)
-    effects: ClassVar[Kinds] = (Reply,)
+    effects: ClassVar[Kinds] = (Reply, Displaced)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -239,12 +246,17 @@ class RequestsAreAnsweredOnce(Checker):
         for effect in effects:
             if isinstance(effect, Reply) and waiting.pop(effect.request, None) is None:
                 self.violate(journal, f"answers request {effect.request} twice, or unasked")
+        if any(isinstance(effect, Displaced) for effect in effects):
+            left = [r for r, (command, _) in waiting.items() if isinstance(command, _TIMED)]
+            if left:
+                self.violate(journal, f"takes another id, and has not answered {left}")
         if not is_deadline(event) or journal.exited:
             return
         for request, (command, since_ns) in list(waiting.items()):
-            timed = isinstance(command, SendTo | ProbeTo)
-            wait_ns = command.timeout_ns if isinstance(command, SendTo | ProbeTo) else 0
-            if timed and journal.now_ns - since_ns > wait_ns + SLACK_NS + journal.lag_ns:
+            if not isinstance(command, _TIMED):
+                continue
+            wait_ns = command.timeout_ns
+            if journal.now_ns - since_ns > wait_ns + SLACK_NS + journal.lag_ns:
                 self.violate(journal, f"request {request} is past its deadline, unanswered")
                 del waiting[request]
 

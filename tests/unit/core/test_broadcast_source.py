@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from bmgd.core.commands import BroadcastTo
+from bmgd.core.commands import BroadcastTo, Leave
+from bmgd.core.events import Received
+from bmgd.errors import UnreachableError
 from bmgd.sim import Network
-from bmgd.types import NodeId
+from bmgd.sim.host import Host
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, settle
 
 TOPIC = "news"
@@ -28,3 +32,42 @@ def test_source_left_alone_settles_all_that_waited_for_room() -> None:
     replies = network.hosts[NodeId(0)].replies
     last = replies[requests[-1]].result
     assert last == {"confirmed": [0], "failed": []}
+
+
+def outcomes(host: Host, requests: list[int]) -> list[bool]:
+    """Whether each broadcast that failed was sent."""
+    errors = [host.replies[request].error for request in requests]
+    assert all(isinstance(error, UnreachableError) for error in errors)
+    return [error.sent for error in errors if isinstance(error, UnreachableError)]
+
+
+def displace(network: Network, host: Host) -> None:
+    """Another life takes a joiner's id."""
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    notice = Received(LinkId(10**6), Notice(((host.id, rival),)))
+    network._step(host, notice)
+
+
+def test_joiner_that_loses_its_id_answers_its_broadcasts_and_says_which_were_sent() -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    network.run(5)
+    network.stop(6)
+    requests = [broadcast(network, 8, bytes(65_000)) for _ in range(100)]
+    sent = network.status(8)["to_many"]["reliable"]["sent"]
+    assert 0 < sent < 100
+    displace(network, joiner)
+    assert outcomes(joiner, requests) == [True] * sent + [False] * (100 - sent)
+
+
+def test_node_that_leaves_says_which_of_its_broadcasts_were_sent() -> None:
+    network = Network(4)
+    settle(network)
+    network.stop(2)
+    requests = [broadcast(network, 0, bytes(60_000)) for _ in range(300)]
+    sent = network.status(0)["to_many"]["reliable"]["sent"]
+    assert 0 < sent < 300
+    network.issue(0, Leave(S // 5))
+    network.run(0.5)
+    assert outcomes(network.hosts[NodeId(0)], requests) == [True] * sent + [False] * (300 - sent)

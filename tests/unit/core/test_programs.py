@@ -399,3 +399,18 @@ def test_programs_wait_for_members_of_an_older_release_to_go() -> None:
     error = reply_to(network, 0, Register("a")).error
     assert isinstance(error, RequestError)
     assert "older release" in str(error)
+
+
+def test_joiner_that_takes_another_id_asks_for_the_programs_that_it_knew() -> None:
+    """What it had of their node's broadcasts it does not get again, and nothing new comes."""
+    network, _ = watched(8)
+    joiner = network.join(5)
+    network.run(5)
+    network.issue(joiner.id, Subscribe("news", 8))
+    register(network, 2, "trainer")
+    reply_to(network, 2, BroadcastTo("news", b"x", True, 5 * S))
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    network._step(joiner, Received(LinkId(10**6), Notice(((joiner.id, rival),))))
+    network.run(10)
+    assert joiner.id == 9
+    assert shown(network, 9) == [(2, "trainer")]

@@ -13,11 +13,20 @@ from pathlib import Path
 import pytest
 
 from bmgd.core import inbound
-from bmgd.core.commands import Leave, OpenStream, PutSegment, SendTo, Subscribe, Unsubscribe
+from bmgd.core.commands import (
+    BroadcastTo,
+    Leave,
+    OpenStream,
+    PutSegment,
+    SendTo,
+    Subscribe,
+    Unsubscribe,
+)
 from bmgd.core.effects import (
     Close,
     Deliver,
     Dial,
+    Displaced,
     Effect,
     Exit,
     Observed,
@@ -315,6 +324,16 @@ def piece(number: int, body: bytes, *, last: bool = False, request: int = 1) -> 
     return Deliver(request, PEER, Incarnation(1), "t", 0, body, long=number, size=99, last=last)
 
 
+def broadcast_unanswered_by_who_takes_another_id(f: Forger) -> None:
+    f.step(CommandIssued(10**6, BroadcastTo("t", b"x", True, S)), [Displaced(("sim0:7400",))])
+
+
+def broadcast_unanswered_at_its_deadline(f: Forger) -> None:
+    f.step(CommandIssued(10**6, BroadcastTo("t", b"x", True, S)))
+    f.network.run(2)
+    f.deadline()
+
+
 def pieces_of_nobody(f: Forger) -> None:
     f.deadline(piece(1, b"12345678 not sent"))
 
@@ -597,6 +616,8 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("dials-are-single", lambda f: f.deadline(Dial(ME, "sim5:7400", f.life, 99, S))),
     ("hellos-are-answered-by-rule", lambda f: f.deadline(Welcome(NOWHERE, f.life))),
     ("requests-are-answered-once", lambda f: f.deadline(Reply(10**6))),
+    ("requests-are-answered-once", broadcast_unanswered_by_who_takes_another_id),
+    ("requests-are-answered-once", broadcast_unanswered_at_its_deadline),
     ("snapshots-are-current", unheard_link),
     ("messages-are-taken-once", unknown_payload),
     ("messages-are-taken-once", taken_twice),
