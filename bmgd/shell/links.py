@@ -124,7 +124,10 @@ class Links:
             carrier.close()
 
     def _end_writing(self, link: LinkId) -> None:
-        self._carriers[link].end_writing()
+        # It may be gone: all was out before its last frames, or its time was over, in the same turn.
+        carrier = self._carriers.get(link)
+        if carrier is not None:
+            carrier.end_writing()
 
     # --- bytes of links without descriptor, and what was read behind a hello --------------------
 
