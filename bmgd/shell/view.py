@@ -11,7 +11,6 @@ looks there is no timer, no ask and no report; only the timeline of this node's 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from bmgd.core.commands import AskReports, Command, ShowMembers
 from bmgd.core.effects import Observed, RecordChanged
+from bmgd.shell.foreign_report import parse_report
 from bmgd.types import NodeId
 
 TICK_S: Final = 0.1
@@ -34,7 +34,6 @@ SHOWN_NODES_MAX: Final = 4096
 """Nodes whose reports are kept; those with higher ids are not asked."""
 STALE_PERIODS: Final = 3
 """A node that has not reported for so many periods is silent."""
-_LINK_FIELDS: Final = 9
 _QUIET: Final = frozenset({"link up", "link down", "backlog", "relayout", "links exact"})
 """Events of this node that the timeline leaves out: what they tell is seen in the reports."""
 
@@ -318,28 +317,3 @@ def _reachable(report: dict[str, Any], members: dict[int, dict[str, Any]]) -> se
     """The wanted peers that are not held dead."""
     gone = ("dead", "excluded", "left")
     return {i for i in report["wanted"] if members.get(i, {}).get("status") not in gone}
-
-
-def parse_report(source: int, body: bytes) -> dict[str, Any] | None:
-    """Read a report that another daemon wrote, perhaps of another version; None when it is none.
-
-    What is needed is checked; further keys are kept as they are.
-    """
-    try:
-        report = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(report, dict) or report.get("id") != source:
-        return None
-    texts = all(isinstance(report.get(key), str) for key in ("state", "digest", "incarnation"))
-    lists = all(_is_ints(report.get(key)) for key in ("suspects", "wanted"))
-    links = report.get("links")
-    if not (texts and lists and isinstance(links, list)):
-        return None
-    if not all(_is_ints(row) and len(row) >= _LINK_FIELDS for row in links):
-        return None
-    return {"isolated": False, "stands_aside": False, **report}
-
-
-def _is_ints(value: object) -> bool:
-    return isinstance(value, list) and all(type(item) is int for item in value)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
+import msgpack
 import pytest
 
 from bmgd.core.commands import AskReports, Command, ShowMembers
 from bmgd.core.effects import Observed, RecordChanged
 from bmgd.shell import view as view_module
+from bmgd.shell.foreign_report import parse_report
 from bmgd.shell.node_report import link_rows, report_bytes
-from bmgd.shell.view import ASKS_PER_S, TIMELINE_MAX, ClusterView, parse_report
+from bmgd.shell.view import ASKS_PER_S, TIMELINE_MAX, ClusterView
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.bounds import REPORT_BYTES_MAX
 
@@ -172,6 +176,9 @@ def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None
         json.dumps(report(1, [], links=[[1, 2]])).encode(),
         json.dumps(report(1, [], links=[["1"] * 9])).encode(),
         json.dumps(report(1, [], links={})).encode(),
+        json.dumps(report(1, [], suspects=[2**63])).encode(),
+        json.dumps(report(1, [], links=[[2**63] * 9])).encode(),
+        json.dumps(report(1, [], state="\ud800")).encode(),
     ],
 )
 async def test_view_counts_a_report_that_is_none(body: bytes) -> None:
@@ -188,6 +195,39 @@ def test_view_reads_a_report_of_a_later_version() -> None:
     later["links"][0].append(77)
     body = json.dumps(later).encode()
     assert parse_report(1, body) == later
+
+
+async def test_view_goes_on_whatever_stands_nested_in_a_report() -> None:
+    cluster = Cluster(2)
+    cluster.view.hold()
+    body = json.dumps(report(1, [0])).encode()[:-1]
+    # As deep as a reader of JSON goes, a writer may not.
+    for depth in range(2, sys.getrecursionlimit() + 1):
+        nested = b"[" * depth + b"]" * depth
+        cluster.view.on_reported(NodeId(1), body + b', "mood": ' + nested + b"}")
+    assert not any("mood" in value for value in cluster.told("report"))
+    assert cluster.view.bad_reports
+    cluster.view.close()
+
+
+def test_view_keeps_of_a_report_what_can_be_shown() -> None:
+    plain = {"a": True, "b": "good", "c": -(2**63), "d": 0.5, "e": ["x", 1]}
+    odd: dict[str, Any] = {
+        "f": 2**63,
+        "g": math.nan,
+        "h": math.inf,
+        "i": None,
+        "j": {},
+        "k": [[1]],
+        "l": "\ud800",
+        "\ud800": 1,
+        "m": [math.nan],
+    }
+    kept = parse_report(1, json.dumps({**report(1, [0]), **plain, **odd}).encode())
+    assert kept == {**report(1, [0]), **plain}
+    # As the page gets it, and as a program does.
+    json.dumps(kept, allow_nan=False)
+    msgpack.packb(kept)
 
 
 def test_report_that_would_be_too_long_leaves_links_out_and_says_so() -> None:
