@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
@@ -91,10 +90,11 @@ class _Loop:
         value = entered.result()
         try:
             yield value
+        except BaseException as error:
+            # Not what `sys.exc_info` says: that can be an error which the caller is just handling.
+            failed.append(error)
+            raise
         finally:
-            error = sys.exc_info()[1]
-            if error is not None:
-                failed.append(error)
             self._loop.call_soon_threadsafe(leave.set)
             concurrent.futures.wait([held])
         held.result()

@@ -1,0 +1,53 @@
+"""The client for programs without asyncio, in a thread beside a fake daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bmgd import blocking
+from tests.unit.fake_core import FakeCore, fake_daemon
+
+DEADLINE_S = 10.0
+
+
+async def run_beside(path: Path, program: Callable[[blocking.Daemon], None]) -> FakeCore:
+    """Run a program that is connected to a fake daemon."""
+
+    def connected() -> None:
+        with blocking.connect(core.address) as daemon:
+            program(daemon)
+
+    async with fake_daemon(path / "d.sock") as core, asyncio.timeout(DEADLINE_S):
+        await asyncio.to_thread(connected)
+    return core
+
+
+async def test_a_block_inside_an_except_is_left_without_the_error_that_is_handled(
+    tmp_path: Path,
+) -> None:
+    taken: list[bytes] = []
+
+    def program(daemon: blocking.Daemon) -> None:
+        try:
+            raise ValueError("handled")
+        except ValueError:
+            with daemon.subscribe("jobs") as messages:
+                daemon.send(1, b"x")
+                taken.append(b"entered")
+                assert messages is not None
+
+    await run_beside(tmp_path, program)
+    assert taken == [b"entered"]
+
+
+async def test_a_block_that_fails_raises_its_own_error(tmp_path: Path) -> None:
+    def program(daemon: blocking.Daemon) -> None:
+        with daemon.subscribe("jobs"):
+            raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):
+        await run_beside(tmp_path, program)
