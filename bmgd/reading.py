@@ -146,7 +146,8 @@ class Messages(Stream[Message]):
 
     def interrupt(self) -> None:
         """The daemon is gone for now: what is here can be taken, and none of it is reported."""
-        self._interruptions += 1
+        # One that the program has taken is shown.
+        self._interruptions -= isinstance(self._special, Interrupted)
         # The program still reads what it has taken last.
         for item in (self._special, *self._items):
             if isinstance(item, LongMessage):
@@ -161,7 +162,9 @@ class Messages(Stream[Message]):
         self._replies.end()
         self._replies = Replies(self._connection)
         self._plain = False
-        self._items.append(cast(Message, Interrupted()))
+        if not self._items or not isinstance(self._items[-1], Interrupted):
+            self._interruptions += 1
+            self._items.append(cast(Message, Interrupted()))
         self._changed.set()
 
     def _report(self) -> None:

@@ -1,4 +1,4 @@
-"""A subscription whose daemon is restarted while its program reads a long message."""
+"""A subscription whose daemon is restarted while its program reads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import bmgd
 from bmgd.connection import Connection
 from bmgd.reading import Interrupted, Messages
 from bmgd.wire import control
+from bmgd.wire.batch import pack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 PIECE = bytes(PAYLOAD_BYTES_MAX)
@@ -40,6 +41,11 @@ def restart(messages: Messages) -> None:
 def piece(messages: Messages, number: int, *, long: int = 9, last: bool = False) -> None:
     of = {"source": 3, "incarnation": 1, "topic": "t", "size": 4 * len(PIECE)}
     messages.on_item({**of, "long": long, "body": bytes([number]) + PIECE[1:], "last": last})
+
+
+def short(messages: Messages, payload: bytes) -> None:
+    of = {"source": 3, "incarnation": 1, "topic": "t", "redelivered": False}
+    messages.on_item({**of, "count": 1, "body": pack_messages([payload])})
 
 
 def broadcast_piece(messages: Messages, number: int) -> None:
@@ -113,3 +119,43 @@ async def test_part_of_a_long_message_that_is_read_across_a_restart_ends_with_an
     with pytest.raises(bmgd.UnreachableError, match="went away"):
         await anext(parts)
     assert connection.written == []
+
+
+async def test_restart_while_the_one_before_is_worked_on_leaves_the_credit_whole() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    restart(messages)
+    assert isinstance(await anext(messages), Interrupted)
+    restart(messages)
+    short(messages, b"x")
+    assert isinstance(await anext(messages), Interrupted)
+    assert (await anext(messages)).payload == b"x"
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
+
+
+async def test_restarts_with_nothing_between_them_are_shown_as_one() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    short(messages, b"before")
+    for _ in range(3):
+        restart(messages)
+    short(messages, b"after")
+    assert (await anext(messages)).payload == b"before"
+    assert isinstance(await anext(messages), Interrupted)
+    assert (await anext(messages)).payload == b"after"
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
+
+
+async def test_restarts_with_something_between_them_are_shown_each() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    for payload in (b"one", b"two"):
+        short(messages, payload)
+        restart(messages)
+    short(messages, b"three")
+    taken = [await anext(messages) for _ in range(5)]
+    assert [isinstance(each, Interrupted) for each in taken] == [False, True, False, True, False]
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
