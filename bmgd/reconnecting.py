@@ -101,6 +101,7 @@ class _Lasting:
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """It is over, or its daemon is gone for now."""
         if not isinstance(error, NoDaemonError):
+            self._connection.let_go(self)
             self.sink.on_end(error, fields)
         elif self._is_open:
             self._on_interrupted()
@@ -201,8 +202,16 @@ class LastingConnection(Connection):
             else:
                 sink.on_end(UnreachableError(destination, LOST, sent=True), {})
         if self._transport is not None:
-            self._transport.close()
+            if isinstance(error, NoDaemonError):
+                # One that is closed may go on writing, and its end would be taken for that of the next.
+                self._transport.abort()
+            else:
+                self._transport.close()
             self._transport = None
+
+    def let_go(self, lasting: _Lasting) -> None:
+        """It is over, and not opened again: nobody would end it at the daemon."""
+        self._lasting.pop(lasting, None)
 
     def close(self) -> None:
         """Close the connection for good."""

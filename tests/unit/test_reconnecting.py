@@ -1,0 +1,82 @@
+"""`connect(..., reconnect=True)` over fake daemons that end and come again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import bmgd
+from bmgd.core.commands import Subscribe
+from bmgd.core.effects import Reply
+from bmgd.errors import RequestError
+from bmgd.shell.control_connection import ProgramConnection
+from bmgd.wire import control
+from tests.unit.fake_core import FakeCore, fake_daemon
+
+DEADLINE_S = 10.0
+
+
+def subscribed(core: FakeCore) -> list[str]:
+    return [command.topic for _, command in core.told if isinstance(command, Subscribe)]
+
+
+async def test_a_subscription_that_has_ended_is_not_opened_at_the_next_daemon(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S):
+        async with fake_daemon(path) as core:
+            opening = bmgd.connect(core.address, reconnect=True)
+            daemon = await opening.__aenter__()
+            subscription = daemon.subscribe("jobs")
+            messages = await subscription.__aenter__()
+            assert core.reader is not None
+            core.server.reply(Reply(core.reader, error=RequestError("it ends")))
+            with pytest.raises(RequestError, match="it ends"):
+                await anext(messages)
+        async with fake_daemon(path) as core:
+            # It is answered by the next one, to which all that lasts was opened before.
+            assert (await daemon.status())["id"] == 0
+            assert subscribed(core) == []
+            await subscription.__aexit__(None, None, None)
+            await opening.__aexit__(None, None, None)
+
+
+async def test_a_socket_that_ends_late_does_not_end_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        fake_daemon(tmp_path / "d.sock") as core,
+        asyncio.timeout(DEADLINE_S),
+        bmgd.connect(core.address, reconnect=True) as daemon,
+    ):
+        (first,) = core.server._programs
+        is_gone, transport = note_end(first, monkeypatch), first._transport
+        assert transport is not None
+        transport.pause_reading()
+        asking = []
+        while not daemon._connection.unwritten_bytes:
+            asking.append(asyncio.ensure_future(daemon.status()))
+            await asyncio.sleep(0)
+        first.write(control.Failure(0, "RequestError", "too many programs", {}))
+        # Asked again of the next socket, while the first one has not been read.
+        await asyncio.gather(*asking)
+        (second,) = {*core.server._programs} - {first}
+        transport.resume_reading()
+        await is_gone.wait()
+        await daemon.status()
+        assert set(core.server._programs) == {second}
+
+
+def note_end(program: ProgramConnection, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when the daemon's side of a socket has ended."""
+    over, end = asyncio.Event(), program.connection_lost
+
+    def note(error: Exception | None) -> None:
+        end(error)
+        over.set()
+
+    monkeypatch.setattr(program, "connection_lost", note)
+    return over
