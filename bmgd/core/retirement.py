@@ -30,6 +30,9 @@ LEFT_MAX = 4096
 GONE_MAX = 65_536
 """Joiners that are gone and have not left; of one more the oldest has left at once."""
 AT_ONCE_MAX = 256
+"""Ids that are forgotten, and as many that are written as left, in one turn."""
+TURN_NS = 50_000_000
+"""From one turn to the next. Deadlines that are due at once share a step, so the next one never is."""
 
 
 class Retirement:
@@ -40,6 +43,7 @@ class Retirement:
         self._notices = notices
         self._left: dict[NodeId, int] = {}
         self._gone: dict[NodeId, int] = {}
+        self._next_turn_ns = 0
         for number in context.membership.gone:
             status = context.membership.status_of(NodeId(number))
             assert status is not None
@@ -72,13 +76,14 @@ class Retirement:
             due.append(self._context.now_ns if is_crowded else since_ns + GONE_NS)
         key = (RETIRE_TIMER, 0, 0)
         if due:
-            self._context.timers.set(key, max(min(due), earliest_ns))
+            self._context.timers.set(key, max(min(due), earliest_ns, self._next_turn_ns))
         else:
             self._context.timers.cancel(key)
 
     def on_timer(self, key: TimerKey) -> None:
         """Forget who left long ago, a bounded number; write down who is gone for long."""
         now_ns = self._context.now_ns
+        self._next_turn_ns = now_ns + TURN_NS
         for node_id in list(islice(self._left, AT_ONCE_MAX)):
             if self._left[node_id] + LEFT_NS <= now_ns:
                 self._retire(node_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from bmgd.core.growth import PAGE_PATIENCE_NS
 from bmgd.core.membership import JOINED_MAX, LISTED_SPACE_MAX, Membership, Page
 from bmgd.core.node import Node
 from bmgd.core.retired import DIGEST_MODULUS, retired_hash, retired_sums
-from bmgd.core.retirement import GONE_NS, LEFT_NS
+from bmgd.core.retirement import AT_ONCE_MAX, GONE_NS, LEFT_NS
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
 from bmgd.types import (
@@ -336,6 +337,27 @@ def test_gone_joiners_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     pass_time(node, 4, S)
     statuses = [node.parts.context.membership.status_of(NodeId(i)) for i in range(8, 12)]
     assert statuses == [Status.LEFT, *[Status.EXCLUDED] * 3]
+
+
+def test_retirement_of_many_at_once_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are due together, one step gives up and forgets no more than one turn does."""
+    shorten(monkeypatch)
+    node, many = node_of(), range(8, 1508)
+    for number in many:
+        told(node, 3, (number, record(Status.EXCLUDED)))
+    pass_time(node, 4, 29 * S)
+    membership = node.parts.context.membership
+    written, forgotten, now_ns = [], [0], 29 * S
+    while len(membership.retired) < len(many):
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        beat = Heartbeat(1, 2**63, membership.digest)
+        node.step(now_ns, Received(LinkId(1), beat))
+        effects = node.step(now_ns, DeadlineReached())
+        written.append(sum(isinstance(effect, RecordChanged) for effect in effects))
+        forgotten.append(len(membership.retired))
+    assert (sum(written), max(written)) == (len(many), AT_ONCE_MAX)
+    assert max(b - a for a, b in pairwise(forgotten)) == AT_ONCE_MAX
+    assert now_ns < 42 * S
 
 
 def test_own_id_in_a_run_makes_a_joiner_take_a_new_one() -> None:
