@@ -171,6 +171,11 @@ class Dialling:
         self._dial_number = min(self._dial_number + 1, _DIAL_NUMBER_MAX)
         return self._dial_number
 
+    @property
+    def last_number(self) -> int:
+        """The number of the last dial; 0 before the first."""
+        return self._dial_number
+
     def on_new_life(self) -> None:
         """Dials that are under way speak for the former life."""
         self._renewed_at_dial = self._dial_number

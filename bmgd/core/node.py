@@ -45,7 +45,7 @@ from bmgd.core.receiving import Receiving
 from bmgd.core.settings import Settings
 from bmgd.core.show import show_members, show_status
 from bmgd.errors import InvariantError
-from bmgd.types import Incarnation, NodeId, NodeState, Record
+from bmgd.types import Evidence, Incarnation, NodeId, NodeState, Record
 from bmgd.wire.link_messages import Heartbeat, PageAsk, RecordPage
 
 
@@ -216,6 +216,7 @@ class Node:
             # It is no link of these two lives, so it takes the place of none.
             context.emit(Close(up.link, "a former life"))
             parts.dialling.on_former_life_linked(up.peer)
+            parts.renewal.on_dial_failed(DialFailed(up.peer, Evidence.EOF))
             return
         link = Link(
             id=up.link,

@@ -8,11 +8,12 @@ stays (`links.py`), once it is up at both ends. So there is a link at every mome
 
     waiting --its turn--> dialled --link up--> done
        ^                     |
-       +----backoff_max------+--the dial failed
+       +----backoff_max------+--the dial failed, or came to a link of a former life
 
-A link that opens under a key that is no longer among the keys (its hello was underway when they changed)
-waits too. One that opens under another than the first is left as it is: the other end does not have the
-first one yet, and will renew the link when it has.
+A link whose hello was underway when the keys changed waits too: it can open under any key. Of one that
+this node dials its number says that, of others the time, since a hello takes no longer than `HELLO_NS`
+and what it may be held. Any other link that does not open under the first key is left as it is: the other
+end does not have that one yet, and will renew the link when it has.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId
 
 RENEW_TIMER = "renew"
+HELLO_NS = 3_000_000_000
+"""So long the hello of a dialer may take."""
 
 
 @dataclass(slots=True)
@@ -38,10 +41,13 @@ class Renewal:
     dialling: Dialling
     _waiting: dict[NodeId, None] = field(default_factory=dict)
     _dialled: NodeId | None = None
+    _changed_at_dial: int = 0
+    _changed_ns: int = 0
 
     def on_keys_changed(self, keys: tuple[str, ...]) -> None:
         """The keys are others now; () for none at all."""
         self.context.keys = keys
+        self._changed_at_dial, self._changed_ns = self.dialling.last_number, self.context.now_ns
         first = self.context.first_key
         self._waiting = dict.fromkeys(
             sorted(peer for peer, links in self.links.by_peer.items() if links[-1].key != first)
@@ -54,9 +60,20 @@ class Renewal:
         if link.peer == self._dialled and link.dialled_by == self.context.id:
             self._dialled = None
             self.context.observe("renewed link", link.peer, link.incarnation, link.key)
-        if self.context.keys and link.key not in self.context.keys:
+        if link.key != self.context.first_key and self._was_underway(link):
             self._waiting[link.peer] = None
         self._go_on()
+
+    def _was_underway(self, link: Link) -> bool:
+        """Whether the hello of a link that opens may have begun before the keys changed."""
+        context = self.context
+        if context.keys is None:
+            return False
+        if link.key not in context.keys:
+            return True
+        if link.dialled_by == context.id:
+            return link.dial_number <= self._changed_at_dial
+        return context.now_ns - self._changed_ns < HELLO_NS + context.settings.dial_ns
 
     def on_dial_failed(self, failed: DialFailed) -> None:
         """The link that is up stays, and is renewed later."""

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from bmgd.core.broadcast_retention import Heard
 from bmgd.core.broadcast_source import BroadcastSource
+from bmgd.core.context import Link
 from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
@@ -135,6 +136,11 @@ def being_read(node: Node) -> int:
 def linked_peers(node: Node) -> dict[NodeId, int]:
     """How many links a node has to each peer."""
     return {peer: len(links) for peer, links in node.parts.links.by_peer.items()}
+
+
+def links_of(node: Node) -> list[Link]:
+    """The links of a node."""
+    return list(node.parts.links.table.values())
 
 
 def wanted_peers(node: Node) -> tuple[NodeId, ...]:

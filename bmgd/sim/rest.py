@@ -13,6 +13,7 @@ from bmgd.sim.host import Host
 from bmgd.sim.inside import (
     being_read,
     linked_peers,
+    links_of,
     membership_of,
     unsettled_broadcast,
     wanted_peers,
@@ -157,7 +158,18 @@ def _disagreement(hosts: Sequence[Host], *, parted: bool) -> str:
         # Whose neighbors are all dead, dies unseen.
         if not parted and not alive.isdisjoint(first.neighbors(node_id)):
             return f"node {node_id} does not run and is held {status.name.lower()}"
-    return _wrong_links(hosts)
+    return _wrong_links(hosts) or _outdated_link(hosts)
+
+
+def _outdated_link(hosts: Iterable[Host]) -> str:
+    """Which link was made under an old secret though both its ends use the same new one first."""
+    first_key = {host.id: host.keys[0] for host in hosts if host.keys}
+    for node_id, peer, key in sorted(
+        (host.id, link.peer, link.key) for host in hosts for link in links_of(host.node)
+    ):
+        if node_id in first_key and first_key[node_id] == first_key.get(peer) != key:
+            return f"the link of nodes {node_id} and {peer} is made under {key}"
+    return ""
 
 
 def _wrong_links(hosts: Iterable[Host]) -> str:

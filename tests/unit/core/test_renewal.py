@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
 from bmgd.core.effects import Dial, Effect
-from bmgd.core.events import Event
+from bmgd.core.events import DeadlineReached, Event, Greeted, KeysChanged, LinkUp, Received
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
+from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import NodeId
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
+from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, linked, send, settle
 
 OLD, BOTH, NEW = ("old",), ("new", "old"), ("new",)
@@ -137,3 +142,75 @@ def test_renewal_loses_no_message() -> None:
     assert network.now_ns - began_ns < 60 * S
     assert keys_of(network) == {"new"}
     assert watcher.gaps == []
+
+
+# --- one node ---------------------------------------------------------------------------------------
+
+PEERS = PeerList(template="host{id}:1")
+SIZE = 5
+
+
+def life(counter: int) -> Incarnation:
+    return Incarnation(counter << 32 | 5)
+
+
+def node_with(keys: tuple[str, ...]) -> Node:
+    """Node 0, which has no link."""
+    settings = Settings(NodeId(0), SIZE, PEERS, PEERS.address_of(NodeId(0)))
+    node = Node(settings, life(1), Random(3), 0)
+    node.step(0, DeadlineReached())
+    node.step(1, KeysChanged(keys))
+    return node
+
+
+def greeted(link: int, peer: int, key: str, counter: int = 1) -> Greeted:
+    address = PEERS.address_of(NodeId(peer))
+    return Greeted(LinkId(link), NodeId(peer), life(counter), address, UNKNOWN_INCARNATION, 1, key)
+
+
+def link_up(link: int, dial: Dial, key: str) -> LinkUp:
+    known = UNKNOWN_INCARNATION
+    number, renews = dial.dial_number, dial.renews
+    return LinkUp(LinkId(link), dial.peer, life(1), dial.address, known, number, key, renews)
+
+
+def dials_of(node: Node, now_ns: int, event: Event) -> list[Dial]:
+    return [effect for effect in node.step(now_ns, event) if isinstance(effect, Dial)]
+
+
+def test_renewal_goes_on_after_a_dial_that_a_former_life_answered() -> None:
+    node = node_with(OLD)
+    for peer in range(1, SIZE):
+        node.step(2, greeted(peer, peer, "old"))
+    (dial,) = dials_of(node, 3, KeysChanged(BOTH))
+    assert (dial.peer, dial.renews) == (1, True)
+    news = Notice(((NodeId(1), Record(life(2), 0, Status.ALIVE, PEERS.address_of(NodeId(1)))),))
+    node.step(4, Received(LinkId(2), news))
+    node.step(5, link_up(10, dial, "new"))
+    assert [each.peer for each in dials_of(node, 6, greeted(11, 1, "new", 2))] == []
+    now_ns, dials = 7, list[Dial]()
+    while not dials and now_ns < 3 * S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        dials += [each for each in dials_of(node, now_ns, DeadlineReached()) if each.renews]
+    assert [each.peer for each in dials] == [2]
+
+
+def test_renewal_of_a_link_whose_dial_was_underway_when_keys_changed() -> None:
+    node = node_with(OLD)
+    now_ns, dials = 1, list[Dial]()
+    while not dials:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        dials = dials_of(node, now_ns, DeadlineReached())
+    assert dials_of(node, now_ns, KeysChanged(BOTH)) == []
+    (again,) = dials_of(node, now_ns, link_up(1, dials[0], "old"))
+    assert (again.peer, again.renews) == (dials[0].peer, True)
+    # The other end does not have the first one yet: it will renew the link when it has.
+    assert dials_of(node, now_ns, link_up(2, again, "old")) == []
+
+
+@pytest.mark.parametrize("later_ns", [0, S, 10 * S])
+def test_renewal_of_a_link_whose_hello_came_when_keys_changed(later_ns: int) -> None:
+    node = node_with(OLD)
+    node.step(2, KeysChanged(BOTH))
+    dials = dials_of(node, 2 + later_ns, greeted(1, 4, "old"))
+    assert [each.peer for each in dials if each.renews] == ([4] if later_ns <= S else [])

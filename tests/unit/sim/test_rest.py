@@ -5,7 +5,7 @@ from __future__ import annotations
 from bmgd.core.commands import BroadcastTo
 from bmgd.sim import Network
 from bmgd.sim.inside import unsettled_broadcast
-from bmgd.sim.rest import unsettled
+from bmgd.sim.rest import unrest, unsettled
 from bmgd.types import NodeId
 from tests.unit.core.clusters import S, settle
 
@@ -47,3 +47,21 @@ def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
     assert unsettled_broadcast(node, {NodeId(0), NodeId(1)}) == ""
     # From a source that is not connected nothing can come.
     assert unsettled_broadcast(node, {NodeId(1), NodeId(2)}) == ""
+
+
+def test_link_under_an_old_secret_keeps_a_cluster_from_rest() -> None:
+    network = Network(5, 0, start=False)
+    network.keys = ("old",)
+    for number in range(5):
+        network.boot(number)
+    settle(network)
+    network.hosts[NodeId(0)].keys = ("new", "old")
+    assert unrest(network) == ""
+    # As if their cores had not been told.
+    for host in network.hosts.values():
+        host.keys = ("new", "old")
+    assert unrest(network) == "the link of nodes 0 and 1 is made under old"
+    for number in network.hosts:
+        network.rekey(number, ("new", "old"))
+    network.run(3)
+    assert unrest(network) == ""
