@@ -21,6 +21,7 @@ from typing import Any
 
 from bmgd.core.announcements import Announcement, Announcements
 from bmgd.core.branching import Branching
+from bmgd.core.broadcast_reserve import BroadcastReserve
 from bmgd.core.broadcast_window import (
     OVERHEAD_BYTES,
     PIECES_WINDOW_BYTES,
@@ -49,7 +50,7 @@ REMIND_MAX_NS = 8_000_000_000
 LIVES_MAX = 65_536
 """Lives of sources; at the bound one of a gone source without copies makes room."""
 HELD_BYTES_MAX = 128 << 20
-"""Of all sources together; beyond it nothing is taken, and the sources send again."""
+"""Of all sources together; beyond it the sources send again, and those that are stuck have a reserve."""
 AHEAD_MAX = 8192
 """How far beyond the watermark something may wait."""
 REFUTED_NS = 10_000_000_000
@@ -153,6 +154,7 @@ class BroadcastRetention:
         self.changed: dict[LifeKey, None] = {}
         self._forgotten: dict[NodeId, Incarnation] = {}
         self._inherited: dict[LifeKey, int] = {}
+        self._reserve = BroadcastReserve(context)
         self.held_bytes = 0
         self.taken = 0
         self.missed = 0
@@ -233,6 +235,7 @@ class BroadcastRetention:
         self.held_bytes -= heard.copies_bytes
         heard.copies.clear()
         heard.copies_bytes = 0
+        self._reserve.forget(heard.key)
 
     def _cancel_timers(self, heard: Heard) -> None:
         for name in (WATERMARK_TIMER, REMIND_TIMER):
@@ -270,9 +273,14 @@ class BroadcastRetention:
 
     def _keep(self, heard: Heard, message: ReliableBroadcast) -> None:
         cost = len(message.payload) + OVERHEAD_BYTES
-        if self.held_bytes + cost > HELD_BYTES_MAX:
+        over_bytes = self.held_bytes + cost - HELD_BYTES_MAX
+        is_next = message.route.sequence == heard.watermark + 1
+        if over_bytes > 0 and not (is_next and self._reserve.admits(heard.key, over_bytes)):
             self.refused += 1
+            if is_next:
+                self._reserve.on_refused(heard.key)
             return
+        self._reserve.on_kept(heard.key)
         self.changed[heard.key] = None
         heard.copies[message.route.sequence] = message
         heard.copies_bytes += cost
@@ -348,6 +356,7 @@ class BroadcastRetention:
             self._programs.on_told(heard.source, heard.incarnation, message.payload)
         if message.route.sequence <= heard.stable:
             self._drop(heard, message.route.sequence)
+            self._reserve.on_stable(heard.key, has_copies=bool(heard.copies))
 
     def _pass_over(self, heard: Heard, skipped: tuple[int, int, bool]) -> None:
         """Up to the end of what is skipped, or to the next that is here all the same."""
@@ -427,6 +436,7 @@ class BroadcastRetention:
             gone = [count for count in range(former + 1, end + 1) if count in heard.copies]
         for count in gone:
             self._drop(heard, count)
+        self._reserve.on_stable(heard.key, has_copies=bool(heard.copies))
         self._remind_no_more(heard)
 
     # --- watermarks ---------------------------------------------------------------------------

@@ -207,9 +207,9 @@ class Lifecycle:
         contacts = self._contacts()
         for link in list(self.links.table.values()):
             self.links.close(link, "another life has this id")
+        self.to_many.abandon("another life took this node's id before everybody confirmed it")
         self.outbound.answers.on_own_new_life()
         self.inbound.on_own_new_life()
-        self.to_many.abandon("another life took this node's id before everybody confirmed it")
         context.emit(Displaced(contacts))
 
     def _contacts(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
+from bmgd.core.broadcast_reserve import RESERVE_BYTES
 from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
 from bmgd.core.broadcast_source import BroadcastSource
 from bmgd.core.broadcast_window import OVERHEAD_BYTES, WINDOW_MIN_BYTES
@@ -395,7 +396,7 @@ class BroadcastBoundsHold(Checker):
             if min(heard.copies) <= is_done:
                 done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
-        if held != retention.held_bytes or held > HELD_BYTES_MAX:
+        if held != retention.held_bytes or held > HELD_BYTES_MAX + RESERVE_BYTES:
             self.violate(journal, f"counts {retention.held_bytes} held, there are {held}")
         readers = journal.inside.to_many.announcements
         waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())
