@@ -35,7 +35,8 @@ READ_ONLY: Final = frozenset(
 
 _CREDENTIALS: Final = struct.Struct("iII")
 _SO_PEERGROUPS: Final = 59
-_GROUPS_BYTES_MAX: Final = 4 * 65_536
+_GROUPS_BYTES_MAX: Final = 1024
+"""The most that `socket.getsockopt` takes: 256 groups."""
 _OWNER, _ONE_GROUP, _EVERYBODY = 0o600, 0o660, 0o666
 
 
@@ -70,7 +71,7 @@ def peer_of(sock: socket.socket) -> Peer:
     try:
         others = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _GROUPS_BYTES_MAX)
     except OSError:
-        # A kernel before 4.13: the main group alone counts.
+        # A kernel before 4.13, or a process in more groups: the main group alone counts.
         others = b""
     return Peer(pid, uid, frozenset((gid, *(g for (g,) in struct.iter_unpack("I", others)))))
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from bmgd.client import connect
 from bmgd.errors import ConfigError, RequestError
 from bmgd.shell import control_connection
-from bmgd.shell.access import READ_ONLY, Access, Level, Peer, peer_of
+from bmgd.shell.access import _SO_PEERGROUPS, READ_ONLY, Access, Level, Peer, peer_of
 from bmgd.shell.control import ControlServer
 from bmgd.shell.verbs import VERBS
 from tests.unit.fake_core import FakeCore, fake_daemon
@@ -75,6 +77,38 @@ def test_access_reads_the_kernels_word() -> None:
         peer = peer_of(one)
     assert (peer.pid, peer.uid) == (os.getpid(), os.geteuid())
     assert {os.getegid(), *os.getgroups()} == peer.groups
+
+
+class InGroups(socket.socket):
+    """A socket whose other end is in two groups more than this process."""
+
+    def getsockopt(self, *asked: Any) -> Any:
+        known: Any = super().getsockopt(*asked)
+        return known + struct.pack("II", ADMINS, READERS) if asked[1] == _SO_PEERGROUPS else known
+
+
+def test_access_reads_all_groups_that_the_kernel_names() -> None:
+    one, other = socket.socketpair()
+    with InGroups(fileno=one.detach()) as sock, other:
+        assert peer_of(sock).groups == {os.getegid(), *os.getgroups(), ADMINS, READERS}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can join groups")
+def test_access_reads_the_groups_of_another_process() -> None:
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([ADMINS, READERS])
+            one, _ = socket.socketpair()
+            os.write(tell, repr(sorted(peer_of(one).groups)).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    groups = os.read(told, 4096)
+    os.close(told)
+    os.waitpid(child, 0)
+    assert groups == repr(sorted({os.getegid(), ADMINS, READERS})).encode()
 
 
 def test_access_of_readers_has_no_verb_that_changes_anything() -> None:
