@@ -19,7 +19,7 @@ from typing import Any
 from bmgd.core.context import Link
 from bmgd.core.counts import Counts
 from bmgd.core.deadlines import Deadlines
-from bmgd.core.effects import Close, Effect
+from bmgd.core.effects import Close, Effect, Reply
 from bmgd.core.events import (
     AskFailed,
     Backlog,
@@ -113,6 +113,10 @@ class Node:
         """What programs would be shown now: ``{"status":…, "members":…}``."""
         status = show_status(self.parts.context, self.parts.links)
         return {"status": status, "members": show_members(self.parts.context)["members"]}
+
+    def status(self, request: int) -> Reply:
+        """The answer to `ShowStatus`, of a node that is stepped no more."""
+        return self.parts.requests.status(request)
 
     @property
     def leave_by_ns(self) -> int:

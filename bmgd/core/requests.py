@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bmgd.core.asking import Asking
 from bmgd.core.commands import (
     AskReports,
@@ -121,11 +119,10 @@ class Requests:
     ) -> None:
         context = self.context
         match command:
-            case ShowStatus() | ShowMembers() if context.membership.known_count > SHOWN_IDS_MAX:
-                error = RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids")
-                context.emit(Reply(request, error=error))
             case ShowStatus():
-                context.emit(Reply(request, self._status()))
+                context.emit(self.status(request))
+            case ShowMembers() if context.membership.known_count > SHOWN_IDS_MAX:
+                context.emit(_too_many(request))
             case ShowMembers():
                 context.emit(Reply(request, show_members(context)))
             case ShowLinks():
@@ -133,8 +130,11 @@ class Requests:
             case ShowReport():
                 context.emit(Reply(request, self.survey.describe()))
 
-    def _status(self) -> dict[str, Any]:
-        return show_status(self.context, self.links) | {
+    def status(self, request: int) -> Reply:
+        """The answer to `ShowStatus`."""
+        if self.context.membership.known_count > SHOWN_IDS_MAX:
+            return _too_many(request)
+        status = show_status(self.context, self.links) | {
             "quorum": self.quorum.show(),
             "underway": self.outbound.underway,
             "waiting": self.topics.table.waiting(),
@@ -145,6 +145,7 @@ class Requests:
             "to_many": self.to_many.show(),
             "isolated": is_isolated(self.links, self.quorum.counted),
         }
+        return Reply(request, status)
 
     def _send(
         self, request: int, command: SendTo | OpenStream | PutSegment | Withdraw | CloseStream
@@ -196,3 +197,7 @@ class Requests:
 
     def _refuse_subscription(self, request: int) -> None:
         self.context.emit(Reply(request, error=RequestError("too many subscriptions")))
+
+
+def _too_many(request: int) -> Reply:
+    return Reply(request, error=RequestError(f"lists hold at most {SHOWN_IDS_MAX} ids"))

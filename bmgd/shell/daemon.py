@@ -73,7 +73,7 @@ from bmgd.shell.telling import FLUSH_AT_EXIT_S, Telling
 from bmgd.shell.tls import TlsSide
 from bmgd.shell.transport import Transport
 from bmgd.shell.vitals import Vitals
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeState
 from bmgd.wire.hello import Identity
 
 if TYPE_CHECKING:
@@ -164,15 +164,19 @@ class Daemon:
         self._telling.log.line("http", f"the page is at {self._web.url}")
 
     async def _become_member(self, former: Node | None) -> bool:
-        """Make the node: a founder at once, a joiner once a contact told it how; False if none did."""
+        """Make the node: a founder at once, a joiner once a contact told it how; False if none did, or
+        the daemon ends meanwhile."""
         incarnation = UNKNOWN_INCARNATION
         joined: Joined | None = None
         if self._birth is not None:
             if self._state is not None:
                 self._state.close()
-            born = await self._birth.join(self._ending.displaced, self._telling.observed_joining)
+            born = await self._ending.unless_ended(
+                self._birth.join(self._ending.displaced, self._telling.observed_joining)
+            )
             if isinstance(born, Exit):
                 self._ending.end(born.code, born.reason)
+            if not isinstance(born, Joined):
                 return False
             self._ending.take_id()
             joined, self._settings, incarnation = born, born.settings, born.incarnation
@@ -241,7 +245,7 @@ class Daemon:
         self._reloading.start()
         try:
             await self._live()
-            while self._ending.displaced is not None:
+            while self._ending.displaced is not None and self._ending.await_id():
                 former = self._config.id
                 self._end_control_if_named()
                 if not await self._become_member(self._node):
@@ -286,7 +290,6 @@ class Daemon:
             # The core that lost its id may have a deadline in the past, and is not stepped any more.
             self._stepping.stop()
             self._transport.stop()
-            self._ending.ended.clear()
 
     def _drains_until_ns(self) -> int:
         return self._node.leave_by_ns
@@ -326,9 +329,23 @@ class Daemon:
     def issue(self, request: int, command: Command) -> None:
         """Hand a program's command to the core; its reply may come before this returns."""
         if self._ending.displaced is not None:
-            self._held.append((request, command))
+            self._issue_without_id(request, command)
         else:
             self._stepping.emit(CommandIssued(request, command))
+
+    def _issue_without_id(self, request: int, command: Command) -> None:
+        """There is no core that could do it: what waits for the next one, and what does not."""
+        match command:
+            case ShowStatus():
+                reply = self._node.status(request)
+                if reply.result is not None:
+                    reply.result["state"] = NodeState.JOINING.value
+                self._carry_out(reply)
+                self._telling.tell_programs()
+            case Leave() if request == _OWN_REQUEST:
+                self._ending.end(0, "ended without an id")
+            case _ if request != _OWN_REQUEST:
+                self._held.append((request, command))
 
     def _carry_out(self, effect: Effect) -> None:
         transport, telling = self._transport, self._telling

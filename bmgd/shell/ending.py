@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from bmgd.core.effects import Displaced
 from bmgd.errors import ConfigError
@@ -18,6 +19,8 @@ from bmgd.linkevents import OWN_LACK
 from bmgd.shell.advice import advice_on
 from bmgd.shell.flight import Flight
 from bmgd.shell.telling import Telling
+
+Outcome = TypeVar("Outcome")
 
 
 class Ending:
@@ -47,6 +50,25 @@ class Ending:
         self.displaced = displaced
         self.is_over = True
         self.ended.set()
+
+    def await_id(self) -> bool:
+        """All is done that was left to do for a lost id; whether the daemon is to have the next one."""
+        if self.exit_code is not None:
+            return False
+        self.ended.clear()
+        return True
+
+    async def unless_ended(self, work: Coroutine[Any, Any, Outcome]) -> Outcome | None:
+        """What comes of work; None where the daemon ends meanwhile, and the work is cancelled."""
+        end = asyncio.ensure_future(self.ended.wait())
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((end, task), return_when=asyncio.FIRST_COMPLETED)
+            return None if end.done() else task.result()
+        finally:
+            end.cancel()
+            task.cancel()
+            await asyncio.gather(end, task, return_exceptions=True)
 
     def take_id(self) -> None:
         """The daemon has an id again."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bmgd.config import Config
+from bmgd.core.commands import Leave, ShowMembers, ShowStatus
 from bmgd.core.effects import Displaced, Effect, Reply, Send, StreamMoved
 from bmgd.core.events import Event, Heard
 from bmgd.errors import InvariantError
 from bmgd.peers import PeerList
-from bmgd.shell.daemon import Daemon
+from bmgd.shell.daemon import _OWN_REQUEST, Daemon
 from bmgd.types import LinkId
 from bmgd.wire.link_messages import Ping
 
+LIMIT_S = 10.0
 MOVED = StreamMoved(7, 2, 1000)
 REPLY = Reply(8, {})
 PING = Send(LinkId(3), Ping(1))
@@ -89,6 +93,106 @@ def test_programs_are_told_after_the_neighbors_and_in_order(daemon: Any) -> None
 
 def test_programs_are_told_of_the_steps_before_one_that_fails(daemon: Any) -> None:
     assert steps(daemon, [MOVED], events=2) == ["failed", MOVED]
+
+
+# --- without an id ------------------------------------------------------------------------------------
+
+
+class Displaceable(Core):
+    """Another life takes its id in its first step."""
+
+    incarnation = 1
+
+    def __init__(self) -> None:
+        super().__init__([Displaced(())])
+
+    def status(self, request: int) -> Reply:
+        return Reply(request, {"id": 3, "state": "leaving"})
+
+
+class Asking:
+    """A birth that no contact answers, until it is cancelled."""
+
+    control_is_named = False
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.was_cancelled = False
+
+    async def join(self, *_: object) -> None:
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.was_cancelled = True
+
+    def close(self) -> None:
+        pass
+
+
+class Surroundings(Around):
+    """What serves a whole life: `when_settling` is called while the last frames go out."""
+
+    when_settling: Callable[[], object] = list
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def on_signal(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def end_watchers(self, error: object) -> None:
+        pass
+
+    async def settle(self, limit_s: float) -> bool:
+        self.when_settling()
+        return True
+
+
+def displaced(daemon: Any) -> tuple[Surroundings, Asking, asyncio.Task[None]]:
+    """A daemon that is about to lose its id, what it tells programs, and how it asks for the next."""
+    around, asking = Surroundings(), Asking()
+    daemon._node, daemon._transport, daemon._telling.control = Displaceable(), around, around
+    daemon._flight = daemon._ending.flight = daemon._reloading = around
+    daemon._birth, daemon._loop = asking, asyncio.get_running_loop()
+    daemon._stepping.begin(daemon._node, around, around, None)
+    return around, asking, asyncio.ensure_future(daemon._serve())
+
+
+async def test_daemon_without_an_id_ends_when_it_is_told_to(daemon: Any) -> None:
+    _, asking, serving = displaced(daemon)
+    await asking.asked.wait()
+    # As a signal does.
+    daemon.issue(_OWN_REQUEST, Leave())
+    await asyncio.wait_for(serving, LIMIT_S)
+    assert daemon._ending.exit_code == 0
+    assert asking.was_cancelled
+
+
+async def test_daemon_without_an_id_answers_what_its_status_is(daemon: Any) -> None:
+    around, asking, serving = displaced(daemon)
+    await asking.asked.wait()
+    around.done.clear()
+    daemon.issue(7, ShowMembers())
+    daemon.issue(8, ShowStatus())
+    assert around.done == [Reply(8, {"id": 3, "state": "joining"})]
+    assert daemon._held == [(7, ShowMembers())]
+    daemon.issue(_OWN_REQUEST, Leave())
+    await asyncio.wait_for(serving, LIMIT_S)
+
+
+async def test_daemon_that_ends_while_it_gives_up_its_id_asks_for_no_other(daemon: Any) -> None:
+    around, asking, serving = displaced(daemon)
+    around.when_settling = lambda: daemon._ending.end(1, "a file is gone")
+    await asyncio.wait_for(serving, LIMIT_S)
+    assert daemon._ending.exit_code == 1
+    assert not asking.asked.is_set()
 
 
 async def test_core_that_lost_its_id_is_woken_no_more(daemon: Any) -> None:
