@@ -53,6 +53,8 @@ SEGMENTS: Final = 4
 STATE_OBJECTS_MAX: Final = 50_000
 """A core with more objects would stand still for too long while it is written: about 50 ms."""
 
+_TOO_LARGE: Final = "the state grew too large to be written"
+
 Step = tuple[int, Event, list[Effect]]
 """When, what entered, and what the core ordered."""
 
@@ -120,6 +122,11 @@ class Segment:
         data = writer.write(node)
         self.state, self.table = pack(data), pack(writer.table)
         return writer.object_count
+
+    def drop_state(self, why: str) -> None:
+        """Keep no state, so that the steps after it are not replayed."""
+        self.state, self.table, self.make = None, b"", None
+        self.why = self.why or why
 
     def write_now(self, *, payloads: bool) -> None:
         """Write the state that was not written so far."""
@@ -284,6 +291,9 @@ class FlightRecorder:
             except NotRecordable as error:
                 segment.why = str(error)
                 self._is_hopeless = True
+            if segment.held_bytes > self._limit_bytes - self._full_bytes:
+                # Alone it is more than may be kept: the steps before it would go for its sake.
+                segment.drop_state(_TOO_LARGE)
         self._segment = segment
         self._append = segment.kept.append
         self._left_bytes = self._full_bytes
@@ -308,14 +318,15 @@ class FlightRecorder:
     def _halve(self) -> None:
         """One segment is too much, and no new one can begin: only its newer steps can be kept."""
         segment = self._segment
+        segment.drop_state(_TOO_LARGE)
+        if not segment.kept:
+            return
         gone = len(segment.kept) // 2
         segment.step_bytes -= segment.step_bytes * gone // len(segment.kept)
         self._left_bytes = self._full_bytes - segment.step_bytes
         del segment.kept[:gone]
         segment.number += gone
         segment.began_ns = segment.kept[0][0]
-        segment.state, segment.table, segment.make = None, b"", None
-        segment.why = segment.why or "the state grew too large to be written"
 
     # --- what is too long to be kept ----------------------------------------------------------
 

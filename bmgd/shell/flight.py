@@ -42,6 +42,7 @@ class Flight:
         self._spawn = spawn
         self._say, self._warn = say, warn
         self._recorder: FlightRecorder | None = None
+        self._has_failed = False
         self._is_writing = False
         self._count = 0
 
@@ -58,18 +59,33 @@ class Flight:
         """
         self._config = config
         self._recorder = None
+        self._has_failed = False
         if not config.flight_bytes:
             return None
         payloads = config.flight_payloads
-        self._recorder = FlightRecorder(
-            node, now_ns, config.flight_bytes, payloads=payloads, make=make
-        )
+        try:
+            self._recorder = FlightRecorder(
+                node, now_ns, config.flight_bytes, payloads=payloads, make=make
+            )
+        except Exception as error:  # noqa: BLE001 (what only looks on must not end the daemon)
+            self.give_up(error)
+            return None
         return self._recorder.note
 
     def note_failure(self, now_ns: int, event: Event) -> None:
         """Keep the event on which the core failed."""
-        if self._recorder is not None:
+        if self._recorder is None:
+            return
+        try:
             self._recorder.note_failure(now_ns, event)
+        except Exception as error:  # noqa: BLE001 (the core's own failure is what counts)
+            self.give_up(error)
+
+    def give_up(self, error: Exception) -> None:
+        """The recorder itself failed: its daemon goes on without one."""
+        self._recorder = None
+        self._has_failed = True
+        self._warn("recording", f"the flight recorder failed and records no more: {error!r}")
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -98,17 +114,19 @@ class Flight:
         path = self._path(reason)
         try:
             with open(path, "xb", opener=_private) as file:
-                for piece in self._frames(reason):
+                for piece in self._frames(self._recorder, reason):
                     file.write(piece)
-        except OSError as error:
-            self._warn("recording", f"cannot be written to {path}: {error.strerror}")
+        except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
+            self._warn("recording", f"cannot be written to {path}: {_why(error)}")
             return ""
         return path
 
     def _begin_file(self, reason: str) -> dict[str, object]:
         recorder = self._recorder
         if recorder is None:
-            raise RequestError("nothing is recorded: the daemon was started with --flight-bytes 0")
+            started = "the daemon was started with --flight-bytes 0"
+            why = "the flight recorder failed, see the log" if self._has_failed else started
+            raise RequestError(f"nothing is recorded: {why}")
         if self._is_writing:
             raise RequestError("a recording is being written: ask again when it is there")
         path = self._path(reason)
@@ -120,38 +138,36 @@ class Flight:
                 " start the daemon with another --flight-dir"
             ) from None
         self._is_writing = True
-        self._spawn(self._write(file, path, reason))
+        self._spawn(self._write(recorder, file, path, reason))
         began_ns = recorder.segments[0].began_ns
         seconds = round((time.monotonic_ns() - began_ns) / 1e9, 3)
         return {"path": os.path.abspath(path), "steps": recorder.step_count, "seconds": seconds}
 
-    async def _write(self, file: Any, path: str, reason: str) -> None:
+    async def _write(self, recorder: FlightRecorder, file: Any, path: str, reason: str) -> None:
         try:
             with file:
-                for piece in self._frames(reason):
+                for piece in self._frames(recorder, reason):
                     file.write(piece)
                     # The daemon goes on between two pieces.
                     await asyncio.sleep(0)
             os.replace(path + ".part", path)
-        except OSError as error:
-            self._warn("recording", f"cannot be written to {path}: {error.strerror}")
+        except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
+            self._warn("recording", f"cannot be written to {path}: {_why(error)}")
         else:
             self._say("recording", f"the last steps were written to {path} ({reason})")
             _keep_newest(os.path.dirname(path), f"flight-{self._config.id}-")
         finally:
             self._is_writing = False
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(path + ".part")
 
-    def _frames(self, reason: str) -> Any:
+    def _frames(self, recorder: FlightRecorder, reason: str) -> Any:
         # Imported when it is needed: a daemon that is never asked pays nothing.
         from bmgd.flight.recording import Head, frames
 
-        assert self._recorder is not None
         clock = (time.monotonic_ns(), time.time_ns())
-        payloads = self._recorder.payloads
-        head = Head(self._config.id, VERSION, os.getpid(), *clock, reason, payloads)
-        return frames(head, self._recorder.segments)
+        head = Head(self._config.id, VERSION, os.getpid(), *clock, reason, recorder.payloads)
+        return frames(head, recorder.segments)
 
     def _path(self, reason: str) -> str:
         self._count += 1
@@ -165,6 +181,10 @@ def directory_of(config: Config) -> str:
     if config.flight_dir or config.state_dir:
         return config.flight_dir or config.state_dir
     return os.path.dirname(control_path(config.control)) if config.control else "."
+
+
+def _why(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or repr(error)
 
 
 def _private(path: str, flags: int) -> int:

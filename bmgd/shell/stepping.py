@@ -114,7 +114,11 @@ class Stepping:
             self._flight.note_failure(began_ns, event)
             raise
         if self._note is not None:
-            self._note(began_ns, event, effects)
+            try:
+                self._note(began_ns, event, effects)
+            except Exception as error:  # noqa: BLE001 (what only looks on must not end the daemon)
+                self._note = None
+                self._flight.give_up(error)
         for effect in effects:
             self._carry_out(effect)
         self._vitals.steps.observe(time.monotonic_ns() - began_ns)

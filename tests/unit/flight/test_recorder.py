@@ -216,6 +216,26 @@ def test_recorder_of_a_state_that_cannot_be_written_keeps_the_newest_steps(
     assert (outcome.steps, outcome.left_out) == (0, recorder.step_count)
 
 
+def test_recorder_drops_a_state_that_alone_is_too_much_and_keeps_the_steps(node: Node) -> None:
+    size = len(FlightRecorder(node, 0, 2**20).segments[0].state or b"")
+    recorder = FlightRecorder(node, 0, size, steps_per_s=10**9)
+    assert recorder.segments[0].state is None
+    recorder.note(1, DeadlineReached(), [])
+    recorder.note(INTERVAL_NS + 1, DeadlineReached(), [])
+    recorder.note(INTERVAL_NS + 2, DeadlineReached(), [])
+    assert recorder.step_count == 3, "what was kept before does not go for a state that is dropped"
+    assert "too large" in recorder.segments[-1].why
+    assert recorder.held_bytes <= size
+
+
+def test_recorder_drops_a_state_that_grew_too_large_before_any_step(node: Node) -> None:
+    recorder = FlightRecorder(node, 0, 2**20)
+    (segment,) = recorder.segments
+    segment.state = bytes(2**20)
+    recorder._halve()
+    assert segment.held_bytes == 0
+
+
 def test_recorder_keeps_so_many_steps_of_a_second_and_no_more(node: Node) -> None:
     recorder = FlightRecorder(node, 0, 2**20, steps_per_s=100)
     for number in range(1_000):

@@ -95,6 +95,22 @@ def test_programs_are_told_of_the_steps_before_one_that_fails(daemon: Any) -> No
     assert steps(daemon, [MOVED], events=2) == ["failed", MOVED]
 
 
+def test_recorder_that_fails_is_given_up_and_the_daemon_goes_on(daemon: Any) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    class Failing(Around):
+        def give_up(self, error: Exception) -> None:
+            self.done.append(type(error))
+
+    around = Failing()
+    daemon._node, daemon._transport, daemon._telling.control = Core([PING], [PING]), around, around
+    daemon._stepping.begin(daemon._node, around, around, fail)
+    daemon._stepping.emit_all([Heard(())] * 2)
+    assert around.done == [ZeroDivisionError, "put", "put", "written"]
+    assert daemon._ending.exit_code is None
+
+
 # --- without an id ------------------------------------------------------------------------------------
 
 
