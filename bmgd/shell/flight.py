@@ -22,6 +22,8 @@ FILES_MAX: Final = 8
 """Recordings of one daemon that are kept in a directory; a further one removes the oldest."""
 
 SUFFIX: Final = ".bmgdrec"
+PART: Final = ".part"
+"""Behind the name of a file that is not yet whole."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Warn = Callable[[str, str], None]
@@ -44,6 +46,7 @@ class Flight:
         self._recorder: FlightRecorder | None = None
         self._has_failed = False
         self._is_writing = False
+        self._part = ""
         self._count = 0
 
     def begin(
@@ -119,6 +122,7 @@ class Flight:
         except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
             self._warn("recording", f"cannot be written to {path}: {_why(error)}")
             return ""
+        self._clear(path)
         return path
 
     def _begin_file(self, reason: str) -> dict[str, object]:
@@ -130,8 +134,9 @@ class Flight:
         if self._is_writing:
             raise RequestError("a recording is being written: ask again when it is there")
         path = self._path(reason)
+        self._part = path + PART
         try:
-            file = open(path + ".part", "xb", opener=_private)  # noqa: SIM115 (closed by the task)
+            file = open(self._part, "xb", opener=_private)  # noqa: SIM115 (closed by the task)
         except OSError as error:
             raise RequestError(
                 f"no recording can be written to {path} ({error.strerror}):"
@@ -150,16 +155,16 @@ class Flight:
                     file.write(piece)
                     # The daemon goes on between two pieces.
                     await asyncio.sleep(0)
-            os.replace(path + ".part", path)
+            os.replace(path + PART, path)
         except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
             self._warn("recording", f"cannot be written to {path}: {_why(error)}")
         else:
             self._say("recording", f"the last steps were written to {path} ({reason})")
-            _keep_newest(os.path.dirname(path), f"flight-{self._config.id}-")
+            self._clear(path)
         finally:
             self._is_writing = False
             with suppress(OSError):
-                os.unlink(path + ".part")
+                os.unlink(path + PART)
 
     def _frames(self, recorder: FlightRecorder, reason: str) -> Any:
         # Imported when it is needed: a daemon that is never asked pays nothing.
@@ -168,6 +173,24 @@ class Flight:
         clock = (time.monotonic_ns(), time.time_ns())
         head = Head(self._config.id, VERSION, os.getpid(), *clock, reason, recorder.payloads)
         return frames(head, recorder.segments)
+
+    def _clear(self, path: str) -> None:
+        """Keep this file and the newest others, and nothing unfinished of daemons that have ended."""
+        directory, name = os.path.split(path)
+        whole = re.compile(rf"flight-{self._config.id}-\w+-(\d+)-\d+-\w+{re.escape(SUFFIX)}")
+        part = re.compile(whole.pattern + re.escape(PART))
+        with suppress(OSError):
+            entries = list(os.scandir(directory))
+            # The clock that gave the times may have been set back: what was just written stays.
+            older = [e for e in entries if whole.fullmatch(e.name) and e.name != name]
+            older.sort(key=lambda entry: entry.stat().st_mtime_ns)
+            stale = older[: -(FILES_MAX - 1)]
+            for entry in entries:
+                found = part.fullmatch(entry.name)
+                if found and entry.path != self._part and not _lives(int(found[1])):
+                    stale.append(entry)
+            for entry in stale:
+                os.unlink(entry.path)
 
     def _path(self, reason: str) -> str:
         self._count += 1
@@ -191,10 +214,14 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _keep_newest(directory: str, prefix: str) -> None:
-    pattern = re.compile(re.escape(prefix) + r".*" + re.escape(SUFFIX))
-    with suppress(OSError):
-        found = [entry for entry in os.scandir(directory) if pattern.fullmatch(entry.name)]
-        found.sort(key=lambda entry: entry.stat().st_mtime_ns)
-        for entry in found[:-FILES_MAX]:
-            os.unlink(entry.path)
+def _lives(pid: int) -> bool:
+    """Whether another process has this id: in a container each daemon may have the same one."""
+    if pid == os.getpid():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bmgd.core.events import DeadlineReached
 from bmgd.errors import RequestError
 from bmgd.flight.recording import read
 from bmgd.peers import PeerList
-from bmgd.shell.flight import Flight
+from bmgd.shell.flight import FILES_MAX, Flight
 from bmgd.sim import Network
 from bmgd.types import NodeId
 
@@ -43,6 +44,10 @@ class Made:
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     return Made(tmp_path)
+
+
+def in_there(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
 
 
 def fail(*_: object, **__: object) -> Any:
@@ -82,3 +87,48 @@ def test_flight_without_a_recorder_where_none_can_be_made(
 ) -> None:
     monkeypatch.setattr("bmgd.shell.flight.FlightRecorder", fail)
     assert made.flight.begin(made.node, made.config, 0, None) is None
+
+
+async def test_flight_keeps_the_file_that_it_wrote_when_the_clock_was_set_back(
+    made: Made, tmp_path: Path
+) -> None:
+    for number in range(FILES_MAX):
+        later = tmp_path / f"flight-1-20990101T000000Z-77-{number}-asked.bmgdrec"
+        later.touch()
+        os.utime(later, (4e9 + number, 4e9 + number))
+    path = await made.record()
+    left = in_there(tmp_path)
+    assert path.name in left
+    assert len(left) == FILES_MAX
+    assert not any("-77-0-" in name for name in left), "the oldest of the others has gone"
+
+
+async def test_flight_that_is_written_because_of_a_bug_keeps_as_many_files(
+    made: Made, tmp_path: Path
+) -> None:
+    for _ in range(FILES_MAX + 3):
+        assert made.flight.write_now("bug")
+    assert len(in_there(tmp_path)) == FILES_MAX
+
+
+async def test_flight_removes_what_daemons_left_unfinished_that_have_ended(
+    made: Made, tmp_path: Path
+) -> None:
+    gone = 2**22 + 1
+    names = [
+        f"flight-1-20260101T000000Z-{pid}-9-asked.bmgdrec.part" for pid in (gone, os.getpid(), 1)
+    ]
+    others = f"flight-2-20260101T000000Z-{gone}-9-asked.bmgdrec.part"
+    for name in (*names, others):
+        (tmp_path / name).touch()
+    path = await made.record()
+    assert in_there(tmp_path) == sorted((path.name, names[2], others))
+
+
+async def test_flight_that_ends_by_a_bug_leaves_the_file_that_is_being_written(
+    made: Made, tmp_path: Path
+) -> None:
+    made.flight.record()
+    assert made.flight.write_now("bug")
+    await made.begun.pop()
+    assert len(in_there(tmp_path)) == 2
