@@ -128,6 +128,8 @@ class Outgoing:
         self._error: BmgdError | None = None
         self._over = False
         self._closing = False
+        self._is_told = False
+        """Whether the program has been told of the error."""
         self.was_cut = False
         """Whether something of it was not confirmed when it ended, and nobody was told."""
 
@@ -316,6 +318,7 @@ class Outgoing:
             BmgdError: a message failed, or the stream is over.
         """
         if self._error is not None:
+            self._is_told, self.was_cut = True, False
             raise self._error
         if self._over:
             raise RequestError("the stream is closed")
@@ -367,12 +370,10 @@ class Outgoing:
         Raises: as `check`.
         """
         self._pump_all()
-        while not self.is_idle and not self._over:
-            if self._error is not None:
-                raise self._error
+        while not self.is_idle and not self._over and self._error is None:
             await self.until_changed()
         if self._error is not None:
-            raise self._error
+            self.check()
 
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""
@@ -477,8 +478,9 @@ class Outgoing:
 
     def _fail(self, error: BmgdError | None, unsent: int) -> None:
         """What is not confirmed has failed; from `unsent` on it was not taken, and will not be."""
+        if not self._over:
+            self.was_cut = not self.is_idle or (self._error is not None and not self._is_told)
         self._over = True
-        self.was_cut |= not self.is_idle
         self._connection.forget(self._sequence)
         if error is not None:
             self._error = self._error or error

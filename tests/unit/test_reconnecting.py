@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 import bmgd
-from bmgd.core.commands import Subscribe
-from bmgd.core.effects import Reply
+from bmgd.core.commands import PutSegment, Subscribe
+from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.wire import control
@@ -20,6 +21,10 @@ DEADLINE_S = 10.0
 
 def subscribed(core: FakeCore) -> list[str]:
     return [command.topic for _, command in core.told if isinstance(command, Subscribe)]
+
+
+def put(core: FakeCore) -> list[PutSegment]:
+    return [command for _, command in core.told if isinstance(command, PutSegment)]
 
 
 async def test_a_subscription_that_has_ended_is_not_opened_at_the_next_daemon(
@@ -80,3 +85,45 @@ def note_end(program: ProgramConnection, monkeypatch: pytest.MonkeyPatch) -> asy
 
     monkeypatch.setattr(program, "connection_lost", note)
     return over
+
+
+async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            core.holds_back = True
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            await core.until_told(lambda: bool(put(core)))
+            (request,) = core.streams
+            refused = StreamMoved(request, 2, 1 << 20, (1,), (), "QueueFullError", "it is full")
+            core.server.stream_moved(refused)
+            # Answered behind it.
+            await daemon.status()
+        async with fake_daemon(path):
+            await daemon.status()
+            with pytest.raises(bmgd.QueueFullError):
+                await stream.flush()
+            # Once.
+            await stream.write(b"y")
+            await block.aclose()
+
+
+async def test_what_a_restart_cut_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            core.holds_back = True
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            flushing = asyncio.ensure_future(stream.flush())
+            await core.until_told(lambda: bool(put(core)))
+        with pytest.raises(bmgd.UnreachableError):
+            await flushing
+        async with fake_daemon(path) as core:
+            await stream.write(b"y")
+            await stream.flush()
+            assert len(put(core)) == 1
+            await block.aclose()
