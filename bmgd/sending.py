@@ -79,12 +79,15 @@ class SharedStreams:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         stream = self._stream(destination, topic, priority, quality)
-        while stream.is_full and not stream.over:
+        while stream.is_full:
             if loop.time() >= until:
                 detail = "its stream could not send it before the deadline"
                 raise UnreachableError(destination, detail, sent=False)
             await stream.until_changed(until)
-        if stream.over:
+            # It can be over meanwhile: another one takes its place.
+            if self._connection.lost is not None:
+                left = max(until - loop.time(), 0.001)
+                await self._connection.until_sendable(destination, left)
             stream = self._stream(destination, topic, priority, quality)
         message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
