@@ -86,13 +86,14 @@ class Question:
         answered: whether an answer is on its way.
     """
 
-    __slots__ = ("_asker", "_number", "_replies", "answered")
+    __slots__ = ("_asker", "_number", "_replies", "_soon", "answered")
 
     def __init__(self, replies: Replies, asker: Asker, number: int) -> None:
         self._replies = replies
         self._asker = asker
         self._number = number
         self.answered = False
+        self._soon: asyncio.Future[None] | None = None
 
     async def answer(self, payload: Payload, timeout: float) -> None:  # noqa: ASYNC109
         """Answer it; returns when the asker's daemon holds the answer.
@@ -124,27 +125,35 @@ class Question:
         whole = answer_head(ANSWER, self._number) + bytes(checked)
         if len(whole) > PAYLOAD_BYTES_MAX:
             raise RequestError("a long answer is sent by reply()")
+        check_timeout(timeout)
         self._begin()
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        stream = self._replies.stream(self._asker)
-        while stream.is_full and not stream.over:
-            if loop.time() >= until:
-                self.answered = False
+        try:
+            stream = await self._stream_with_room(until)
+        except BaseException:
+            self.answered = False
+            raise
+        message = Pending(whole, until, loop.create_future())
+        stream.add(whole, message)
+        self._soon = message.confirmed
+        return message.confirmed
+
+    async def _stream_with_room(self, until: float) -> Outgoing:
+        """The stream that an answer can be added to; it can be closed or cut while that is waited for."""
+        while (stream := self._replies.stream(self._asker)).is_full:
+            if asyncio.get_running_loop().time() >= until:
                 detail = "its stream could not send it before the deadline"
                 raise UnreachableError(self._asker.source, detail, sent=False)
             await stream.until_changed(until)
-        if stream.over:
-            stream = self._replies.stream(self._asker)
-        message = Pending(whole, until, loop.create_future())
-        stream.add(whole, message)
-        return message.confirmed
+            self._replies.check()
+        return stream
 
     def _begin(self) -> None:
         self._replies.check()
-        if self.answered:
+        if self.answered and not _is_unsent(self._soon):
             raise RequestError("the request is answered already")
-        self.answered = True
+        self.answered, self._soon = True, None
 
     async def _send(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
         check_timeout(timeout)
@@ -153,16 +162,31 @@ class Question:
             if len(whole) > PAYLOAD_BYTES_MAX:
                 await self._send_long(whole, timeout)
                 return
-            loop = asyncio.get_running_loop()
-            stream = self._replies.stream(self._asker)
-            message = Pending(whole, loop.time() + timeout, loop.create_future())
-            stream.add(whole, message)
-            await send_and_wait(stream, message)
+            await self._send_short(whole, timeout)
         except DeliveryError as error:
             self.answered = error.sent
             raise
+
+    async def _send_short(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
+        loop = asyncio.get_running_loop()
+        message = Pending(whole, loop.time() + timeout, loop.create_future())
+        try:
+            stream = self._replies.stream(self._asker)
+            stream.add(whole, message)
+            await send_and_wait(stream, message)
+        finally:
+            # Not where it was cancelled, or failed, before it was put.
+            self.answered = bool(message.segment)
 
     async def _send_long(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
         stream = self._replies.new_stream(self._asker)
         overdue = "no confirmation of the whole answer before the deadline"
         await send_long(stream, whole, timeout, overdue)
+
+
+def _is_unsent(soon: asyncio.Future[None] | None) -> bool:
+    """Whether an answer that nobody waited for was not taken, and will not be."""
+    if soon is None or not soon.done() or soon.cancelled():
+        return False
+    error = soon.exception()
+    return isinstance(error, DeliveryError) and not error.sent

@@ -1,0 +1,115 @@
+"""What becomes of answers that are cancelled, or cannot be sent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bmgd.connection import Connection
+from bmgd.errors import RequestError, UnreachableError
+from bmgd.replying import Asker, Question, Replies
+from bmgd.wire import control
+from bmgd.wire.answers import ANSWER_HEAD_BYTES
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+
+DEADLINE_S = 10.0
+FULL = bytes(PAYLOAD_BYTES_MAX - ANSWER_HEAD_BYTES)
+
+
+class Daemon(Connection):
+    """A connection whose frames stay here; it answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[control.Frame] = []
+
+    def write(self, frame: control.Frame) -> None:
+        self.written.append(frame)
+
+    def open_streams(self) -> None:
+        """Answer the streams that were asked for."""
+        for frame in list(self.written):
+            if isinstance(frame, control.Request):
+                self._on_frame(control.Result(frame.sequence, {"credit": 1 << 20}))
+
+    def answers(self) -> list[bytes]:
+        """What was put, without its heads."""
+        put = [frame for frame in self.written if isinstance(frame, control.PutSegment)]
+        bodies = [(bytes(frame.body) + bytes(frame.more), frame.count) for frame in put]
+        return [m[ANSWER_HEAD_BYTES:] for each in bodies for m in unpack_messages(*each)]
+
+
+async def turn() -> None:
+    """Let what is ready run."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def cancelled(answering: asyncio.Task[object]) -> None:
+    await turn()
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+
+
+async def test_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -> None:
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    await cancelled(asyncio.ensure_future(question.answer(b"first", DEADLINE_S)))
+    again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [b"second"]
+    await cancelled(again)
+    # That one was sent.
+    with pytest.raises(RequestError, match="answered already"):
+        await question.answer(b"third", DEADLINE_S)
+
+
+async def test_answer_that_is_cancelled_while_it_waits_for_room_can_be_given_again() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    await Question(replies, Asker(3, 1, 1), 6).answer_soon(FULL, DEADLINE_S)
+    question = Question(replies, Asker(3, 1, 1), 7)
+    await cancelled(asyncio.ensure_future(question.answer_soon(b"first", DEADLINE_S)))
+    again = asyncio.ensure_future(question.answer_soon(b"second", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [FULL, b"second"]
+    assert again.done()
+
+
+async def test_answer_that_was_withdrawn_can_be_given_again() -> None:
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    soon = await question.answer_soon(b"first", DEADLINE_S)
+    daemon.open_streams()
+    await turn()
+    with pytest.raises(RequestError, match="answered already"):
+        await question.answer_soon(b"too early", DEADLINE_S)
+    error = {"error": "UnreachableError", "detail": "no way was found"}
+    lost = {"next": 2, "credit": 1 << 20, "withdrawn": [1], "doubted": [], **error}
+    daemon._on_frame(control.Item(1, lost))
+    with pytest.raises(UnreachableError):
+        await soon
+    await question.answer_soon(b"second", DEADLINE_S)
+    await turn()
+    assert daemon.answers() == [b"first", b"second"]
+
+
+async def test_answer_waits_for_room_only_while_its_asker_can_have_it() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    await Question(replies, Asker(3, 1, 1), 6).answer_soon(FULL, DEADLINE_S)
+    question = Question(replies, Asker(3, 1, 1), 7)
+    waiting = asyncio.ensure_future(question.answer_soon(b"late", DEADLINE_S))
+    await turn()
+    replies.end()
+    daemon._on_frame(control.End(1, "", "", {}))
+    with pytest.raises(RequestError, match="its subscription is over"):
+        await waiting
+    assert len([frame for frame in daemon.written if isinstance(frame, control.Request)]) == 1
