@@ -121,6 +121,8 @@ class Outgoing:
         self._waited: dict[int, Pending] = {}
         """Those of the pending that somebody waits for, by their place."""
         self._underway: dict[int, _Segment] = {}
+        self._in_long = False
+        """Whether a long message is put in part: nothing else may come between its pieces."""
         self._scheduled = False
         self._goes_alone = True
         """Whether the segment put last held one message only: others do not come at the same time."""
@@ -212,7 +214,7 @@ class Outgoing:
 
     def _pump(self) -> None:
         """Send what waits, as far as it may be."""
-        while self._pending and not self._over:
+        while self._pending and not self._over and not self._in_long:
             if self._pending_bytes < _FULL and len(self._underway) >= CROWDED:
                 return
             cost = min(self._pending_bytes, _FULL) + OVERHEAD_BYTES
@@ -285,6 +287,7 @@ class Outgoing:
             view = whole.cast("B")
             until = self._loop.time() + timeout if timeout else 0.0
             begun = False
+            await self._until_turn(until)
             try:
                 for at in range(0, size, PAYLOAD_BYTES_MAX):
                     piece: bytes | memoryview = view[at : at + PAYLOAD_BYTES_MAX]
@@ -298,18 +301,31 @@ class Outgoing:
                     self._put(b"", 0, [], left, size, flags, piece)
                     begun = not last
             finally:
+                self._in_long = False
                 if begun:
                     # Cancelled, or out of time: what was sent of it is of no use.
                     self._connection.write(control.Withdraw(self._sequence, 0))
+                self._pump()
+                self._changed.set()
+
+    async def _until_turn(self, until: float) -> None:
+        """Wait until all that waited before is put; what is added from then on waits."""
+        while self._pending or self._in_long:
+            await self._until_next_change(until)
+        self.check()
+        self._in_long = True
 
     async def _until_may_put(self, cost: int, until: float) -> None:
-        while self._pending or not self._may_put(cost):
-            self.check()
-            if until and self._loop.time() >= until:
-                detail = "no room for the whole before the deadline"
-                raise UnreachableError(self.destination, detail, sent=bool(self._underway))
-            await self.until_changed(until)
+        while not self._may_put(cost):
+            await self._until_next_change(until)
         self.check()
+
+    async def _until_next_change(self, until: float) -> None:
+        self.check()
+        if until and self._loop.time() >= until:
+            detail = "no room for the whole before the deadline"
+            raise UnreachableError(self.destination, detail, sent=bool(self._underway))
+        await self.until_changed(until)
 
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
@@ -385,7 +401,8 @@ class Outgoing:
 
     def _pump_all(self) -> None:
         """What waits goes now, full or not."""
-        if self._pending and not self._over and self._may_put(self._pending_bytes + OVERHEAD_BYTES):
+        waits = self._pending and not self._over and not self._in_long
+        if waits and self._may_put(self._pending_bytes + OVERHEAD_BYTES):
             self._send_segment()
         self._pump()
 

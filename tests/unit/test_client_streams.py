@@ -376,3 +376,47 @@ async def test_closing_an_outgoing_stream_abandons_it_where_something_is_not_con
         await closing
     async with asyncio.timeout(DEADLINE_S):
         await core.until_told(lambda: closed(core) == [True])
+
+
+def go_on(core: FakeCore) -> None:
+    """All that was held back of its only stream is confirmed, and what follows at once."""
+    core.holds_back = False
+    ((request, segments),) = core.streams.items()
+    core.server.stream_moved(StreamMoved(request, len(segments) + 1, 8 << 20))
+
+
+async def test_nothing_is_put_between_the_pieces_of_a_long_message(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S), daemon.stream(1, "jobs") as stream:
+        await stream.write(b"before")
+        writing = [asyncio.ensure_future(stream.write(bytes(2 << 20))) for _ in range(2)]
+        # Its credit is spent but for what a short one costs.
+        await core.until_told(lambda: len(put(core)) == 16)
+        await stream.write(b"between")
+        # Answered behind what can be put.
+        await daemon.status()
+        go_on(core)
+        await asyncio.gather(*writing)
+    shown = "".join("[" * each.first + "." + "]" * each.last for each in put(core) if each.size)
+    assert shown == 2 * ("[" + 32 * "." + "]")
+    place = [each.count for each in put(core)]
+    assert place.index(1, 1) in (33, 65)
+
+
+async def test_what_waits_behind_a_long_message_that_is_cancelled_goes_on(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S), daemon.stream(1, "jobs") as stream:
+        writing = asyncio.ensure_future(stream.write(bytes(2 << 20)))
+        await core.until_told(lambda: len(put(core)) == 15)
+        await stream.write(b"behind")
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await core.until_told(lambda: sum(each.count for each in put(core)) == 1)
+        order = [type(c) for _, c in core.told if isinstance(c, PutSegment | Withdraw)]
+        assert order[-2:] == [Withdraw, PutSegment]
+        go_on(core)
