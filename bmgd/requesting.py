@@ -153,6 +153,10 @@ class Questions(Outgoing):
     def _settle(self, segment: Any, error: BmgdError | None) -> None:
         if error is not None:
             super()._settle(segment, error)
+            if not segment.count:
+                # A piece of a long question, which has the stream to itself.
+                for question in list(self._asked.values()):
+                    question.fail(error)
             return
         # Taken by the other daemon: the answer is what is waited for.
         for message in segment.waited:
@@ -343,6 +347,8 @@ class Asking:
                 detail = "its daemon went away before the answer"
                 error = UnreachableError(question.stream.destination, detail, sent=True)
             question.fail(error or RequestError("the inbox is closed"))
+        # The next inbox hears nothing of them: their numbers may be those of other questions there.
+        self.asked.clear()
 
     def _question(self, source: int, number: int) -> Asked | None:
         question = self.asked.get(number)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeGuard
 
 import pytest
 
 from bmgd import requesting
 from bmgd.connection import Connection
+from bmgd.errors import LeavingError, NoDaemonError
 from bmgd.requesting import SETTLED_MAX, Asking
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
@@ -118,3 +120,50 @@ async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
     for task in asked:
         task.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_long_question_that_is_withdrawn_fails_with_the_reason_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    question = asking.request(1, bytes(100_000), "t", DEADLINE_S, "normal", 1000)
+    async with asyncio.timeout(DEADLINE_S / 2):
+        asked = asyncio.create_task(question)
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        put = [control.FIRST_PIECE, control.LAST_PIECE]
+        await wire.until(lambda: [f.flags for f in wire.frames if is_put(f)] == put)
+        why = {"error": "LeavingError", "detail": "it is leaving"}
+        lost = {"next": 3, "credit": 1 << 20, "withdrawn": [1], "doubted": [], **why}
+        wire.connection._on_frame(control.Item(2, lost))
+        with pytest.raises(LeavingError) as caught:
+            await asked
+    assert not caught.value.sent
+
+
+def is_put(frame: control.Frame) -> TypeGuard[control.PutSegment]:
+    return isinstance(frame, control.PutSegment)
+
+
+async def test_questions_of_a_former_inbox_are_not_settled_at_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requesting, "SETTLED_S", DEADLINE_S)
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.until(lambda: wire.put() == 1)
+        asking.on_end(NoDaemonError("the daemon is gone"), {})
+        again = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
+        with pytest.raises(NoDaemonError):
+            await asked
+        verbs = [frame.verb for frame in wire.frames if isinstance(frame, control.Request)]
+        assert verbs == ["inbox", "questions", "inbox"]
+        asking._report()
+        assert wire.settled() == []
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
