@@ -22,6 +22,7 @@ from bmgd.errors import (
     BmgdError,
     DeliveryError,
     FailedAnswerError,
+    NoDaemonError,
     NoReaderError,
     ProtocolError,
     ReaderLostError,
@@ -244,12 +245,23 @@ class Asking:
         self._entering += 1
         try:
             async with asyncio.timeout_at(until), self._turn:
-                return self._open_inbox or await self._inbox()
+                return self._open_inbox or await self._lasting_inbox(destination, until)
         except TimeoutError:
             detail = "its daemon has not answered before the deadline"
             raise UnreachableError(destination, detail, sent=False) from None
         finally:
             self._entering -= 1
+
+    async def _lasting_inbox(self, destination: int, until: float) -> int:
+        """The inbox; that of the next daemon, where this one goes away and another may come."""
+        while True:
+            try:
+                return await self._inbox()
+            except NoDaemonError:
+                if not self._connection.lasts:
+                    raise
+                left = max(until - asyncio.get_running_loop().time(), 0.001)
+                await self._connection.until_sendable(destination, left)
 
     def _new_stream(
         self, destination: int, topic: str, priority: Priority, inbox: int

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.core.commands import PutSegment, Subscribe
+from bmgd.core.commands import OpenInbox, PutSegment, Subscribe
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
@@ -127,3 +127,24 @@ async def test_what_a_restart_cut_is_told_once(tmp_path: Path) -> None:
             await stream.flush()
             assert len(put(core)) == 1
             await block.aclose()
+
+
+async def test_request_whose_daemon_goes_before_it_is_put_waits_for_the_next(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S):
+        async with fake_daemon(path) as core:
+            opening = bmgd.connect(core.address, reconnect=True)
+            daemon = await opening.__aenter__()
+            asking = asyncio.ensure_future(daemon.request(1, b"q"))
+            await core.until_told(lambda: has_opened_inbox(core))
+        async with fake_daemon(path) as core:
+            await core.until_told(lambda: has_opened_inbox(core))
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await opening.__aexit__(None, None, None)
+
+
+def has_opened_inbox(core: FakeCore) -> bool:
+    return any(isinstance(command, OpenInbox) for _, command in core.told)
