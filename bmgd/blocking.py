@@ -18,7 +18,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from bmgd import client
@@ -41,6 +41,9 @@ class _Loop:
     """A thread with an event loop, and calls into it from other threads."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_closed = False
+        """By the lock nothing is handed to the loop behind its end, where nobody would run it."""
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
         self._thread.start()
@@ -57,17 +60,21 @@ class _Loop:
 
     def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Let a coroutine run in the loop."""
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()
-            raise NoDaemonError("this connection is closed") from None
+        with self._lock:
+            if not self._is_closed:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise NoDaemonError("this connection is closed")
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Let a coroutine run in the loop, and wait for what comes of it."""
         done = self.begin(work)
         try:
             return done.result()
+        except concurrent.futures.CancelledError:
+            if not self._is_closed:
+                raise
+            raise NoDaemonError("this connection is closed") from None
         finally:
             done.cancel()
 
@@ -95,12 +102,16 @@ class _Loop:
             failed.append(error)
             raise
         finally:
-            self._loop.call_soon_threadsafe(leave.set)
+            with suppress(RuntimeError):
+                # The loop is closed: another thread has left the connection, and this block with it.
+                self._loop.call_soon_threadsafe(leave.set)
             concurrent.futures.wait([held])
         held.result()
 
     def close(self) -> None:
         """End the loop and its thread."""
+        with self._lock:
+            self._is_closed = True
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bmgd import blocking
+from bmgd.errors import NoDaemonError
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -51,3 +53,30 @@ async def test_a_block_that_fails_raises_its_own_error(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="its own"):
         await run_beside(tmp_path, program)
+
+
+async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None:
+    raised: list[type[Exception]] = []
+
+    def program() -> None:
+        loop = blocking._Loop()
+        waiting, started = asyncio.Event(), threading.Event()
+
+        async def begin_late() -> None:
+            started.set()
+            try:
+                await waiting.wait()
+            finally:
+                # All tasks are ended now: what came from another thread would be begun, and left.
+                try:
+                    loop.begin(waiting.wait())
+                except NoDaemonError as error:
+                    raised.append(type(error))
+
+        begun = loop.begin(begin_late())
+        assert started.wait(DEADLINE_S)
+        loop.close()
+        assert begun.cancelled()
+
+    await asyncio.to_thread(program)
+    assert raised == [NoDaemonError]
