@@ -63,7 +63,7 @@ class BroadcastReports:
         )
 
     def refuse(self, sent: OwnBroadcast, error: BmgdError) -> None:
-        """It was not sent, and never will be; of news of this node the next one will show a gap."""
+        """It was not sent, and never will be."""
         if sent.answered:
             return
         self._close(sent)

@@ -69,6 +69,8 @@ class BroadcastSource:
         self.frames = BroadcastFrames(context, forwarding, branching, window)
         self.peers = BroadcastPeers(context, window, self.reports, self.frames)
         self._resent = 0
+        self._untold: bytes | None = None
+        """The last news of this node, if that could not be sent."""
         self._held_ns: int | None = None
         """Since when the piece that is next waits for readers at this node."""
 
@@ -103,7 +105,8 @@ class BroadcastSource:
     def tell(self, payload: bytes) -> None:
         """Broadcast something of this node's own: of the empty topic, and nobody waits for a report.
 
-        It goes whatever the state of this node is; the caller bounds how many wait.
+        It goes whatever the state of this node is; the caller bounds how many wait. The last one goes
+        later when it cannot be sent now; of those before it others ask for what they lack then.
         """
         self.window.put(OwnBroadcast(BroadcastTo("", payload, True, 0), 0, 0, answered=True))
         self._send_waiting()
@@ -119,6 +122,9 @@ class BroadcastSource:
                 self._send_first(sent)
             else:
                 self.reports.refuse(sent, error)
+            if not sent.command.topic:
+                # What was refused before shows as a gap in the news.
+                self._untold = None if error is None else sent.command.payload
 
     def _must_wait(self) -> bool:
         """Whether a piece is next, and a reader at this node is behind: others withhold watermarks."""
@@ -217,7 +223,12 @@ class BroadcastSource:
 
     def on_record_moved(self, moved: RecordMoved) -> None:
         """A node died, returned, began a new life, or joined."""
-        if moved.id == self._context.id or self.window.next == 1:
+        if moved.id == self._context.id:
+            return
+        if self._untold is not None and self.window.reach_refusal() is None:
+            untold, self._untold = self._untold, None
+            self.tell(untold)
+        if self.window.next == 1:
             return
         self.peers.on_record_moved(moved)
         self._settle_all()
@@ -250,6 +261,7 @@ class BroadcastSource:
         """A new life numbers its broadcasts from 1; what the former one sent is others' to settle."""
         self.abandon("this node began a new life before everybody confirmed it")
         self.window.begin_anew()
+        self._untold = None
         self.peers.by_id.clear()
         for name in (RESEND_TIMER, SEND_TIMER, STABLE_TIMER):
             self._context.timers.cancel((name, 0, 0))

@@ -414,3 +414,29 @@ def test_joiner_that_takes_another_id_asks_for_the_programs_that_it_knew() -> No
     network.run(10)
     assert joiner.id == 9
     assert shown(network, 9) == [(2, "trainer")]
+
+
+@pytest.mark.parametrize("ends", [1, 3])
+def test_programs_that_end_while_an_older_member_is_known_are_told_when_it_was_replaced(
+    ends: int,
+) -> None:
+    network, changes = watched(8)
+    requests = register(network, 2, "a", "b", "c", "d")
+    network.run(1)
+    network.kill(5)
+    network.run(3)
+    network.boot(5, counter=2, features=SPOKEN & ~Feature.PROGRAMS)
+    network.run(5)
+    for request in requests[:ends]:
+        network.issue_as(network.hosts[NodeId(2)], request, Unregister(0))
+    network.run(5)
+    left = [(2, name) for name in "abcd"[ends:]]
+    assert shown(network, 2) == left
+    assert len(shown(network, 7)) == 4
+    network.kill(5)
+    network.run(3)
+    network.boot(5, counter=3)
+    network.run(10)
+    assert all(shown(network, number) == left for number in range(8))
+    # One end is told with its code; of several the last is, and others ask for the rest.
+    assert changes.asks == (1 if ends == 1 else 7)
