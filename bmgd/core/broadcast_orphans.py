@@ -75,7 +75,7 @@ class BroadcastOrphans:
 
     def _adopt(self, heard: Heard) -> None:
         if heard.key not in self._orphans:
-            heard.orphan_ns = self._context.now_ns
+            heard.orphan_ns, heard.shared = self._context.now_ns, True
             self._orphans[heard.key] = None
             self._retention.adopted(heard)
         if heard.copies or self._asking():
@@ -91,7 +91,7 @@ class BroadcastOrphans:
         """Its source is there again, perhaps after the copies went: that knows best."""
         self._orphans.pop(heard.key, None)
         self._untold.pop(heard.key, None)
-        heard.orphan_ns = 0
+        heard.orphan_ns, heard.shared = 0, False
         heard.forget_neighbors()
         self._retention.ask(heard)
 
@@ -194,6 +194,7 @@ class BroadcastOrphans:
             self._retention.give_up_gaps(heard)
             self._retention.drop_copies(heard)
             del self._orphans[key]
+            heard.shared = False
             self._untold.pop(key, None)
             heard.forget_neighbors()
             if self._context.membership.incarnation(heard.source) > heard.incarnation:

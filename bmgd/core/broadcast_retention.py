@@ -48,7 +48,11 @@ WATERMARK_NS = 20_000_000
 REMIND_NS = 1_000_000_000
 REMIND_MAX_NS = 8_000_000_000
 LIVES_MAX = 65_536
-"""Lives of sources; at the bound one of a gone source without copies makes room."""
+"""Lives of sources; at the bound one of a gone source, not shared and without copies, makes room."""
+FORMER_MAX = 4
+"""Of one source that many lives are known beside the present one; a further former one is not taken."""
+FULL_NS = 1_000_000_000
+"""So long nobody is looked for that could make room, after none was found."""
 HELD_BYTES_MAX = 128 << 20
 """Of all sources together; beyond it the sources send again, and those that are stuck have a reserve."""
 AHEAD_MAX = 8192
@@ -80,6 +84,7 @@ class Heard:
         pieces_of: topics of which readers were given pieces since the last acknowledgement.
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
+        shared: whether neighbors compare what they have of it, because of that.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
         pulled: how often neighbors were asked for copies, and none came.
         asked, asked_at: who was asked last, and the watermark and the number of copies then.
@@ -101,6 +106,7 @@ class Heard:
     reminded_ns: int = 0
     asking: bool = False
     orphan_ns: int = 0
+    shared: bool = False
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said_ns: dict[NodeId, int] = field(default_factory=dict)
@@ -154,6 +160,7 @@ class BroadcastRetention:
         self.changed: dict[LifeKey, None] = {}
         self._forgotten: dict[NodeId, Incarnation] = {}
         self._inherited: dict[LifeKey, int] = {}
+        self._full_until_ns = 0
         self._reserve = BroadcastReserve(context)
         self.held_bytes = 0
         self.taken = 0
@@ -186,11 +193,14 @@ class BroadcastRetention:
         membership = self._context.membership
         if source == self._context.id or membership.status_of(source) is None:
             return None
-        if self._context.standing(source, incarnation) is Standing.UNVOUCHED:
+        standing = self._context.standing(source, incarnation)
+        if standing is Standing.UNVOUCHED:
             return None
         heard = self.lives.get((source, incarnation))
         if heard is not None:
             return heard
+        if standing is Standing.FORMER and len(self.by_source.get(source, ())) > FORMER_MAX:
+            return None
         if incarnation <= self._forgotten.get(source, 0) or not self._make_room():
             return None
         heard = self.lives[source, incarnation] = Heard(source, incarnation)
@@ -208,11 +218,14 @@ class BroadcastRetention:
     def _make_room(self) -> bool:
         if len(self.lives) < LIVES_MAX:
             return True
+        if self._context.now_ns < self._full_until_ns:
+            return False
         is_gone = self._context.membership.is_gone
         for heard in self.lives.values():
-            if not heard.copies and is_gone(heard.source):
+            if not heard.copies and not heard.shared and is_gone(heard.source):
                 self.forget(heard)
                 return True
+        self._full_until_ns = self._context.now_ns + FULL_NS
         return False
 
     def forget(self, heard: Heard) -> None:

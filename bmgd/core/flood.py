@@ -3,7 +3,8 @@
 Theory of operation. Heartbeats, pings, notices, digests, asks, probes and joins are rare, and all of them
 are sent again or made good by something else when one is lost. So for each neighbor, and for each source
 behind it, there is a rate: `RATE_PER_S` of them, `BURST` at once (a leaky bucket, by the time at which it
-would be empty). What comes beyond is not looked at, and counted; who sent it is shown once in `NAMED_NS`.
+would be empty); and one more for what neighbors tell and ask of broadcasts whose source is gone.
+What comes beyond is not looked at, and counted; who sent it is shown once in `NAMED_NS`.
 Messages of programs have windows of their own, and are not counted here.
 """
 
@@ -14,7 +15,17 @@ from dataclasses import dataclass, field
 from bmgd.core.context import Context, Link
 from bmgd.types import NodeId
 from bmgd.wire.ask_messages import Answer, Ask, JoinGrant, JoinRequest, Probe, ProgramAsk
-from bmgd.wire.link_messages import Buckets, Heartbeat, Notice, OlderMembers, Ping, Pong, Unwanted
+from bmgd.wire.link_messages import (
+    Buckets,
+    Heartbeat,
+    Notice,
+    OlderMembers,
+    Ping,
+    Pong,
+    Pull,
+    Unwanted,
+    Watermarks,
+)
 from bmgd.wire.messages import Message
 from bmgd.wire.stream_messages import Unreachable
 
@@ -25,6 +36,9 @@ NAMED_NS = 10_000_000_000
 _COST_NS = 1_000_000_000 // RATE_PER_S
 _ROUTED = (Ask, Answer, Probe, JoinRequest, JoinGrant, Unreachable, ProgramAsk)
 _OF_LINK = (Heartbeat, Ping, Pong, Notice, Buckets, Unwanted, OlderMembers)
+
+Sender = tuple[NodeId, NodeId | None]
+"""A neighbor, and the source behind it; None for what neighbors compare of sources that are gone."""
 
 
 @dataclass(slots=True)
@@ -37,15 +51,19 @@ class Flood:
 
     context: Context
     dropped: int = 0
-    _empty_ns: dict[tuple[NodeId, NodeId], int] = field(default_factory=dict)
-    _named_ns: dict[tuple[NodeId, NodeId], int] = field(default_factory=dict)
+    _empty_ns: dict[Sender, int] = field(default_factory=dict)
+    _named_ns: dict[Sender, int] = field(default_factory=dict)
 
     def admits(self, link: Link, message: Message) -> bool:
         """Whether this message is within its sender's rate. Complexity: O(1) on average."""
+        sender: Sender
         if isinstance(message, _ROUTED):
             sender = link.peer, message.route.source
         elif isinstance(message, _OF_LINK):
             sender = link.peer, link.peer
+        elif isinstance(message, Watermarks | Pull):
+            # Many when many sources die at once: they have a rate of their own, and slow no heartbeat.
+            sender = link.peer, None
         else:
             return True
         now_ns = self.context.now_ns
@@ -58,12 +76,12 @@ class Flood:
         self._empty_ns[sender] = empty_ns + _COST_NS
         return True
 
-    def _drop(self, sender: tuple[NodeId, NodeId]) -> None:
+    def _drop(self, sender: Sender) -> None:
         self.dropped += 1
         now_ns = self.context.now_ns
         if now_ns >= self._named_ns.get(sender, 0):
             self._named_ns[sender] = now_ns + NAMED_NS
-            neighbor, source = sender
+            neighbor, source = sender[0], sender[0] if sender[1] is None else sender[1]
             behind = "" if source == neighbor else f", by way of node {neighbor}"
             detail = f"more than {RATE_PER_S} messages a second{behind}: the rest is not looked at"
             self.context.observe("flooding", source, detail=detail)

@@ -10,7 +10,7 @@ from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.ask_messages import Ask
-from bmgd.wire.link_messages import Notice, Ping, Pong
+from bmgd.wire.link_messages import Notice, Ping, Pong, Pull, Watermarks
 from bmgd.wire.messages import Message
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, observed, send, settle
@@ -110,3 +110,18 @@ def test_flood_does_not_hold_up_messages_of_others() -> None:
         assert send(network, int(OTHER), int(VICTIM)).error is None
         assert send(network, int(VICTIM), int(OTHER)).error is None
     settle(network)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Watermarks((), asks=True), Pull(OTHER, Incarnation(5), 1)],
+    ids=["watermarks", "pulls"],
+)
+def test_flood_of_what_neighbors_compare_is_dropped_and_slows_no_ping(message: Message) -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    receive(network, FLOODER, message, 2 * BURST)
+    assert network.hosts[VICTIM].node.parts.flood.dropped > BURST - 100
+    (named,) = observed(network, VICTIM, "flooding")
+    assert (named.peer, "by way of" in named.detail) == (FLOODER, False)
+    assert pongs(receive(network, FLOODER, Ping(1), 10)) == 10
