@@ -78,8 +78,14 @@ class BroadcastOrphans:
             heard.orphan_ns, heard.shared = self._context.now_ns, True
             self._orphans[heard.key] = None
             self._retention.adopted(heard)
+            self._skip_stable(heard)
         if heard.copies or self._asking():
             self._tell_soon(heard)
+
+    def _skip_stable(self, heard: Heard) -> None:
+        """What neighbors told to be stable everybody has whom the source held alive: nobody keeps it."""
+        if heard.told_stable > heard.watermark:
+            self._retention.skip(heard, heard.watermark + 1, heard.told_stable)
 
     def _asking(self) -> bool:
         """Whether a neighbor that was held dead may still lack what nobody keeps any more."""
@@ -218,13 +224,15 @@ class BroadcastOrphans:
             if heard.told.get(link.peer) != told:
                 heard.pulled.pop(link.peer, None)
             heard.told[link.peer] = told
-            if held.stable > heard.watermark:
-                # Everybody has these whom the source held alive.
-                self._retention.skip(heard, heard.watermark + 1, held.stable)
+            heard.told_stable = max(heard.told_stable, held.stable)
             if self._retention.is_orphan(heard):
                 self._adopt(heard)
+                self._skip_stable(heard)
                 self._tell_soon(heard)
             else:
+                if heard.told_stable > heard.watermark:
+                    # A source that lives knows itself what this node skips.
+                    self._retention.ask_later(heard)
                 self._pull(heard)
         if message.asks:
             # A source may be gone already, and not known to be.

@@ -127,14 +127,14 @@ class BroadcastPeers:
             return False
         if message.route.destination_tag != context.own_tag:
             return False
-        if message.watermark >= self._window.next:
-            return False
         if node_id == context.id or context.standing(node_id, life) is not Standing.CURRENT:
             return False
         peer = self._acknowledging(node_id, life)
-        if message.watermark > peer.watermark:
-            before, peer.watermark = peer.watermark, message.watermark
-            self._clear(node_id, before + 1, message.watermark)
+        # One that was told untruly what is stable may be beyond all that there is: it gets none of that.
+        watermark = min(message.watermark, self._window.next - 1)
+        if watermark > peer.watermark:
+            before, peer.watermark = peer.watermark, watermark
+            self._clear(node_id, before + 1, watermark)
         peer.skips = [skip for skip in peer.skips if skip.last > peer.watermark]
         self._clear_skipped(node_id, peer)
         if message.asks:

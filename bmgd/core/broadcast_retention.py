@@ -57,6 +57,8 @@ HELD_BYTES_MAX = 128 << 20
 """Of all sources together; beyond it the sources send again, and those that are stuck have a reserve."""
 AHEAD_MAX = 8192
 """How far beyond the watermark something may wait."""
+SHOWN_MAX = 2**64 - 1
+"""What a count is shown as at most: others name the ranges that are missed."""
 REFUTED_NS = 10_000_000_000
 """What was passed over so shortly before this node refuted its death was not for it because of that."""
 SKIPS_KEPT_MAX = 64
@@ -85,6 +87,7 @@ class Heard:
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
         shared: whether neighbors compare what they have of it, because of that.
+        told_stable: up to where neighbors told that it is stable.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
         pulled: how often neighbors were asked for copies, and none came.
         asked, asked_at: who was asked last, and the watermark and the number of copies then.
@@ -107,6 +110,7 @@ class Heard:
     asking: bool = False
     orphan_ns: int = 0
     shared: bool = False
+    told_stable: int = 0
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said_ns: dict[NodeId, int] = field(default_factory=dict)
@@ -126,6 +130,7 @@ class Heard:
 
     def forget_neighbors(self) -> None:
         """Nothing is shared with neighbors any more: what they told and were told is void."""
+        self.told_stable = 0
         self.told.clear()
         self.said.clear()
         self.said_ns.clear()
@@ -388,7 +393,7 @@ class BroadcastRetention:
         """Show readers that they do not get what lies between this count and the watermark."""
         heard.silent = None
         heard.given = True
-        self.missed += heard.watermark - first + 1
+        self.missed = min(self.missed + heard.watermark - first + 1, SHOWN_MAX)
         self._announcements.tell_missed(heard.source, heard.incarnation, first, heard.watermark)
 
     def on_refuted(self) -> None:
@@ -528,6 +533,12 @@ class BroadcastRetention:
         heard.asking = True
         self._acknowledge(heard, asks=True)
         self._remind_later(heard)
+
+    def ask_later(self, heard: Heard) -> None:
+        """Let the source say within a second what this node skips: neighbors have none of it any more."""
+        if not self.is_orphan(heard):
+            heard.asking = True
+            self._remind_later(heard)
 
     def copy_for(self, heard: Heard, count: int, peer: NodeId) -> ReliableBroadcast:
         """A copy for one neighbor, that covers nobody else."""

@@ -382,7 +382,11 @@ class Programs:
             self._context.observe("bad programs", route.source, row.life, str(error))
             return
         row.page |= {each.revision: each.name for each in starts if isinstance(each, Started)}
-        if not message.is_last:
+        if len(row.page) > REGISTERED_MAX:
+            row.page = {}
+            detail = f"a list of more than {REGISTERED_MAX} programs"
+            self._context.observe("bad programs", route.source, row.life, detail)
+        elif not message.is_last:
             self._ask(route.source, row, after=max(row.page, default=0))
         elif message.revision >= row.revision:
             self._take(route.source, row, is_enough=route.sequence in (0, row.ask))
