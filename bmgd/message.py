@@ -150,10 +150,27 @@ class LongMessage(Message):
         """It can be read by `parts` only."""
         return True
 
-    async def parts(self) -> AsyncIterator[bytes]:
+    def parts(self) -> AsyncIterator[bytes]:
         """Its bytes, from the beginning, in pieces of at most 64 KiB; see `Message.parts`."""
-        while (piece := await self._pieces.next()) is not None:
-            yield piece
+        return Parts(self._pieces)
+
+
+class Parts(AsyncIterator[bytes]):
+    """The parts of a long message; taking one is safe against cancellation, as it is of messages.
+
+    No generator: one that was cancelled is over, and the rest of the message would look like its end.
+    """
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
+
+    async def __anext__(self) -> bytes:
+        piece = await self._pieces.next()
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
 
 
 class Pieces:

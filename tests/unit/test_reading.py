@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import bmgd
@@ -159,3 +161,16 @@ async def test_restarts_with_something_between_them_are_shown_each() -> None:
     assert [isinstance(each, Interrupted) for each in taken] == [False, True, False, True, False]
     messages.finish_taken()
     assert connection.written == [control.Consumed(8, 1)]
+
+
+async def test_part_that_is_not_waited_for_any_more_is_taken_by_the_next_who_waits() -> None:
+    messages = reading(Recorded())
+    piece(messages, 0)
+    parts = (await anext(messages)).parts()
+    assert (await anext(parts))[0] == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await anext(parts)
+    for number in (1, 2, 3):
+        piece(messages, number, last=number == 3)
+    assert [part[0] async for part in parts] == [1, 2, 3]
