@@ -1,7 +1,8 @@
 """Long broadcasts: sent in pieces by one program, put together by others.
 
 Each piece is a reliable broadcast, so all nodes get it or none, in order. A reader that misses one, or
-waits for the next one for longer than `SILENCE_S`, misses the whole: that is shown as `Missed`.
+waits for the next one for longer than `SILENCE_S` with nothing left to read of it, misses the whole:
+that is shown as `Missed`.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Unfinished:
 
     Args:
         first: the source's count of its first piece.
-        give_up: called when nothing came for `SILENCE_S`.
+        give_up: called when nothing came for `SILENCE_S`, once or more.
     """
 
     def __init__(self, pieces: Any, first: int, give_up: Callable[[], None]) -> None:
@@ -83,7 +84,11 @@ class Unfinished:
         self.first = self.last = first
         self.received = 0
         self._give_up = give_up
-        self._timer = asyncio.get_running_loop().call_later(SILENCE_S, give_up)
+        self.wait()
+
+    def wait(self) -> None:
+        """The next piece may take so long from now on."""
+        self._timer = asyncio.get_running_loop().call_later(SILENCE_S, self._give_up)
 
     def take(self, body: bytes, sequence: int) -> None:
         """The next piece came."""
@@ -95,7 +100,7 @@ class Unfinished:
         self.pieces.changed.set()
         self._timer.cancel()
         if not self.pieces.complete:
-            self._timer = asyncio.get_running_loop().call_later(SILENCE_S, self._give_up)
+            self.wait()
 
     def end(self) -> None:
         """Nothing of it is waited for any more."""

@@ -390,6 +390,14 @@ class Messages(Stream[Message]):
             self._items.append(message)
 
     def _on_silence(self, life: Life, number: int) -> None:
+        unfinished = self._assembly.get(life, number)
+        if unfinished is None:
+            return
+        pieces = unfinished.pieces
+        if pieces.size > self._max_message and pieces.unconsumed:
+            # The program has yet to read what is here: its daemon may have no credit for more.
+            unfinished.wait()
+            return
         self._plain = False
         self._miss(life, number)
         self._changed.set()
