@@ -85,9 +85,13 @@ class Writer:
             self._stream.check()
             return self._stream
         self._tell_cut()
-        await self._stream.until_sendable()
-        self._stream = stream = self._make()
-        self._add = stream.add
+        cut = self._stream
+        await cut.until_sendable()
+        if self._stream is cut:
+            # Else another task has made it, which writes to the same.
+            self._stream = self._make()
+            self._add = self._stream.add
+        stream = self._stream
         await stream.until_open()
         return stream
 

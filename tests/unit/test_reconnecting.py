@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.core.commands import OpenInbox, PutSegment, Subscribe
+from bmgd.core.commands import OpenInbox, OpenStream, PutSegment, Subscribe
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
+from bmgd.reconnecting import LastingConnection
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.wire import control
 from tests.unit.fake_core import FakeCore, fake_daemon
@@ -148,3 +149,26 @@ async def test_request_whose_daemon_goes_before_it_is_put_waits_for_the_next(
 
 def has_opened_inbox(core: FakeCore) -> bool:
     return any(isinstance(command, OpenInbox) for _, command in core.told)
+
+
+async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            await stream.flush()
+            connection = daemon._connection
+            assert isinstance(connection, LastingConnection)
+            gone = connection._changed
+        await gone.wait()
+        writing = [asyncio.ensure_future(stream.write(b"y")) for _ in range(3)]
+        await asyncio.sleep(0)
+        async with fake_daemon(path) as core:
+            await asyncio.gather(*writing)
+            await stream.flush()
+            opened = [command for _, command in core.told if isinstance(command, OpenStream)]
+            assert len(opened) == 1
+            assert sum(each.count for each in put(core)) == 3
+            await block.aclose()
