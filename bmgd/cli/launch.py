@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
@@ -95,9 +96,15 @@ def run(args: Namespace) -> int:
 
     def flush() -> None:
         if lines:
-            sys.stdout.write("\n".join(lines) + "\n")
-            sys.stdout.flush()
+            text = "\n".join(lines) + "\n"
             lines.clear()
+            try:
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            except OSError as error:
+                # A full disk loses lines, and no cluster.
+                if error.errno != errno.ENOSPC:
+                    raise
 
     return launch(
         count,

@@ -156,12 +156,21 @@ class RunDir:
             os.rmdir(self.sockets)
 
     def write_cluster(self, document: dict[str, Any]) -> None:
-        """Replace cluster.json in one step: a reader sees the old one or the new one."""
+        """Replace cluster.json in one step: a reader sees the old one or the new one.
+
+        Raises:
+            OSError: it cannot be written; the old one stays.
+        """
         temporary = self.cluster_file + ".new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(document, file, separators=(",", ":"))
-            file.write("\n")
-        os.replace(temporary, self.cluster_file)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(document, file, separators=(",", ":"))
+                file.write("\n")
+            os.replace(temporary, self.cluster_file)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
 
 
 def _make_private(directory: str) -> None:

@@ -29,7 +29,9 @@ from bmgd.errors import LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
 from bmgd.launcher.zygote import (
+    JOINERS_MAX,
     LAUNCH_MAX,
+    NOT_FORKED,
     Ended,
     Joiner,
     News,
@@ -53,6 +55,9 @@ KILL_S: Final = 10.0
 REAP_S: Final = 2.0
 AGAIN_S: Final = 0.3
 """Signals closer than this are one: wrappers (timeout, a closing terminal) send theirs twice."""
+
+WRITE_AGAIN_S: Final = 1.0
+"""Where cluster.json could not be written it is tried again so much later."""
 
 Show = Callable[[dict[str, Any]], None]
 """Is told every event: a dict with ``event`` and ``at`` (seconds since the command began)."""
@@ -121,6 +126,7 @@ class Supervisor:
         self._requests: list[Request] = []
         self._partial = b""
         self._changed = True
+        self._write_again_s = 0.0
         self._up = False
         self._stopping_s: float | None = None
         self._killed = False
@@ -188,15 +194,17 @@ class Supervisor:
 
     def _settle(self) -> None:
         up = self._up or all(d.joined and d.known for d in self._daemons.values())
-        if self._changed and up:
+        if self._changed and up and time.monotonic() >= self._write_again_s:
             self._write_cluster()
-        if up and not self._up and self._stopping_s is None:
+        if up and not self._changed and not self._up and self._stopping_s is None:
             self._up = True
             self._event("up", daemons=len(self._daemons))
         self._flush()
 
     def _timeout_ms(self) -> float | None:
         times = [r.asked_s + (START_S if r.spawned else REAP_S) for r in self._requests]
+        if self._write_again_s > time.monotonic():
+            times.append(self._write_again_s)
         if self._stopping_s is not None:
             times.append(self._stopping_s + self._term_s + (KILL_S if self._killed else 0.0))
         elif not self._up:
@@ -218,8 +226,8 @@ class Supervisor:
         )
         if founders:
             self._zygote.order(Spawn(founders))
-        if joiners:
-            self._zygote.order(SpawnJoiners(joiners, self._contacts()))
+        for at in range(0, len(joiners), JOINERS_MAX):
+            self._zygote.order(SpawnJoiners(joiners[at : at + JOINERS_MAX], self._contacts()))
 
     def _contacts(self) -> tuple[str, ...]:
         """Some members that run, for joiners to ask; were there none, the founders."""
@@ -263,7 +271,8 @@ class Supervisor:
         self._daemons[node_id] = daemon
         self._ids[daemon.number] = node_id
         run_dir = self._plan.run_dir
-        with suppress(FileNotFoundError):
+        # Without room for the new name, the former one stays.
+        with suppress(OSError):
             os.replace(run_dir.log(former), run_dir.log(node_id))
         self._changed = True
 
@@ -358,8 +367,16 @@ class Supervisor:
             if node_id >= 0
         ]
         document = {"cluster": config.cluster, "size": config.size, "launcher": os.getpid()}
-        run_dir.write_cluster({**document, "nodes": nodes})
-        self._changed = False
+        try:
+            run_dir.write_cluster({**document, "nodes": nodes})
+        except OSError as error:
+            # A full disk does not end a cluster; who looks for it reads the former file meanwhile.
+            if not self._write_again_s:
+                self._event("failed", detail=f"cannot write cluster.json: {error.strerror}")
+            self._write_again_s = time.monotonic() + WRITE_AGAIN_S
+        else:
+            self._write_again_s = 0.0
+        self._changed = bool(self._write_again_s)
 
     def _url(self, node_id: int) -> str:
         config = self._plan.config
@@ -421,6 +438,8 @@ class Supervisor:
 
 def how_ended(code: int) -> str:
     """An exit code, or minus a signal's number, in words."""
+    if code == NOT_FORKED:
+        return "could not be started, its log says why"
     if code >= 0:
         return f"ended with {code}"
     try:

@@ -39,11 +39,17 @@ Load = Callable[[], Target]
 LAUNCH_MAX: Final = 4096
 """Daemons of one launch, those added later included."""
 
+JOINERS_MAX: Final = 512
+"""Of one order, which then has a third of `ORDER_BYTES_MAX` at most."""
+
 ORDER_BYTES_MAX: Final = 1 << 17
 EVENT_BYTES_MAX: Final = select.PIPE_BUF
 """Longer writes into the pipe could be torn apart by those of other daemons."""
 
 PIPE_BYTES: Final = 1 << 20
+
+NOT_FORKED: Final = os.EX_OSERR
+"""The code of a daemon for which the host had no process, or no memory."""
 
 _EVENTS_FD = 3
 _MAX_FD = 1 << 20
@@ -138,7 +144,10 @@ class Spawned:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the signal's number)."""
+    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the signal's number).
+
+    One that could not be forked has pid 0 and code `NOT_FORKED`, and its log says why.
+    """
 
     rows: tuple[tuple[int, int, int], ...]
 
@@ -303,7 +312,16 @@ class _Forker:
         return self._plan
 
     def _fork_all(self, rows: list[tuple[int, Config]]) -> None:
-        self._tell(Spawned(tuple((number, self._fork(number, config)) for number, config in rows)))
+        pairs, unforked = [], []
+        for number, config in rows:
+            try:
+                pairs.append((number, self._fork(number, config)))
+            except OSError as error:
+                unforked.append((number, 0, NOT_FORKED))
+                _say_why(self._told.run_dir.log(number), error)
+        self._tell(Spawned(tuple(pairs)))
+        if unforked:
+            self._tell(Ended(tuple(unforked)))
 
     def _fork(self, number: int, config: Config) -> int:
         zygote_pid, log = os.getpid(), self._told.run_dir.log(number)
@@ -327,6 +345,12 @@ class _Forker:
 
     def _tell(self, news: News) -> None:
         self._channel.send(pickle.dumps(news))
+
+
+def _say_why(log: str, error: OSError) -> None:
+    """Say in the log of a daemon why it was not forked."""
+    with suppress(OSError), open(log, "a", encoding="utf-8") as file:
+        file.write(f"cannot start this daemon: {error.strerror}\n")
 
 
 # --- in a daemon ----------------------------------------------------------------------------------
