@@ -94,7 +94,12 @@ class _Loop:
 
         held = self.begin(holding())
         held.add_done_callback(lambda done: _tell_unentered(done, entered))
-        value = entered.result()
+        try:
+            value = entered.result()
+        except BaseException:
+            # Interrupted (Ctrl-C): it would be entered later, and held for nobody.
+            held.cancel()
+            raise
         try:
             yield value
         except BaseException as error:

@@ -34,7 +34,7 @@ class Interrupted:
     """An item of a subscription that lives through a restart: its daemon was away.
 
     What the daemon had confirmed to its senders, and no program had taken, is lost with it; reliable
-    broadcasts of meanwhile did not come.
+    broadcasts of meanwhile did not come. Restarts between which nothing came are one.
     """
 
 

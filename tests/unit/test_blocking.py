@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,17 +17,18 @@ from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
 
+T = TypeVar("T")
 
-async def run_beside(path: Path, program: Callable[[blocking.Daemon], None]) -> FakeCore:
+
+async def run_beside(path: Path, program: Callable[[blocking.Daemon, FakeCore], None]) -> None:
     """Run a program that is connected to a fake daemon."""
 
     def connected() -> None:
         with blocking.connect(core.address) as daemon:
-            program(daemon)
+            program(daemon, core)
 
     async with fake_daemon(path / "d.sock") as core, asyncio.timeout(DEADLINE_S):
         await asyncio.to_thread(connected)
-    return core
 
 
 async def test_a_block_inside_an_except_is_left_without_the_error_that_is_handled(
@@ -33,7 +36,7 @@ async def test_a_block_inside_an_except_is_left_without_the_error_that_is_handle
 ) -> None:
     taken: list[bytes] = []
 
-    def program(daemon: blocking.Daemon) -> None:
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
         try:
             raise ValueError("handled")
         except ValueError:
@@ -47,7 +50,7 @@ async def test_a_block_inside_an_except_is_left_without_the_error_that_is_handle
 
 
 async def test_a_block_that_fails_raises_its_own_error(tmp_path: Path) -> None:
-    def program(daemon: blocking.Daemon) -> None:
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
         with daemon.subscribe("jobs"):
             raise ValueError("its own")
 
@@ -80,3 +83,36 @@ async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None
 
     await asyncio.to_thread(program)
     assert raised == [NoDaemonError]
+
+
+async def test_block_that_is_interrupted_while_it_is_entered_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    class Interrupted(concurrent.futures.Future[T]):
+        """The first that is made, on which the block waits to be entered, is interrupted."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+        def result(self, timeout: float | None = None) -> T:
+            value = super().result(timeout)
+            if self is made[0]:
+                raise KeyboardInterrupt
+            return value
+
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(concurrent.futures, "Future", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                daemon.subscribe("jobs").__enter__()
+        # Its topic has no reader any more: another one is let in.
+        while core.reader is not None:
+            daemon.status()
+        readers.append(core.reader)
+
+    readers: list[int | None] = []
+    await run_beside(tmp_path, program)
+    assert readers == [None]
