@@ -118,6 +118,11 @@ def unread_bodies(node: Node) -> list[tuple[int, bytes]]:
     ]
 
 
+def is_told_ways(node: Node) -> bool:
+    """Whether others measure ways for this node: it waits for twice as long as they do."""
+    return bool(node.parts.survey._traces)
+
+
 def being_read(node: Node) -> int:
     """How many messages, and pieces of long ones that have come, readers have to consume."""
     topics = node.parts.topics

@@ -12,6 +12,7 @@ from typing import Final
 from bmgd.sim.host import Host
 from bmgd.sim.inside import (
     being_read,
+    is_told_ways,
     linked_peers,
     links_of,
     membership_of,
@@ -110,7 +111,7 @@ def unrest(network: Network) -> str:
 
 
 def unsettled(network: Network) -> str:
-    """Which node still tells or asks others about reliable broadcasts, or is read; "" when none.
+    """Which node still tells or asks others about reliable broadcasts or ways, or is read; "" when none.
 
     Complexity: O(N * lives of sources * log N).
     """
@@ -120,6 +121,8 @@ def unsettled(network: Network) -> str:
             count = being_read(host.node)
             if count:
                 return f"node {host.id}: {count} messages are not read"
+            if is_told_ways(host.node):
+                return f"node {host.id}: others measure ways for it"
             reason = unsettled_broadcast(host.node, connected)
             if reason:
                 return f"node {host.id}: {reason}"

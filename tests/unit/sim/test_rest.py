@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.core.commands import BroadcastTo
+from bmgd.core.commands import BroadcastTo, TraceFrom
 from bmgd.sim import Network
 from bmgd.sim.inside import unsettled_broadcast
 from bmgd.sim.rest import unrest, unsettled
@@ -47,6 +47,17 @@ def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
     assert unsettled_broadcast(node, {NodeId(0), NodeId(1)}) == ""
     # From a source that is not connected nothing can come.
     assert unsettled_broadcast(node, {NodeId(1), NodeId(2)}) == ""
+
+
+def test_way_that_another_node_measures_keeps_a_cluster_from_rest() -> None:
+    network = Network(5, 0)
+    settle(network)
+    network.stop(3)
+    network.issue(0, TraceFrom(NodeId(3), NodeId(4), S))
+    assert unsettled(network) == "node 0: others measure ways for it"
+    network.resume(3)
+    network.run(1)
+    assert unsettled(network) == ""
 
 
 def test_link_under_an_old_secret_keeps_a_cluster_from_rest() -> None:
