@@ -67,8 +67,19 @@ PIECE_TOPICS_MAX = 16
 """Topics of long broadcasts of one source whose readers are waited for at a time."""
 WATERMARK_TIMER = "broadcast watermark"
 REMIND_TIMER = "broadcast remind"
+SKIP_BYTES = 160
+"""What a skip takes in memory, about."""
 
 LifeKey = tuple[NodeId, Incarnation]
+
+
+def copy_cost(message: ReliableBroadcast) -> int:
+    """What a copy costs: its payload, and what of its audience may take as much in memory."""
+    cost = len(message.payload) + OVERHEAD_BYTES
+    if message.exceptions:
+        # Some bytes in a frame are up to 16 KiB of ids here.
+        cost += message.exceptions.bit_length() // 8
+    return cost + SKIP_BYTES * len(message.skips) if message.skips else cost
 
 
 @dataclass(slots=True, eq=False)
@@ -290,7 +301,7 @@ class BroadcastRetention:
         self._acknowledge_soon(heard, len(message.payload))
 
     def _keep(self, heard: Heard, message: ReliableBroadcast) -> None:
-        cost = len(message.payload) + OVERHEAD_BYTES
+        cost = copy_cost(message)
         over_bytes = self.held_bytes + cost - HELD_BYTES_MAX
         is_next = message.route.sequence == heard.watermark + 1
         if over_bytes > 0 and not (is_next and self._reserve.admits(heard.key, over_bytes)):
@@ -300,6 +311,12 @@ class BroadcastRetention:
             return
         self._reserve.on_kept(heard.key)
         self.changed[heard.key] = None
+        route = message.route
+        if route.search is not None:
+            route = replace(route, search=None)
+        if message.branches or route is not message.route:
+            # Where this one went on to is in no count, and may be much more than all the rest.
+            message = replace(message, route=route, branches=())
         heard.copies[message.route.sequence] = message
         heard.copies_bytes += cost
         self.held_bytes += cost
@@ -409,7 +426,7 @@ class BroadcastRetention:
 
     def _drop(self, heard: Heard, count: int) -> None:
         message = heard.copies.pop(count)
-        cost = len(message.payload) + OVERHEAD_BYTES
+        cost = copy_cost(message)
         heard.copies_bytes -= cost
         self.held_bytes -= cost
 

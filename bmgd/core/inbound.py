@@ -19,7 +19,7 @@ source that is gone for `GONE_NS` shrinks to the highest id that it used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bmgd.core.acknowledging import Acknowledging
@@ -323,6 +323,9 @@ class Inbound:
             self._drop_kept(stream, farthest)
         if self._kept_bytes + cost > GRANTED_MAX:
             return
+        if segment.route.search is not None:
+            # It is in no count, and nothing asks for it any more.
+            segment = replace(segment, route=replace(segment.route, search=None))
         stream.kept[number] = segment
         stream.kept_cost += cost
         self._kept_bytes += cost

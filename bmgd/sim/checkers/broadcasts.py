@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from bmgd.core.broadcast_reserve import RESERVE_BYTES
-from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention
+from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention, copy_cost
 from bmgd.core.broadcast_source import BroadcastSource
-from bmgd.core.broadcast_window import OVERHEAD_BYTES, WINDOW_MIN_BYTES
+from bmgd.core.broadcast_window import WINDOW_MIN_BYTES
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
@@ -385,8 +385,9 @@ class BroadcastBoundsHold(Checker):
         for heard in retention.lives.values():
             copies = 0
             if heard.copies:
-                copies = OVERHEAD_BYTES * len(heard.copies)
-                copies += sum([len(message.payload) for message in heard.copies.values()])
+                copies = sum(map(copy_cost, heard.copies.values()))
+                if any(m.branches or m.route.search for m in heard.copies.values()):
+                    self.violate(journal, f"keeps ways of copies of {heard.key}, uncounted")
             held += copies
             if copies != heard.copies_bytes:
                 self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {copies}")

@@ -209,6 +209,8 @@ def _streams_in(inside: Inside) -> Iterator[Counted]:
     for key, stream in known.items():
         cost = sum(cost_of(segment.body) for segment in stream.kept.values())
         yield f"kept bytes of stream {key}", stream.kept_cost, cost
+        searches = any(segment.route.search is not None for segment in stream.kept.values())
+        yield f"searches, in no count, kept of stream {key}", searches, False
         lowest = stream.next if key in inbound._advancing else stream.next + 1
         yield f"what stream {key} keeps", all(n >= lowest for n in stream.kept), True
         yield f"credit of stream {key}", stream.credit >= stream.taken or stream.closed, True

@@ -144,6 +144,15 @@ def counts_wrongly(f: Any) -> None:
     f.deadline()
 
 
+def keeps_what_it_does_not_count(f: Any) -> None:
+    retention = f.inside.to_many.retention
+    heard = retention.hear(PEER, f.life)
+    came = ReliableBroadcast(Route(ME, PEER, f.life, 0, 9, 5), "news", b"x", 0, (), 8, 0, (), 0)
+    retention._keep(heard, came)
+    heard.copies[9] = replace(came, branches=(Branch(PEER, 1 << 100_000),))
+    f.deadline()
+
+
 def forgets_to_tell(f: Any) -> None:
     for number in range(8):
         f.network.issue(number, Subscribe("news", 64))
@@ -192,6 +201,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("confirmed-means-retained", confirms_what_is_not_there),
     ("confirmed-means-retained", calls_stable_what_is_not),
     ("broadcast-bounds-hold", counts_wrongly),
+    ("broadcast-bounds-hold", keeps_what_it_does_not_count),
     ("all-have-it-or-none", forgets_to_tell),
     ("all-have-it-or-none", never_settles),
 ]
