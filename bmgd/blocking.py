@@ -36,14 +36,16 @@ __all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
 
 T = TypeVar("T")
 
+_CLOSED = "this connection is closed"
+
 
 class _Loop:
     """A thread with an event loop, and calls into it from other threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_closed = False
-        """By the lock nothing is handed to the loop behind its end, where nobody would run it."""
+        # A signal's handler may call, too, in the thread that it interrupts.
+        self._lock = threading.RLock()
+        self._is_closing = False
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
         self._thread.start()
@@ -57,24 +59,37 @@ class _Loop:
         self._over = asyncio.Event()
         self._ready.set_result(None)
         await self._over.wait()
+        begun = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in begun:
+            task.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Let a coroutine run in the loop."""
+        """Let a coroutine run in the loop.
+
+        Raises:
+            NoDaemonError: the loop ends, or has ended.
+        """
         with self._lock:
-            if not self._is_closed:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
+            # What is begun here is done, or fails, before the loop ends.
+            if not self._is_closing:
+                return asyncio.run_coroutine_threadsafe(self._until_closed(work), self._loop)
         work.close()
-        raise NoDaemonError("this connection is closed")
+        raise NoDaemonError(_CLOSED)
+
+    async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._is_closing:
+                raise NoDaemonError(_CLOSED) from None
+            raise
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Let a coroutine run in the loop, and wait for what comes of it."""
         done = self.begin(work)
         try:
             return done.result()
-        except concurrent.futures.CancelledError:
-            if not self._is_closed:
-                raise
-            raise NoDaemonError("this connection is closed") from None
         finally:
             done.cancel()
 
@@ -86,11 +101,16 @@ class _Loop:
         failed: list[BaseException] = []
 
         async def holding() -> None:
-            async with context as value:
-                entered.set_result(value)
-                await leave.wait()
-                if failed:
-                    raise failed[0]
+            try:
+                async with context as value:
+                    entered.set_result(value)
+                    await leave.wait()
+                    if failed:
+                        raise failed[0]
+            except BaseException:
+                # The caller raises its own; out of a task KeyboardInterrupt and SystemExit end the loop.
+                if not failed:
+                    raise
 
         held = self.begin(holding())
         held.add_done_callback(lambda done: _tell_unentered(done, entered))
@@ -108,7 +128,7 @@ class _Loop:
             raise
         finally:
             with suppress(RuntimeError):
-                # The loop is closed: another thread has left the connection, and this block with it.
+                # The loop may have ended, and all that it held.
                 self._loop.call_soon_threadsafe(leave.set)
             concurrent.futures.wait([held])
         held.result()
@@ -116,8 +136,8 @@ class _Loop:
     def close(self) -> None:
         """End the loop and its thread."""
         with self._lock:
-            self._is_closed = True
-        self._loop.call_soon_threadsafe(self._over.set)
+            self._is_closing = True
+            self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
 
@@ -132,7 +152,7 @@ def _tell_unentered(
     if entered.done():
         return
     error = concurrent.futures.CancelledError() if done.cancelled() else done.exception()
-    entered.set_exception(error or NoDaemonError("this connection is closed"))
+    entered.set_exception(error or NoDaemonError(_CLOSED))
 
 
 class Reader(Generic[T]):
