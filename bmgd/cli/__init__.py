@@ -86,14 +86,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BmgdError as error:
-        print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
-        return exit_code_of(error)
+        return _failed(name, error)
+    except BaseExceptionGroup as group:
+        # Of a command that does several things at once.
+        first = innermost(group)
+        if not isinstance(first, BmgdError):
+            raise
+        return _failed(name, first)
     except KeyboardInterrupt:
         return 128 + 2
     except BrokenPipeError:
         # The reader of the output has gone; nothing may be written when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+def _failed(name: str, error: BmgdError) -> int:
+    print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
+    return exit_code_of(error)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The first error of a group, and of the groups in it; one that is no group itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def exit_code_of(error: BmgdError) -> int:

@@ -21,6 +21,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
+from bmgd.cli import innermost
 from bmgd.cli.output import print_json
 from bmgd.cli.target import count, port, run_async
 from bmgd.client import Daemon, connect
@@ -71,7 +72,7 @@ def run(args: Namespace) -> int:
     try:
         summary = run_async(main)
     except BaseExceptionGroup as group:
-        error = _innermost(group)
+        error = innermost(group)
         if not isinstance(error, BmgdError | TimeoutError):
             raise
         text = str(error) or f"a step took longer than {STEP_S:.0f} s"
@@ -85,12 +86,6 @@ def run(args: Namespace) -> int:
             print(f"  {what:44} {value:>9.1f}")
         print("everything was verified")
     return 0
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 class _Demo:

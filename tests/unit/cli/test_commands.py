@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import bmgd
-from bmgd.cli import COMMANDS, exit_code_of
+from bmgd.cli import COMMANDS, bench, exit_code_of, main
 from bmgd.core.commands import PutSegment
 from bmgd.errors import (
     ConfigError,
@@ -351,3 +352,15 @@ async def test_a_daemon_that_goes_away_is_code_3(core: FakeCore) -> None:
         _, err = await process.communicate()
     assert process.returncode == 3
     assert len(err.splitlines()) == 1
+
+
+def test_error_of_one_of_several_tasks_has_its_line_and_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_several(args: Namespace) -> int:
+        inner = ExceptionGroup("tasks", [NoDaemonError("no daemon"), DeadError(7, "it is dead")])
+        raise ExceptionGroup("tasks", [inner])
+
+    monkeypatch.setattr(bench, "run", run_several)
+    assert main(["bench"]) == 3
+    assert capsys.readouterr().err == "bmgd bench: no daemon\n"
