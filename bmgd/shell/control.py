@@ -14,6 +14,7 @@ What is bounded, and what happens there:
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
     ... of messages             its credit           they wait in their topic
     a program that never reads  `LINGER_S`           its connection is cut
+    ... or says no more         `LINGER_S`           the same; its streams end at once
     ... that is finished        `LINGERING_MAX`      one more is closed at once; it may read a broken
                                                      connection where it was told why
 """

@@ -20,7 +20,8 @@ class Server(Protocol):
 
     Attributes:
         read_buffer: of all connections.
-        lingering: connections that are finished, until their programs close.
+        lingering: connections that are finished, until their programs close, and those whose
+            programs say no more, until these have read what waits.
     """
 
     read_buffer: ReadBuffer
@@ -107,6 +108,19 @@ class ProgramConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._server.lingering.discard(self)
         self._server.forget(self)
+
+    def eof_received(self) -> None:
+        """The program says no more: what it has not read yet goes out, or is dropped after `LINGER_S`.
+
+        The transport closes itself when this returns.
+        """
+        if self._transport is None or self._finished or not self.backlog_bytes:
+            return
+        if len(self._server.lingering) < LINGERING_MAX:
+            # Else it keeps its place among the programs until then.
+            self._server.lingering.add(self)
+            self._server.forget(self)
+        asyncio.get_running_loop().call_later(LINGER_S, self._transport.abort)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.room()

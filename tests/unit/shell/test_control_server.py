@@ -309,6 +309,41 @@ async def test_one_too_many_that_lingers_is_closed_at_once(
         assert len(core.server.lingering) == 1
 
 
+@pytest.mark.parametrize("lingering_max", [0, 64])
+async def test_who_says_no_more_and_reads_nothing_is_closed_in_time(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, lingering_max: int
+) -> None:
+    monkeypatch.setattr(connection_module, "LINGER_S", 0.01)
+    monkeypatch.setattr(connection_module, "LINGERING_MAX", lingering_max)
+    async with connected(core) as sock:
+        sock.send(encode(Request(1, "monitor")))
+        server = core.server
+        await until_true("it watches", lambda: bool(server._monitors))
+        while not server.held_bytes:
+            server.observed(Observed("event", detail="x" * 1000), 7)
+        sock.shutdown(socket.SHUT_WR)
+        await until_true("its streams end", lambda: not server._monitors)
+        await until_true("it is gone", lambda: not server._programs and not server.lingering)
+        # What the kernel held of it is read, and then its end.
+        assert len(await end_of(sock)) > 1000
+
+
+async def test_who_says_no_more_reads_what_waits(core: FakeCore) -> None:
+    async with connected(core) as sock:
+        sock.send(encode(Request(1, "monitor")))
+        server = core.server
+        await until_true("it watches", lambda: bool(server._monitors))
+        sent = 0
+        while not server.held_bytes:
+            server.observed(Observed("event", detail="x" * 1000), 7)
+            sent += 1
+        sock.shutdown(socket.SHUT_WR)
+        await until_true("its streams end", lambda: not server._monitors)
+        assert len(server.lingering) == 1
+        assert len(await end_of(sock)) > sent * 1000
+        await until_true("it is gone", lambda: not server.lingering)
+
+
 async def test_one_request_too_many_is_told_so(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
