@@ -102,6 +102,7 @@ class _Lasting:
         """It is over, or its daemon is gone for now."""
         if not isinstance(error, NoDaemonError):
             self._connection.let_go(self)
+            self._is_open = False
             self.sink.on_end(error, fields)
         elif self._is_open:
             self._on_interrupted()

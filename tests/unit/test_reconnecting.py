@@ -46,6 +46,9 @@ async def test_a_subscription_that_has_ended_is_not_opened_at_the_next_daemon(
             # It is answered by the next one, to which all that lasts was opened before.
             assert (await daemon.status())["id"] == 0
             assert subscribed(core) == []
+            # Its end was the last of it.
+            with pytest.raises(RequestError, match="it ends"):
+                await anext(messages)
             await subscription.__aexit__(None, None, None)
             await opening.__aexit__(None, None, None)
 
