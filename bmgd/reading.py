@@ -27,6 +27,8 @@ _REPORT_MAX = 256
 """So many messages are taken at most before the daemon hears of it."""
 _PIECES_MAX = 8
 """The same, of the pieces of a long message."""
+LIVES_MAX: Final = 16
+"""Of so many lives of its daemon a program can have messages that it has not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,9 @@ class Messages(Stream[Message]):
         self._replies.end()
         self._replies = Replies(self._connection)
         self._plain = False
+        while self._interruptions >= LIVES_MAX and not isinstance(self._items[-1], Interrupted):
+            # It does not read while daemons come and go: what is lost with this one is shown as such.
+            self._items.pop()
         if not self._items or not isinstance(self._items[-1], Interrupted):
             self._interruptions += 1
             self._items.append(cast(Message, Interrupted()))

@@ -8,7 +8,7 @@ import pytest
 
 import bmgd
 from bmgd.connection import Connection
-from bmgd.reading import Interrupted, Messages
+from bmgd.reading import LIVES_MAX, Interrupted, Messages
 from bmgd.wire import control
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
@@ -201,3 +201,20 @@ async def test_long_broadcast_that_does_not_go_on_is_missed() -> None:
     missed = await anext(messages)
     assert isinstance(missed, bmgd.Missed)
     assert (missed.source, missed.first, missed.last) == (3, 0, 0)
+
+
+async def test_restarts_of_a_daemon_whose_program_does_not_read_heap_up_no_more_than_a_bound() -> (
+    None
+):
+    connection = Recorded()
+    messages = reading(connection)
+    for number in range(3 * LIVES_MAX):
+        short(messages, b"%d" % number)
+        restart(messages)
+    short(messages, b"last")
+    taken = [await anext(messages) for _ in range(2 * LIVES_MAX + 1)]
+    payloads = [each.payload for each in taken if not isinstance(each, Interrupted)]
+    assert payloads == [*(b"%d" % number for number in range(LIVES_MAX)), b"last"]
+    assert isinstance(taken[-2], Interrupted)
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
