@@ -46,6 +46,8 @@ RESEND_MORE_NS = 10_000_000
 RESENT_PER_STEP_MAX = 32
 RESENT_BYTES_PER_STEP_MAX = 1 << 20
 SEND_TIMER = "broadcast send"
+SEND_MORE_NS = 1_000_000
+SENT_PER_STEP_MAX = 512
 LOOK_AGAIN_NS = 20_000_000
 """While a piece waits for readers at this node."""
 SINGLY_MAX = 64
@@ -112,10 +114,15 @@ class BroadcastSource:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """Send what has room. What is stable at once, for want of others, frees room in this loop."""
+        """Send what has room, a bounded part in each step.
+
+        What is stable at once, for want of others, frees room in this loop.
+        """
         window = self.window
         bytes_max = window.bytes_max() if window.waiting else 0
-        while not self._must_wait() and (sent := window.pop_waiting(bytes_max)) is not None:
+        for _ in range(SENT_PER_STEP_MAX):
+            if self._must_wait() or (sent := window.pop_waiting(bytes_max)) is None:
+                return
             # Ids may have become known, or gone, while it waited.
             error = window.audience_refusal(sent.command)
             if error is None:
@@ -125,6 +132,8 @@ class BroadcastSource:
             if not sent.command.topic:
                 # What was refused before shows as a gap in the news.
                 self._untold = None if error is None else sent.command.payload
+        if window.waiting:
+            self._context.timers.set((SEND_TIMER, 0, 0), self._context.now_ns + SEND_MORE_NS)
 
     def _must_wait(self) -> bool:
         """Whether a piece is next, and a reader at this node is behind: others withhold watermarks."""
@@ -147,7 +156,7 @@ class BroadcastSource:
         return True
 
     def on_send_timer(self, key: TimerKey) -> None:
-        """Readers at this node may have taken what they were behind with."""
+        """More waits than one step sends, or readers here may have taken what they were behind with."""
         self._send_waiting()
 
     def _send_first(self, sent: OwnBroadcast) -> None:

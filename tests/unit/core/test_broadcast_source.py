@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from bmgd.core.broadcast_source import SENT_PER_STEP_MAX
 from bmgd.core.commands import BroadcastTo, Leave
-from bmgd.core.events import Received
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, settle
@@ -32,6 +37,34 @@ def test_source_left_alone_settles_all_that_waited_for_room() -> None:
     replies = network.hosts[NodeId(0)].replies
     last = replies[requests[-1]].result
     assert last == {"confirmed": [0], "failed": []}
+
+
+def test_source_left_alone_sends_a_bounded_part_of_what_waits_in_each_step() -> None:
+    network = Network(2, 1)
+    settle(network)
+    network.stop(1)
+    for _ in range(6000):
+        broadcast(network, 0, b"x")
+    steps = Sent(NodeId(0))
+    network.watchers.append(steps)
+    network.kill(1)
+    network.run(5)
+    assert network.status(0)["to_many"]["reliable"]["stable"] == 6000
+    assert 0 < steps.most <= SENT_PER_STEP_MAX
+
+
+class Sent(Watcher):
+    """How many broadcasts a node has numbered in one step at most."""
+
+    def __init__(self, number: NodeId) -> None:
+        self.number, self.most, self.next = number, 0, 0
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        if host.id == self.number:
+            following = host.node.parts.to_many.source.window.next
+            if self.next:
+                self.most = max(self.most, following - self.next)
+            self.next = following
 
 
 def outcomes(host: Host, requests: list[int]) -> list[bool]:
