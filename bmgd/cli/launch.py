@@ -102,8 +102,8 @@ def run(args: Namespace) -> int:
                 sys.stdout.write(text)
                 sys.stdout.flush()
             except OSError as error:
-                # A full disk loses lines, and no cluster.
-                if error.errno != errno.ENOSPC:
+                # A full disk or a terminal that is gone loses lines, and no cluster.
+                if error.errno == errno.EPIPE:
                     raise
 
     return launch(
