@@ -33,7 +33,7 @@ class Request:
     Args:
         node_id: which daemon; -1 for a growth.
         grow: how many joiners; 0 for a restart.
-        joiners: their numbers, once they were started.
+        joiners: their numbers, once they were started; of a restart that of its daemon.
         connection: where the answer goes.
         asked_s: `time.monotonic()` of its arrival.
         spawned: whether the daemon was started for it.

@@ -25,7 +25,7 @@ from enum import Enum
 from typing import Any, Final
 
 from bmgd.config import CONTACTS_MAX, http_address
-from bmgd.errors import LaunchError
+from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
 from bmgd.launcher.zygote import (
@@ -118,7 +118,7 @@ class Supervisor:
         self._began_s = began_s
         peers = plan.config.peers
         self._daemons = {
-            i: _Daemon(peers.address_of(NodeId(i)), plan.config_of(i).listen)
+            i: _Daemon(peers.address_of(NodeId(i)), plan.config_of(i).listen, number=i)
             for i in range(plan.config.size)
         }
         self._ids: dict[int, int] = {}
@@ -220,9 +220,9 @@ class Supervisor:
             daemon.spawned_s = time.monotonic()
         founders = tuple(i for i in ids if 0 <= i < self._plan.config.size)
         joiners = tuple(
-            Joiner(i, self._daemons[i].address, self._daemons[i].listen)
+            Joiner(daemon.number, daemon.address, daemon.listen, max(i, -1))
             for i in ids
-            if i not in founders
+            if i not in founders and (daemon := self._daemons[i])
         )
         if founders:
             self._zygote.order(Spawn(founders))
@@ -235,12 +235,19 @@ class Supervisor:
         return tuple(ready or [d.address for d in self._daemons.values()])[:CONTACTS_MAX]
 
     def _add_joiners(self, count: int) -> tuple[int, ...]:
-        """Begin `count` daemons, on ports above all others; returns their numbers, below 0."""
+        """Begin `count` daemons, on ports above all others; returns their numbers, below 0.
+
+        Raises:
+            LaunchError: there are not so many ports.
+            ConfigError: nor for their pages.
+        """
+        config = self._plan.config
         highest = max(split_address(d.address)[1] for d in self._daemons.values())
         inside = [*self._plan.listen, *(listen for _, listen in self._plan.spares)]
-        http = [
-            split_address(url.removeprefix("http://").rstrip("/"))[1] for url in self._urls(count)
-        ]
+        http = []
+        if config.http:
+            last = replace(config, id=len(self._daemons) + count - 1)
+            http.append(split_address(http_address(last))[1])
         above = max([highest, *http, *(split_address(address)[1] for address in inside)]) + 1
         ways = list(self._plan.spares[self._joiner_count :][:count])
         if direct := count - len(ways):
@@ -250,19 +257,13 @@ class Supervisor:
         for address, listen in ways:
             self._joiner_count += 1
             numbers.append(-self._joiner_count)
-            self._daemons[-self._joiner_count] = _Daemon(address, listen)
+            self._daemons[numbers[-1]] = _Daemon(address, listen, number=numbers[-1])
         self._spawn(tuple(numbers))
         return tuple(numbers)
-
-    def _urls(self, more: int) -> list[str]:
-        """The pages of all daemons, and of so many that are to come."""
-        last = len(self._daemons) + more - 1
-        return [self._url(last)] if self._plan.config.http else []
 
     def _renumber(self, former: int, node_id: int) -> None:
         """A joiner was given an id, or another one."""
         daemon = self._daemons.pop(former)
-        daemon.number = former if former < 0 else daemon.number
         occupant = self._daemons.pop(node_id, None)
         if occupant is not None:
             # That one was given another id too, and its event is on its way.
@@ -302,18 +303,21 @@ class Supervisor:
             return {"error": "the cluster is ending"}
         if request.grow:
             return self._progress_of_growth(request, now_s)
-        daemon = self._daemons.get(request.node_id)
+        node_id = next((self._ids.get(n, n) for n in request.joiners), request.node_id)
+        daemon = self._daemons.get(node_id)
         if daemon is None:
             return {"error": f"id {request.node_id} is out of range 0..{max(self._daemons)}"}
         if not request.spawned:
             if daemon.state is _State.ENDED:
-                request.spawned = True
+                request.spawned, request.joiners = True, (daemon.number,)
                 self._spawn((request.node_id,))
             elif now_s >= request.asked_s + REAP_S:
                 return {"error": f"node {request.node_id} runs already (pid {daemon.pid})"}
             return None
         if daemon.state is _State.READY and daemon.pid is not None:
             self._write_cluster()
+            if node_id != request.node_id:
+                return {"error": f"node {request.node_id} was given another id: {node_id}"}
             return {"pid": daemon.pid, "seconds": now_s - daemon.spawned_s}
         if daemon.state is _State.ENDED:
             return {"error": f"node {request.node_id} {how_ended(daemon.ended_with)}"}
@@ -329,7 +333,7 @@ class Supervisor:
                 return {"error": f"a launch has at most {LAUNCH_MAX} daemons"}
             try:
                 request.joiners = self._add_joiners(request.grow)
-            except LaunchError as error:
+            except (LaunchError, ConfigError) as error:
                 return {"error": str(error)}
             request.spawned = True
             return None
@@ -380,7 +384,13 @@ class Supervisor:
 
     def _url(self, node_id: int) -> str:
         config = self._plan.config
-        return f"http://{http_address(replace(config, id=node_id))}/" if config.http else ""
+        if not config.http:
+            return ""
+        try:
+            return f"http://{http_address(replace(config, id=node_id))}/"
+        except ConfigError:
+            # An id can be above the number of daemons, and the port that it gives above all ports.
+            return ""
 
     # --- events -------------------------------------------------------------------------------
 

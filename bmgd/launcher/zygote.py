@@ -87,7 +87,7 @@ class Plan:
         state_dir = self.config.state_dir
         return replace(
             self.config,
-            id=joiner.number if joiner.number >= 0 else -1,
+            id=joiner.node_id,
             size=1,
             peers=PeerList(),
             join=contacts,
@@ -103,14 +103,21 @@ class Joiner:
     """A daemon that is no founder.
 
     Args:
-        number: the id that it had, or a number below 0 of its own.
+        number: below 0 and its own, in each of its processes, whatever its id becomes.
         address: what it advertises.
         listen: where it listens; "" for where it advertises.
+        node_id: the id that it had; -1 for none.
     """
 
     number: int
     address: str
     listen: str = ""
+    node_id: int = -1
+
+    @property
+    def known_as(self) -> int:
+        """Its id, or its number while it has none."""
+        return self.number if self.node_id < 0 else self.node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +144,14 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """Daemons began: (id or number, pid)."""
+    """Daemons began: (a founder's id or a joiner's number, pid)."""
 
     pairs: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the signal's number).
+    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the number of a signal).
 
     One that could not be forked has pid 0 and code `NOT_FORKED`, and its log says why.
     """
@@ -298,10 +305,16 @@ class _Forker:
             case Plan():
                 self._plan = order
             case Spawn(ids):
-                self._fork_all([(i, self._told.config_of(i)) for i in ids])
+                log = self._told.run_dir.log
+                self._fork_all([(i, log(i), self._told.config_of(i)) for i in ids])
             case SpawnJoiners(joiners, contacts):
                 told = self._told
-                self._fork_all([(j.number, told.config_of_joiner(j, contacts)) for j in joiners])
+                self._fork_all(
+                    [
+                        (j.number, told.run_dir.log(j.known_as), told.config_of_joiner(j, contacts))
+                        for j in joiners
+                    ]
+                )
             case Signal(number):
                 for pid in self._children:
                     os.kill(pid, number)
@@ -311,20 +324,21 @@ class _Forker:
         assert self._plan is not None
         return self._plan
 
-    def _fork_all(self, rows: list[tuple[int, Config]]) -> None:
+    def _fork_all(self, rows: list[tuple[int, str, Config]]) -> None:
+        """Fork daemons: the number, the log and the configuration of each."""
         pairs, unforked = [], []
-        for number, config in rows:
+        for number, log, config in rows:
             try:
-                pairs.append((number, self._fork(number, config)))
+                pairs.append((number, self._fork(number, log, config)))
             except OSError as error:
                 unforked.append((number, 0, NOT_FORKED))
-                _say_why(self._told.run_dir.log(number), error)
+                _say_why(log, error)
         self._tell(Spawned(tuple(pairs)))
         if unforked:
             self._tell(Ended(tuple(unforked)))
 
-    def _fork(self, number: int, config: Config) -> int:
-        zygote_pid, log = os.getpid(), self._told.run_dir.log(number)
+    def _fork(self, number: int, log: str, config: Config) -> int:
+        zygote_pid = os.getpid()
         pid = os.fork()
         if pid == 0:
             finish_process(

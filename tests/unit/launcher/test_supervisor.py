@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from bmgd.config import Config
-from bmgd.launcher import supervisor
+from bmgd.launcher import supervisor, zygote
+from bmgd.launcher.requests import Request
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import Supervisor, how_ended
 from bmgd.launcher.zygote import (
@@ -23,6 +24,7 @@ from bmgd.launcher.zygote import (
     NOT_FORKED,
     ORDER_BYTES_MAX,
     Ended,
+    Joiner,
     Order,
     Plan,
     Spawn,
@@ -47,7 +49,7 @@ class Orders(Zygote):
 class Launch:
     """A launcher of one founder, its events, and its clock."""
 
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, http: str = "") -> None:
         self.now_s = 100.0
         self.events: list[dict[str, Any]] = []
         self.run_dir = RunDir.at(str(path))
@@ -58,7 +60,7 @@ class Launch:
         self.signals = socket.socketpair()
         monkeypatch.setattr(supervisor, "_signal_socket", lambda: self.signals[0])
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
-        config = Config(id=0, size=1, peers=PeerList.parse("127.0.0.1:7400", 1))
+        config = Config(id=0, size=1, peers=PeerList.parse("127.0.0.1:7400", 1), http=http)
         self.supervisor: Any = Supervisor(
             self.zygote, Plan(config, self.run_dir), self.events.append, lambda: None, self.now_s
         )
@@ -69,6 +71,25 @@ class Launch:
         self.supervisor._on_news(Spawned(((0, PID),)))
         os.write(self.pipe, b'{"id":0,"event":"ready"}\n')
         self.supervisor._read_events()
+
+    def hear(self, number: int, **event: object) -> None:
+        """A daemon tells of something, as its process does."""
+        lines: list[bytes] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(zygote, "_write_events", lines.append)
+            zygote._reporter(number)([event])
+        os.write(self.pipe, b"".join(lines))
+        self.supervisor._read_events()
+
+    def grow(self) -> int:
+        """Another daemon joins, as node 1; its number."""
+        (number,) = self.supervisor._add_joiners(1)
+        self.supervisor._on_news(Spawned(((number, PID + 1),)))
+        self.hear(number, event="ready", id=1)
+        return int(number)
+
+    def ask(self, **asked: Any) -> Request:
+        return Request(asked.pop("node_id", -1), self.channel, self.now_s, **asked)
 
     def told(self) -> list[str]:
         """The kinds of the events, in order."""
@@ -143,3 +164,89 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(launch: La
     assert launch.told() == ["ready", "up", "ended", "ended"]
     assert launch.supervisor._stopping_s is None
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
+
+
+# --- joiners --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def grown(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
+    """One founder, and one joiner that has the id 1."""
+    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
+    launch.join()
+    launch.supervisor._settle()
+    launch.grow()
+    return launch
+
+
+def test_supervisor_knows_a_joiner_that_was_started_again_whatever_its_id_becomes(
+    grown: Launch,
+) -> None:
+    """Another one has its id meanwhile, so it is given the next, and the next."""
+    grown.supervisor._on_news(Ended(((-1, PID + 1, -9),)))
+    request = grown.ask(node_id=1)
+    assert grown.supervisor._progress(request, grown.now_s) is None
+    order = grown.zygote.given[-1]
+    assert isinstance(order, SpawnJoiners)
+    assert order.joiners == (Joiner(-1, "127.0.0.1:20000", "", 1),)
+    grown.supervisor._on_news(Spawned(((-1, PID + 2),)))
+    grown.hear(-1, event="renumbered", id=2, former=1)
+    grown.hear(-1, event="ready", id=2)
+    assert grown.events[-1]["id"] == 2
+    answer = grown.supervisor._progress(request, grown.now_s)
+    assert answer == {"error": "node 1 was given another id: 2"}
+    grown.hear(-1, event="renumbered", id=3, former=2)
+    assert sorted(grown.supervisor._daemons) == [0, 3]
+    grown.supervisor._on_news(Ended(((-1, PID + 2, 0),)))
+    assert (grown.events[-1]["event"], grown.events[-1]["id"]) == ("ended", 3)
+
+
+def test_supervisor_takes_the_number_of_one_for_the_id_of_no_other(grown: Launch) -> None:
+    grown.supervisor._on_news(Ended(((-1, PID + 1, -9),)))
+    grown.supervisor._spawn((1,))
+    grown.hear(-1, event="renumbered", id=2, former=1)
+    (number,) = grown.supervisor._add_joiners(1)
+    grown.hear(number, event="ready", id=1)
+    grown.supervisor._on_news(Spawned(((number, PID + 9),)))
+    pids = {i: daemon.pid for i, daemon in grown.supervisor._daemons.items()}
+    assert pids == {0: PID, 1: PID + 9, 2: None}
+
+
+def test_zygote_starts_a_joiner_under_the_id_that_it_had_and_appends_to_its_log(
+    grown: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forker: Any = zygote._Forker(grown.channel, grown.channel, -1, lambda *_: 0)
+    forked: list[tuple[int, str, int]] = []
+    monkeypatch.setattr(
+        forker, "_fork", lambda number, log, config: forked.append((number, log, config.id))
+    )
+    forker._obey(grown.supervisor._plan)
+    joiners = (Joiner(-1, "h:1", "", 4), Joiner(-2, "h:2"))
+    forker._obey(SpawnJoiners(joiners, ("h:9",)))
+    log = grown.run_dir.log
+    assert forked == [(-1, log(4), 4), (-2, log(-2), -1)]
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def test_supervisor_refuses_to_grow_where_no_port_is_left_for_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Launch(tmp_path, monkeypatch, http="127.0.0.1:{65534+id}")
+    try:
+        monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
+        made.join()
+        made.supervisor._settle()
+        answer = made.supervisor._progress(made.ask(grow=2), made.now_s)
+        assert "65536" in answer["error"]
+        assert sorted(made.supervisor._daemons) == [0]
+        made.grow()
+        # Its id is above the number of daemons: there are 65,535 ports, whatever the ids.
+        made.hear(-1, event="renumbered", id=7, former=1)
+        made.supervisor._settle()
+        with open(made.run_dir.cluster_file, "rb") as file:
+            pages = [node["http"] for node in json.load(file)["nodes"]]
+        assert pages == ["http://127.0.0.1:65534/", ""]
+    finally:
+        made.close()
