@@ -43,6 +43,7 @@ from bmgd.wire.broadcast_messages import (
     Stable,
     Watermark,
 )
+from bmgd.wire.holding import audience_bytes
 
 WATERMARK_NS = 20_000_000
 REMIND_NS = 1_000_000_000
@@ -67,19 +68,13 @@ PIECE_TOPICS_MAX = 16
 """Topics of long broadcasts of one source whose readers are waited for at a time."""
 WATERMARK_TIMER = "broadcast watermark"
 REMIND_TIMER = "broadcast remind"
-SKIP_BYTES = 160
-"""What a skip takes in memory, about."""
 
 LifeKey = tuple[NodeId, Incarnation]
 
 
 def copy_cost(message: ReliableBroadcast) -> int:
     """What a copy costs: its payload, and what of its audience may take as much in memory."""
-    cost = len(message.payload) + OVERHEAD_BYTES
-    if message.exceptions:
-        # Some bytes in a frame are up to 16 KiB of ids here.
-        cost += message.exceptions.bit_length() // 8
-    return cost + SKIP_BYTES * len(message.skips) if message.skips else cost
+    return len(message.payload) + OVERHEAD_BYTES + audience_bytes(message)
 
 
 @dataclass(slots=True, eq=False)

@@ -36,6 +36,7 @@ from bmgd.flight.values import (
     Writer,
     is_of_the_core,
 )
+from bmgd.wire.holding import held_bytes
 from bmgd.wire.packing import pack
 
 INTERVAL_NS: Final = 30_000_000_000
@@ -193,6 +194,7 @@ class FlightRecorder:
             self._skip(now_ns)
             return
         size = STEP_BYTES + EFFECT_BYTES * len(effects)
+        beside = _beside(event, effects)
         kind = type(event)
         if kind is Received or kind is CommandIssued:
             inner: Any = event.message if kind is Received else event.command  # type: ignore[union-attr]
@@ -241,7 +243,7 @@ class FlightRecorder:
             if has_ways:
                 effects = [_numbered(e) if type(e) is ForwardingChanged else e for e in effects]
         self._append((now_ns, event, effects))
-        self._left_bytes -= size
+        self._left_bytes -= size + beside
         self._left_steps -= 1
         if self._left_steps <= 0:
             self._pace(now_ns)
@@ -369,6 +371,18 @@ def _numbered(changed: ForwardingChanged) -> ForwardingChanged:
     """Without the snapshot: some bytes for each id that left, for each change, would outgrow all else."""
     number: Any = SnapshotNumber(changed.snapshot.generation)
     return ForwardingChanged(number)
+
+
+def _beside(event: Event, effects: list[Effect]) -> int:
+    """What the messages of a step take beside what is counted, or left out, of each."""
+    size = held_bytes(event.message) if type(event) is Received else 0
+    counted: object = None
+    for effect in effects:
+        # The same goes to many links.
+        if type(effect) is Send and effect.message is not counted:
+            counted = effect.message
+            size += held_bytes(counted)
+    return size
 
 
 def _is_listing(result: object) -> bool:

@@ -21,10 +21,14 @@ from bmgd.flight.replay import Outcome, replay
 from bmgd.flight.values import Omitted, SnapshotNumber, Writer
 from bmgd.peers import PeerList
 from bmgd.routing import Snapshot
+from bmgd.routing.branches import Branch
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.link_messages import RecordPage
-from bmgd.wire.stream_messages import Segment
+from bmgd.wire.broadcast_messages import Skip
+from bmgd.wire.link_messages import Held, MemberFeatures, RecordPage
+from bmgd.wire.messages import Message
+from bmgd.wire.routes import Search
+from bmgd.wire.stream_messages import Entry, Segment
 from tests.unit.flight.flights import written
 from tests.unit.wire.examples import MESSAGES
 
@@ -278,3 +282,49 @@ def test_recorder_keeps_a_failure_in_a_gap(node: Node, tmp_path: Path) -> None:
     last = recording.parts[-1]
     assert (last.number, last.why) == (51, "the steps before it came too fast")
     assert last.rows[0].kinds == ("InvariantError",)
+
+
+def wide(message: Message) -> Message:
+    """A message with a search, or with what its frame may decode to in very little."""
+    ids = tuple(NodeId(10**9 + number) for number in range(500))
+    many: dict[str, Any] = {
+        "branches": tuple(Branch(each, 1 << 131_071) for each in ids[:20]),
+        "exceptions": 1 << 131_071,
+        "skips": tuple(Skip(each, each + 10**10, each + 10**11, False) for each in ids[:16]),
+        "passed": tuple(10**9 + number for number in range(2000)),
+        "starts": bytes(bytearray(50_000)),
+        "entries": tuple(Entry(each, each + 1, each << 32, each + 2, each + 3) for each in ids),
+        "gaps": tuple((each, each + 1) for each in ids[:32]),
+        "held": tuple(Held(each, Incarnation(each << 9), each, each + 1, each + 2) for each in ids),
+        "members": tuple(MemberFeatures(each, Incarnation(each << 9), each + 1) for each in ids),
+        "digests": tuple(2**127 + number for number in range(64)),
+    }
+    found: dict[str, Any] = {name: v for name, v in many.items() if hasattr(message, name)}
+    if hasattr(message, "route") and not found:
+        stack = tuple(NodeId(10**9 + number) for number in range(4000))
+        found["route"] = replace(message.route, search=Search(b"", stack))
+    return replace(message, **found)
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+@pytest.mark.parametrize("kind", sorted({type(m).__name__ for m in MESSAGES.values()}))
+def test_recorder_counts_what_messages_hold_beside_payloads(kind: str, is_sent: bool) -> None:
+    message = next(m for m in MESSAGES.values() if type(m).__name__ == kind)
+    settings = Settings(NodeId(1), 4, PeerList("127.0.0.1:{7400+id}"), "127.0.0.1:7401")
+    node = Node(settings, Incarnation(1 << 32), Random(7), 0)
+    recorder = FlightRecorder(node, 0, 32 * 2**20, steps_per_s=10**9)
+    before_bytes = recorder.held_bytes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(1, 11):
+            held = wide(message)
+            if is_sent:
+                recorder.note(number, DeadlineReached(), [Send(LinkId(1), held)] * 3)
+            else:
+                recorder.note(number, Received(LinkId(1), held), [])
+            del held
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes < 2 * (recorder.held_bytes - before_bytes) + 20_000
