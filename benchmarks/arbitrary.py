@@ -41,6 +41,7 @@ from bmgd.core.commands import (
     Withdraw,
 )
 from bmgd.errors import ProtocolError
+from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status, incarnation_tag
@@ -67,7 +68,9 @@ from bmgd.wire.bounds import (
 )
 from bmgd.wire.broadcast_messages import (
     Broadcast,
+    BroadcastPiece,
     Multicast,
+    Piece,
     ReliableBroadcast,
     Skip,
     Skipped,
@@ -124,6 +127,8 @@ class Arbitrary:
 
     def __init__(self, random: Random, own: NodeId, founding_size: int) -> None:
         self.random = random
+        # Says when a message is as long as can be: a seed without one stays what it was.
+        self.large = Random(f"{own} {founding_size} {random.getstate()[1][:9]}")
         self.own = own
         self.founding_size = founding_size
         self.lives: deque[int] = deque((1 << 32, (1 << 32) + 1), KEPT)
@@ -298,7 +303,8 @@ class Arbitrary:
     def message(self) -> Message:
         """A message of any kind."""
         while True:
-            found = _sendable(self.random.choice(self._kinds)())
+            made = self._longest if self.large.random() < 0.01 else self.random.choice(self._kinds)
+            found = _sendable(made())
             if found is not None:
                 return found
 
@@ -464,6 +470,20 @@ class Arbitrary:
             self.skips(),
             self.number(),
         )
+
+    def _longest(self) -> Broadcast | BroadcastPiece:
+        """A message to many that takes nearly a whole frame, and may have to search for its way."""
+        left = FRAME_BYTES_MAX - PAYLOAD_BYTES_MAX - self.large.randrange(70, 200)
+        first = self.large.randrange(left // 2, ID_SET_SPACE // 8)
+        branches = tuple(
+            Branch(self.id(), self.large.getrandbits(8 * size)) for size in (first, left - first)
+        )
+        route = replace(self.route(), destination=self.id(), hop_budget=0, search=None)
+        payload = bytes(PAYLOAD_BYTES_MAX)
+        if self.large.random() < 0.5:
+            return Broadcast(route, "a", payload, 0, branches)
+        piece = Piece(1, 0, 2 * PAYLOAD_BYTES_MAX)
+        return BroadcastPiece(route, "a", payload, 0, branches, self.founding_size, 0, (), 0, piece)
 
     def features(self) -> int:
         """What somebody says that it can do."""

@@ -20,6 +20,7 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.errors import ProtocolError
+from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.frames import is_routed
@@ -72,6 +73,7 @@ class LinkEvents:
 
     Attributes:
         malformed_frames: routed frames that were dropped because they cannot be read.
+        oversized_frames: routed frames that were dropped because nobody would read them.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class LinkEvents:
         decode: Callable[[bytes], Message] = decode,
     ) -> None:
         self.malformed_frames = 0
+        self.oversized_frames = 0
         self._engine = engine
         self._on_gone = on_gone
         self._on_written = on_written
@@ -184,11 +187,16 @@ class LinkEvents:
         # One notice goes to many links: the same object is encoded once.
         if self._encoded[0] is not message:
             self._encoded = (message, encode(message))
+        frame = self._encoded[1]
         if isinstance(message, LinkMessage):
             kind = contract.CONTROL
+        elif len(frame) > LENGTH_BYTES + FRAME_BYTES_MAX:
+            # What grew on its way, such as a search: the next node would cut the link for it.
+            self.oversized_frames += 1
+            return []
         else:
             kind = contract.class_of_priority(message.route.priority)
-        if self._engine.put(link, self._encoded[1], kind) == contract.OVER_BOUND:
+        if self._engine.put(link, frame, kind) == contract.OVER_BOUND:
             return self.lose(link, Evidence.TIMED_OUT)
         return []
 

@@ -29,7 +29,7 @@ from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hop
 from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, without
 from bmgd.topology.broadcast import Order
 from bmgd.types import NodeId
-from bmgd.wire.bounds import BRANCH_BYTES_MAX, BRANCHES_MAX
+from bmgd.wire.bounds import BRANCH_BYTES_MAX, BRANCH_FRAME_BYTES, BRANCHES_MAX
 from bmgd.wire.broadcast_messages import Broadcast, Multicast, ReliableBroadcast, Stable
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.routes import Route
@@ -37,7 +37,6 @@ from bmgd.wire.routes import Route
 Branched = Broadcast | Multicast | ReliableBroadcast | Stable
 TREES: tuple[Order, ...] = ("closest-last", "closest-first")
 CAREFUL_MAX = 64
-BRANCH_FRAME_BYTES = 9
 BUDGET_MAX = 255
 
 

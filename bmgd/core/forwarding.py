@@ -24,6 +24,7 @@ from typing import Any, Final
 from bmgd.core.context import Context, Link
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.links import Links
+from bmgd.core.search_room import has_room_for_search
 from bmgd.core.visited import is_visited, nothing_visited, visited_bytes, with_visited
 from bmgd.frameheader import flow_of
 from bmgd.routing import Snapshot, hop_count, rank_of
@@ -213,7 +214,8 @@ class Forwarding:
         return self._search(message, Search(self._nothing(), (), search.restarts + 1))
 
     def _pass_on(self, message: RoutedMessage, peer: NodeId, search: Search) -> bool:
-        if visited_bytes(search.visited) + 4 * len(search.stack) > SEARCH_BYTES_MAX:
+        size = visited_bytes(search.visited) + 4 * len(search.stack)
+        if size > SEARCH_BYTES_MAX or not has_room_for_search(message, size):
             return False
         link = self._links.to(peer)
         assert link is not None

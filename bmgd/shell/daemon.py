@@ -429,7 +429,12 @@ class Daemon:
     def describe(self) -> Mapping[str, object]:
         """The shell's part of `status`."""
         totals = self._transport.links.totals()
-        dropped = ("dropped_urgent_frames", "dropped_bulk_frames", "malformed_frames")
+        dropped = (
+            "dropped_urgent_frames",
+            "dropped_bulk_frames",
+            "malformed_frames",
+            "oversized_frames",
+        )
         return {
             "backend": BACKEND,
             "engine": self._engine_name,

@@ -238,5 +238,8 @@ class Links:
         return [(link, fd, self._engine.backlog(link)) for link, fd in self._links.items()]
 
     def totals(self) -> dict[str, int]:
-        """The engine's counters (see `LinkEngine.totals`) and `malformed_frames`, dropped and routed."""
-        return self._engine.totals() | {"malformed_frames": self._events.malformed_frames}
+        """The engine's counters (see `LinkEngine.totals`), and those of `LinkEvents`."""
+        return self._engine.totals() | {
+            "malformed_frames": self._events.malformed_frames,
+            "oversized_frames": self._events.oversized_frames,
+        }

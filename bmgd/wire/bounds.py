@@ -22,7 +22,8 @@ PROBLEM_BYTES_MAX = 255
 TRACE_MS_MAX = 60_000
 BRANCHES_MAX = 1024
 BRANCH_BYTES_MAX = 16_384 + 64
-"""Of all covers of a frame together, as they are written, and 9 bytes for each branch."""
+"""Of all covers of a frame together, as they are written, and `BRANCH_FRAME_BYTES` for each branch."""
+BRANCH_FRAME_BYTES = 9
 EXCEPTIONS_BYTES_MAX = 1100
 SKIPS_MAX = 16
 WATERMARKS_MAX = 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -15,17 +16,27 @@ from bmgd.core.events import (
     LinkDown,
     Received,
 )
+from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.linkevents import LinkEvents, evidence_of
 from bmgd.linklayer import LinkLayer
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import Probe
+from bmgd.wire.broadcast_messages import Broadcast
 from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import Goodbye, Heartbeat, Notice, Ping
-from bmgd.wire.routes import Route
-from tests.unit.linklayer.engines import data, goodbye, snapshot
+from bmgd.wire.routes import Route, Search
+from tests.unit.linklayer.engines import ENGINES, data, goodbye, snapshot
 
 LEFT, RIGHT = LinkId(1), LinkId(2)
+LONG = Broadcast(
+    Route(NodeId(1), NodeId(5), Incarnation(7), search=Search(bytes(16_000), ())),
+    "t" * 300,
+    bytes(66_500),
+    0,
+    (),
+)
+"""Of any lengths: nobody reads it."""
 RECORD = (NodeId(3), Record(Incarnation(1 << 32), 0, Status.DEAD, "h:1"))
 
 
@@ -153,6 +164,19 @@ def test_messages_go_by_their_urgency(between: Between) -> None:
         assert between.events.send(LEFT, message) == []
     in_order = encode(probe(1, 0)) + encode(Ping(1)) + encode(probe(1, 1))
     assert between.layer.take(LEFT, 1000) == in_order
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_routed_frame_that_grew_beyond_the_longest_is_dropped_and_counted(engine: str) -> None:
+    layer = ENGINES[engine]()
+    events = LinkEvents(layer, lambda link: None, lambda link: None)
+    layer.adopt(-1, LEFT, 1)
+    frame = LENGTH_BYTES + FRAME_BYTES_MAX
+    longest = replace(LONG, topic=LONG.topic + "t" * (frame - len(encode(LONG))))
+    for message in (longest, replace(longest, topic=longest.topic + "t")):
+        assert events.send(LEFT, message) == []
+    assert layer.backlog(LEFT) == frame
+    assert events.oversized_frames == 1
 
 
 def test_link_that_lets_control_pile_up_is_lost(between: Between) -> None:
