@@ -6,9 +6,10 @@ import asyncio
 import mmap
 import os
 import sys
+import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bmgd.outgoing import Payload, Quality
 
 PROGRESS_S = 1.0
+_READ_BYTES = 1 << 16
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -116,7 +118,7 @@ async def _send_lines(args: Namespace, address: str) -> int:
             args.destination, args.topic, priority=args.priority, quality=quality
         ) as stream,
     ):
-        async for line in _lines(sys.stdin.buffer):
+        async for line in _lines(sys.stdin.fileno()):
             await stream.write(line)
             count += 1
             sent_bytes += len(line)
@@ -127,11 +129,44 @@ async def _send_lines(args: Namespace, address: str) -> int:
     return 0
 
 
-async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a file without their ends; other tasks run while it has none."""
+async def _lines(source: int) -> AsyncIterator[bytes]:
+    """The lines of a descriptor without their ends; other tasks run while it has none."""
+    begun: list[bytes] = []
+    while data := await _read(source):
+        first, *more = data.split(b"\n")
+        begun.append(first)
+        for line in more:
+            yield b"".join(begun)
+            begun = [line]
+    if last := b"".join(begun):
+        yield last
+
+
+async def _read(source: int) -> bytes:
+    """What a descriptor has next; b"" at its end."""
     loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, source.readline):
-        yield line.removesuffix(b"\n")
+    found: asyncio.Future[bytes] = loop.create_future()
+
+    def tell(data: bytes | OSError) -> None:
+        if found.done():
+            return
+        if isinstance(data, OSError):
+            found.set_exception(data)
+        else:
+            found.set_result(data)
+
+    def read() -> None:
+        try:
+            data: bytes | OSError = os.read(source, _READ_BYTES)
+        except OSError as error:
+            data = error
+        # Nobody may wait for it any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell, data)
+
+    # Ctrl-C would wait for a thread of the loop's executor, until the descriptor has something.
+    threading.Thread(target=read, daemon=True).start()
+    return await found
 
 
 @contextmanager
@@ -145,9 +180,8 @@ def _payload(args: Namespace) -> Iterator[Payload]:
             if not os.fstat(file.fileno()).st_size:
                 yield file.read()
                 return
-            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            with whole, memoryview(whole) as view:
-                yield view
+            # Closed with the process: the error of a send that failed still holds pieces of it.
+            yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -18,7 +18,7 @@ import pytest
 
 import bmgd
 from bmgd.cli import COMMANDS, bench, exit_code_of, main
-from bmgd.core.commands import PutSegment
+from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.errors import (
     ConfigError,
     DeadError,
@@ -312,12 +312,18 @@ def test_exit_codes_of_errors() -> None:
 # --- rough hands ----------------------------------------------------------------------------------
 
 
-async def start(*words: str) -> asyncio.subprocess.Process:
+async def start(*words: str, stdin: int | None = None) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bmgd", *words),
+        stdin=stdin,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def read(process: asyncio.subprocess.Process) -> bytes:
+    assert process.stderr is not None
+    return await process.stderr.read()
 
 
 async def test_ctrl_c_shows_no_traceback(core: FakeCore) -> None:
@@ -327,6 +333,36 @@ async def test_ctrl_c_shows_no_traceback(core: FakeCore) -> None:
     async with asyncio.timeout(DEADLINE_S):
         _, err = await process.communicate()
     assert (process.returncode, err) == (130, b"")
+
+
+async def test_ctrl_c_ends_a_send_whose_stdin_is_idle(core: FakeCore) -> None:
+    words = ("send", "1", "--lines", "--control", core.address)
+    process = await start(*words, stdin=asyncio.subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"a\nb")
+    await core.until_told(lambda: any(isinstance(told, PutSegment) for _, told in core.told))
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await process.wait(), await read(process)) == (130, b"")
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+async def test_ctrl_c_ends_a_send_of_a_file(core: FakeCore, tmp_path: Path, size: int) -> None:
+    (tmp_path / "some").write_bytes(bytes(size))
+    process = await start("send", "7", "--file", str(tmp_path / "some"), "--control", core.address)
+    await core.until_told(lambda: any(isinstance(told, OpenStream) for _, told in core.told))
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await process.wait(), await read(process)) == (130, b"")
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+async def test_send_of_a_file_that_fails_says_why(
+    core: FakeCore, tmp_path: Path, size: int
+) -> None:
+    (tmp_path / "some").write_bytes(bytes(size))
+    ran = await run("send", "4", "--file", str(tmp_path / "some"), "--control", core.address)
+    assert (ran.code, "no way was found" in ran.err) == (4, True)
 
 
 async def test_a_closed_pipe_shows_no_traceback(core: FakeCore) -> None:
