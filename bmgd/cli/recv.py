@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from bmgd.cli.target import add_target, address_of, count, run_async, seconds
 from bmgd.errors import DeliveryError
 
 if TYPE_CHECKING:
-    from bmgd.client import Message
+    from bmgd.client import Message, Missed
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -40,24 +41,6 @@ def run(args: Namespace) -> int:
     async def main() -> int:
         from bmgd.client import Missed, connect
 
-        def show(message: Message | Missed) -> None:
-            if isinstance(message, Missed):
-                show_missed(message)
-            elif args.json:
-                fields = {"source": message.source, "topic": message.topic}
-                print_json({**fields, "payload": message.payload})
-            else:
-                sys.stdout.flush()
-                sys.stdout.buffer.write(message.payload + b"\n")
-                sys.stdout.buffer.flush()
-
-        def show_missed(missed: Missed) -> None:
-            if args.json:
-                print_json({"missed": asdict(missed)})
-            else:
-                span = f"{missed.first} to {missed.last}"
-                print(f"bmgd recv: missed {span} of node {missed.source}", file=sys.stderr)
-
         taken = 0
         # No more credit than will be printed: a message that is handed over and not printed
         # would be lost for the next reader.
@@ -69,8 +52,10 @@ def run(args: Namespace) -> int:
                 daemon.subscribe(args.topic, credit=credit) as messages,
             ):
                 async for message in messages:
-                    if args.reply is None or isinstance(message, Missed):
-                        show(message)
+                    if isinstance(message, Missed):
+                        show_missed(message, as_json=args.json)
+                    elif args.reply is None:
+                        await show(message, as_json=args.json)
                     else:
                         await answer(args.reply, message)
                     taken += not isinstance(message, Missed)
@@ -85,13 +70,43 @@ def run(args: Namespace) -> int:
     return run_async(main)
 
 
+async def show(message: Message, *, as_json: bool) -> None:
+    """Print a message; one that is longer than this process should hold, in parts as they come."""
+    fields = {"source": message.source, "topic": message.topic}
+    if as_json and not message.is_long:
+        print_json({**fields, "payload": message.payload})
+    elif as_json:
+        at = 0
+        async for part in message.parts():
+            print_json({**fields, "bytes": message.size, "at": at, "part": part})
+            at += len(part)
+    else:
+        sys.stdout.flush()
+        async for part in message.parts():
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
+
+
+def show_missed(missed: Missed, *, as_json: bool) -> None:
+    """Print which broadcasts did not come."""
+    if as_json:
+        print_json({"missed": asdict(missed)})
+    else:
+        span = f"{missed.first} to {missed.last}"
+        print(f"bmgd recv: missed {span} of node {missed.source}", file=sys.stderr)
+
+
 async def answer(command: str, message: Message) -> None:
     """Let a command answer a request; of another message what it prints is printed."""
     process = await asyncio.create_subprocess_shell(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        out, _ = await process.communicate(message.payload)
+        out, _ = await asyncio.gather(process.stdout.read(), _feed(process.stdin, message))
+        await process.wait()
     finally:
         if process.returncode is None:
             process.kill()
@@ -106,3 +121,12 @@ async def answer(command: str, message: Message) -> None:
         await (message.refuse(why) if why else message.reply(out))
     except DeliveryError as error:
         print(f"bmgd recv: the answer is not confirmed: {error}", file=sys.stderr)
+
+
+async def _feed(stdin: asyncio.StreamWriter, message: Message) -> None:
+    # A command need not read what it is given.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        async for part in message.parts():
+            stdin.write(part)
+            await stdin.drain()
+    stdin.close()
