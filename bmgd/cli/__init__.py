@@ -85,25 +85,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = module.run(parser.parse_args(words[1:]))
         sys.stdout.flush()
         return code
-    except BmgdError as error:
-        return _failed(name, error)
-    except BaseExceptionGroup as group:
-        # Of a command that does several things at once.
-        first = innermost(group)
-        if not isinstance(first, BmgdError):
-            raise
-        return _failed(name, first)
-    except KeyboardInterrupt:
-        return 128 + 2
-    except BrokenPipeError:
-        # The reader of the output has gone; nothing may be written when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except (BmgdError, KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as raised:
+        # A group comes of a command that does several things at once.
+        return _told(name, raised)
 
 
-def _failed(name: str, error: BmgdError) -> int:
-    print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
-    return exit_code_of(error)
+def _told(name: str, raised: BaseException) -> int:
+    """Say why a command ended; returns the exit code. What is a bug is raised again."""
+    from bmgd.errors import BmgdError
+
+    match innermost(raised):
+        case BmgdError() as error:
+            print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
+            return exit_code_of(error)
+        case KeyboardInterrupt():
+            return 128 + 2
+        case BrokenPipeError():
+            # The reader of the output has gone; nothing may be written when the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+    raise raised
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TextIO
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import run_async, seconds
@@ -77,21 +78,31 @@ def run(args: Namespace) -> int:
     def show(line: str) -> None:
         print(line, file=progress, flush=True)
 
-    hurry()
-    try:
-        outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
-    except asyncio.CancelledError:
-        print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
-        return INTERRUPTED
-    if args.history:
-        with open(args.history, "w", encoding="utf-8") as file:
-            file.writelines(to_line(fact) + "\n" for fact in outcome.history)
+    with _history(args.history) as history:
+        hurry()
+        try:
+            outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
+        except asyncio.CancelledError:
+            print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
+            return INTERRUPTED
+        if history is not None:
+            history.writelines(to_line(fact) + "\n" for fact in outcome.history)
     document = judge(outcome)
     if args.json:
         print_json(document)
     else:
         print("\n".join(lines(document)))
     return 0 if document["verdict"] == "pass" else FAILED
+
+
+def _history(path: str | None) -> AbstractContextManager[TextIO | None]:
+    """Where the facts go: opened before the trial, which would be in vain."""
+    if path is None:
+        return nullcontext()
+    try:
+        return open(path, "w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--history {path}: {error.strerror}") from None
 
 
 def _cluster(args: Namespace) -> TrialCluster:

@@ -11,7 +11,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.target import add_target, address_of, run_async, seconds
@@ -59,6 +59,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=seconds, default=5.0, metavar="S", help="for --agree (default 5)"
     )
+
+    def refuse(message: str) -> NoReturn:
+        # With the 2 of other commands, monitoring would take wrong arguments for a node that is down.
+        parser.exit(_tell([Finding(UNKNOWN, message, {})], as_json=False))
+
+    parser.error = refuse  # type: ignore[method-assign]
 
 
 def run(args: Namespace) -> int:

@@ -111,6 +111,7 @@ class _Demo:
         self._began_s = time.monotonic()
         self._events: list[dict[str, Any]] = []
         self._changed = asyncio.Event()
+        self._is_over = False
         self._summary: dict[str, float] = {}
 
     async def run(self) -> dict[str, float]:
@@ -297,6 +298,8 @@ class _Demo:
             self._events.append(event)
             self._changed.set()
             self._show_event(event)
+        self._is_over = True
+        self._changed.set()
 
     async def _until(
         self,
@@ -311,6 +314,8 @@ class _Demo:
                     found = [e for e in self._events if e["event"] == name and matches(e)]
                     if len(found) >= count:
                         return found
+                    if self._is_over:
+                        raise LaunchError("the launcher ended")
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

@@ -1,0 +1,68 @@
+"""How commands end whose work fails: before it begins where that is possible, and always with a line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bmgd import cli
+from bmgd.cli import chaos, demo
+from bmgd.errors import LaunchError
+
+LIMIT_S = 10.0
+
+
+def test_closed_pipe_of_a_task_is_as_one_of_its_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(args: object) -> int:
+        raise BaseExceptionGroup("outer", [ExceptionGroup("inner", [BrokenPipeError()])])
+
+    monkeypatch.setattr("bmgd.cli.status.run", run)
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        assert cli.main(["status"]) == 1
+        out.write("nobody reads it")
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_check_answers_unknown_to_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--colour"], ["--id", "x"], ["--timeout", "0"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["check", *words])
+        printed = capsys.readouterr()
+        assert ended.value.code == 3
+        assert printed.out.startswith("BMGD UNKNOWN: ")
+        assert len(printed.out.splitlines()) == 1
+
+
+def test_chaos_refuses_a_history_that_cannot_be_written_before_the_trial(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def trial(*_: object, **__: object) -> Any:
+        raise AssertionError("the cluster is harmed in vain")
+
+    monkeypatch.setattr(chaos, "_cluster", lambda args: None)
+    monkeypatch.setattr(chaos, "_plan", lambda *_: SimpleNamespace())
+    monkeypatch.setattr("bmgd.trials.runner.run_trial", trial)
+    words = ["chaos", "--plan", "p", "--history", str(tmp_path / "none" / "h")]
+    assert cli.main(words) == 2
+    assert "--history" in capsys.readouterr().err
+
+
+async def test_demo_ends_at_once_when_its_launcher_does() -> None:
+    played = demo._Demo(3, "run", None, None, quiet=True)
+    stdout = asyncio.StreamReader()
+    stdout.feed_data(b'{"event": "listening", "id": 0}\n')
+    stdout.feed_eof()
+    launcher: Any = SimpleNamespace(stdout=stdout)
+    async with asyncio.timeout(LIMIT_S):
+        waiting = asyncio.ensure_future(played._until("up", 1))
+        await played._read_events(launcher)
+        with pytest.raises(LaunchError, match="launcher ended"):
+            await waiting
