@@ -41,6 +41,9 @@ OWN_LACK = frozenset(
     }
 )
 """What a host says where it has no descriptor, memory, watch or local port left."""
+RETURNED_MAX = 2048
+"""So many frames of links that ended find another way in one turn of the core. An outbox can hold sixty
+times as many: seconds of work without a heartbeat, for what sources send again meanwhile."""
 
 
 def evidence_of(number: int | None) -> Evidence:
@@ -73,6 +76,7 @@ class LinkEvents:
 
     Attributes:
         malformed_frames: routed frames that were dropped because they cannot be read.
+        unreturned_frames: routed frames that were dropped because more than `RETURNED_MAX` came back.
         oversized_frames: routed frames that were dropped because nobody would read them.
     """
 
@@ -85,10 +89,12 @@ class LinkEvents:
     ) -> None:
         self.malformed_frames = 0
         self.oversized_frames = 0
+        self.unreturned_frames = 0
         self._engine = engine
         self._on_gone = on_gone
         self._on_written = on_written
         self._decode = decode
+        self._returned = 0
         self._heard_again: dict[LinkId, None] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")
 
@@ -157,6 +163,10 @@ class LinkEvents:
         """Routed frames that could not be passed on, for the core to find another way."""
         events: list[Event] = []
         for body in bodies:
+            if self._returned >= RETURNED_MAX:
+                self.unreturned_frames += 1
+                continue
+            self._returned += 1
             try:
                 events.append(Received(link, self._decode(body)))
             except ProtocolError:
@@ -179,6 +189,10 @@ class LinkEvents:
             return []
         beats = tuple(AbsorbedBeat(LinkId(link), *rest) for link, *rest in told)
         return [HeartbeatsAbsorbed(beats)]
+
+    def end_turn(self) -> None:
+        """The core has made its steps for all that it was told."""
+        self._returned = 0
 
     # --- down from the core -------------------------------------------------------------------
 

@@ -434,6 +434,7 @@ class Daemon:
             "dropped_bulk_frames",
             "malformed_frames",
             "oversized_frames",
+            "unreturned_frames",
         )
         return {
             "backend": BACKEND,

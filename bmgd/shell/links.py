@@ -197,7 +197,8 @@ class Links:
         self._emit_all(self._events.end(link))
 
     def flush(self) -> None:
-        """Write what the last events have put into outboxes."""
+        """Write what the last events have put into outboxes; the core has taken all of them."""
+        self._events.end_turn()
         if self._engine.flush():
             self._look_soon()
         for link in self._engine.waiting() if self._carriers else ():
@@ -242,4 +243,5 @@ class Links:
         return self._engine.totals() | {
             "malformed_frames": self._events.malformed_frames,
             "oversized_frames": self._events.oversized_frames,
+            "unreturned_frames": self._events.unreturned_frames,
         }

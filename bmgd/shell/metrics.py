@@ -184,6 +184,7 @@ def _messages(out: Exposition, sources: Sources) -> None:
         "bulk at the bound": totals["dropped_bulk_frames"],
         "malformed": totals["malformed_frames"],
         "oversized": totals["oversized_frames"],
+        "returned beyond the bound": totals["unreturned_frames"],
     }
     out.counter(
         "bmgd_dropped_frames_total", "Frames that were dropped.", by_label("reason", dropped)

@@ -428,12 +428,14 @@ class Wires:
             host.link_events.absorb_heartbeats(digest, links)
 
     def flush(self, host: Host, links_max: int | None = None) -> bool:
-        """Write what waits on a host's links; whether they have something to tell.
+        """Write what waits on the links of a host whose core has nothing to do; whether they have news.
 
         Args:
             host: whose links.
             links_max: of so many links at most, for a process that dies in the midst of it.
         """
+        if host.link_events is not None:
+            host.link_events.end_turn()
         for link in host.layer.waiting()[:links_max]:
             end = host.ends.get(LinkId(link)) or host.closing.get(LinkId(link))
             if end is not None:

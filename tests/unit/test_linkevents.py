@@ -17,15 +17,17 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
-from bmgd.linkevents import LinkEvents, evidence_of
-from bmgd.linklayer import LinkLayer
+from bmgd.linkevents import RETURNED_MAX, LinkEvents, evidence_of
+from bmgd.linklayer import LinkLayer, contract
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
+from bmgd.sim import Network
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import Probe
 from bmgd.wire.broadcast_messages import Broadcast
 from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import Goodbye, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
+from tests.unit.core.clusters import settle
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, snapshot
 
 LEFT, RIGHT = LinkId(1), LinkId(2)
@@ -177,6 +179,43 @@ def test_routed_frame_that_grew_beyond_the_longest_is_dropped_and_counted(engine
         assert events.send(LEFT, message) == []
     assert layer.backlog(LEFT) == frame
     assert events.oversized_frames == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_frames_of_ended_links_are_told_up_to_a_bound_in_a_turn(engine: str) -> None:
+    layer = ENGINES[engine]()
+    events = LinkEvents(layer, lambda link: None, lambda link: None)
+    frames = [encode(probe(1, number % 4)) for number in range(RETURNED_MAX)]
+
+    def end_both() -> list[Event]:
+        """Both links end with more than a turn takes, one by itself, one by the core."""
+        for link in (LEFT, RIGHT):
+            layer.adopt(-1, link, 1)
+            layer.put(link, b"".join(frames), contract.BULK)
+        layer.put(RIGHT, frames[0], contract.CONTROL)
+        layer.finish(RIGHT, 0)
+        return [*events.of(layer.poll()), *events.end(LEFT)]
+
+    first = [LinkDown(RIGHT, Evidence.EOF), Received(RIGHT, probe(1))]
+    told = end_both()
+    assert told[:2] == first
+    assert told[2:] == [Received(RIGHT, probe(1, n % 4)) for n in range(RETURNED_MAX - 1)]
+    assert events.unreturned_frames == RETURNED_MAX + 1
+    events.end_turn()
+    layer.adopt(-1, LinkId(3), 1)
+    layer.put(LinkId(3), frames[0], contract.URGENT)
+    assert events.end(LinkId(3)) == [Received(LinkId(3), probe(1))]
+
+
+def test_simulator_says_when_a_turn_is_over() -> None:
+    """Else nothing more would come back once a bound's worth of frames had."""
+    network = Network(4)
+    settle(network)
+    host = network.hosts[NodeId(0)]
+    assert host.link_events is not None
+    host.link_events._returned = RETURNED_MAX
+    network.run(1)
+    assert host.link_events._returned == 0
 
 
 def test_link_that_lets_control_pile_up_is_lost(between: Between) -> None:

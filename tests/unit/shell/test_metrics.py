@@ -39,6 +39,7 @@ TOTALS = {
     "dropped_bulk_frames": 19,
     "malformed_frames": 20,
     "oversized_frames": 23,
+    "unreturned_frames": 24,
     "backlog_bytes": 21,
 }
 ROWS = [[0, 1, 1500, 9000, 0, 10, 20, 30, 250], [1, 0, 0, 9000, 0, 1, 2, 3, 100]]
