@@ -7,6 +7,7 @@ believe it unseen: it dials the address in the record, expecting its own id ther
     claim --is at this node's own address--------------------------> a life above it
     claim --> dialled --that life, or another above this one, answers--> the id is lost
                       --anything else---------------------------------> a life above it
+    claim --> dialled --a life above it has begun meanwhile------------> nothing is left to do
 
 Somebody who goes on claiming could make it begin lives for ever: that has a bound, see `lifecycle.py`. A
 joiner takes a new id at once, as after any lost race (ADR 16).
@@ -76,6 +77,9 @@ class Claims:
             context.lose_id(
                 f"another life has the id {context.id}: it answers at {dialled.address}"
             )
+        elif claim.incarnation <= context.incarnation:
+            # What is said of a life that is over needs no other one, and least of all a lower one.
+            self._claim = None
         elif claim > dialled:
             self._look_into(claim)
         else:

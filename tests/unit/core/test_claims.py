@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bmgd.core.effects import Dial, Effect, Exit, Renewed
-from bmgd.core.events import DialFailed, Received
+from bmgd.core.events import DialFailed, Greeted, Received
 from bmgd.core.lifecycle import LIVES_MAX, life_above
 from bmgd.sim import Network
 from bmgd.types import (
@@ -160,6 +160,29 @@ def test_claim_that_is_raised_meanwhile_is_looked_into_too() -> None:
     effects = steps(network, DialFailed(VICTIM, Evidence.REFUSED))
     (renewed,) = [e for e in effects if isinstance(e, Renewed)]
     assert renewed.incarnation > 2**51
+
+
+@pytest.mark.parametrize("claims", [1, 2])
+@pytest.mark.parametrize("later", ["dead", "known"])
+def test_claim_below_the_life_that_began_meanwhile_begins_no_other(later: str, claims: int) -> None:
+    """Neither one that was dialled, nor one that came while another was."""
+    network = settled()
+    for number in range(claims):
+        steps(network, claim_event(network, claimed(2**50 + number, f"there{number}:1")))
+    above = Incarnation(2**51)
+    event: object = claim_event(network, Record(above, 0, Status.EXCLUDED, "there:1"))
+    if later == "known":
+        life = network.hosts[NodeId(7)].node.incarnation
+        event = Greeted(LinkId(99), NodeId(7), life, "sim7:7400", above, 9)
+    (renewed,) = [e for e in steps(network, event) if isinstance(e, Renewed)]
+    assert renewed.incarnation > above
+    effects = steps(network, DialFailed(VICTIM, Evidence.NO_ANSWER))
+    assert not [e for e in effects if isinstance(e, Renewed | Exit)]
+    assert not [e for e in effects if isinstance(e, Dial) and e.peer == VICTIM]
+    assert network.hosts[VICTIM].node.incarnation == renewed.incarnation
+    # And a later claim is looked into as ever.
+    effects = steps(network, claim_event(network, claimed(2**52, "there:1")))
+    assert [e.address for e in effects if isinstance(e, Dial) and e.peer == VICTIM] == ["there:1"]
 
 
 def test_claim_is_shown() -> None:
