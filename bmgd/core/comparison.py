@@ -7,6 +7,7 @@ that differ, in pages of at most `RECORDS_PER_NOTICE_MAX` records, by ascending 
     (nothing) --digests differ twice--> Buckets --buckets differ--> PageAsk(lowest id)
     PageAsk --RecordPage, more to come--> PageAsk(the id that follows)
             --RecordPage, the last--> (nothing)         --link lost, no page for `PAGE_NS`--> (nothing)
+            --RecordPage that does not go on--> (nothing)
 
 So one page is underway at a time, however many records differ and over however many links: a node that
 has missed much asks one of its peers, and finds the others equal afterwards. Who is asked keeps nothing.
@@ -26,14 +27,22 @@ from bmgd.wire.link_messages import BUCKETS, Buckets, PageAsk, RecordPage
 MISMATCHES_TO_COMPARE = 2
 PAGE_NS = 3_000_000_000
 """So long a page is waited for before another peer may be asked."""
+FETCH_NS = 300_000_000_000
+"""A fetch of more pages ends after so long, if others wait."""
+REST_NS = PAGE_NS
+REST_IN_VAIN_NS = 4 * PAGE_NS
+"""If others waited, a peer rests so long after its last page; and so long if that was no good."""
 
 
 @dataclass(slots=True)
 class _Fetch:
     link: LinkId
     buckets: int
-    asked_ns: int
+    began_ns: int
+    asked_ns: int = 0
+    after: int = 0
     pages: int = 0
+    others_wait: bool = False
 
 
 class Comparison:
@@ -43,6 +52,7 @@ class Comparison:
         self._context = context
         self._notices = notices
         self._fetch: _Fetch | None = None
+        self._rests_until_ns: dict[LinkId, int] = {}
 
     # --- digests ------------------------------------------------------------------------------
 
@@ -66,9 +76,26 @@ class Comparison:
         if theirs.answer:
             self._context.send(link.id, Buckets(tuple(ours), answer=False))
         differing = sum(1 << i for i in range(BUCKETS) if ours[i] != theirs.digests[i])
-        if differing and not self._is_fetching():
+        if differing and self._may_fetch(link.id):
             self._fetch = _Fetch(link.id, differing, self._context.now_ns)
             self._ask(NodeId(0))
+
+    def _may_fetch(self, link: LinkId) -> bool:
+        """Whether a peer may be asked now: no other one is, and it is not others' turn."""
+        fetch, now_ns = self._fetch, self._context.now_ns
+        if fetch is not None:
+            if now_ns - fetch.asked_ns < PAGE_NS:
+                fetch.others_wait |= fetch.link != link
+                return False
+            self._end(REST_IN_VAIN_NS)
+        return now_ns >= self._rests_until_ns.get(link, 0)
+
+    def _end(self, rest_ns: int) -> None:
+        fetch, self._fetch, now_ns = self._fetch, None, self._context.now_ns
+        resting = {i: until_ns for i, until_ns in self._rests_until_ns.items() if until_ns > now_ns}
+        if fetch is not None and fetch.others_wait:
+            resting[fetch.link] = min(now_ns, fetch.asked_ns + PAGE_NS) + rest_ns
+        self._rests_until_ns = resting
 
     # --- pages --------------------------------------------------------------------------------
 
@@ -89,8 +116,11 @@ class Comparison:
         following = self._take(page, link, passes_on=passes_on)
         if fetch is None or not is_expected:
             return
+        is_long = self._context.now_ns - fetch.began_ns > FETCH_NS and fetch.others_wait
         if following is None:
-            self._fetch = None
+            self._end(REST_NS)
+        elif following <= fetch.after or is_long:
+            self._end(REST_IN_VAIN_NS)
         else:
             fetch.pages += 1
             self._ask(following)
@@ -100,14 +130,11 @@ class Comparison:
         if self._fetch is not None and self._fetch.link == link.id:
             self._fetch = None
 
-    def _is_fetching(self) -> bool:
-        fetch = self._fetch
-        return fetch is not None and self._context.now_ns - fetch.asked_ns < PAGE_NS
-
     def _ask(self, after: NodeId) -> None:
-        assert self._fetch is not None
-        self._fetch.asked_ns = self._context.now_ns
-        self._context.send(self._fetch.link, PageAsk(after, self._fetch.buckets))
+        fetch = self._fetch
+        assert fetch is not None
+        fetch.after, fetch.asked_ns = after, self._context.now_ns
+        self._context.send(fetch.link, PageAsk(after, fetch.buckets))
 
     def _take(self, page: RecordPage, link: LinkId, *, passes_on: bool) -> NodeId | None:
         """Take over a page, by ascending ids; returns where to go on, None for the end."""

@@ -1,9 +1,9 @@
 """Floods: a member that sends more of what costs the core than any sound one does is slowed, and named.
 
-Theory of operation. Heartbeats, pings, notices, digests, asks, probes and joins are rare, and all of them
-are sent again or made good by something else when one is lost. So for each neighbor, and for each source
-behind it, there is a rate: `RATE_PER_S` of them, `BURST` at once (a leaky bucket, by the time at which it
-would be empty); and one more for what neighbors tell and ask of broadcasts whose source is gone.
+Theory of operation. Heartbeats, pings, notices, digests, pages, asks, probes and joins are rare, and all
+of them are sent again or made good by something else when one is lost. So for each neighbor, and for each
+source behind it, there is a rate: `RATE_PER_S` of them, `BURST` at once (a leaky bucket, by the time at
+which it would be empty); and one more for what neighbors tell and ask of broadcasts whose source is gone.
 What comes beyond is not looked at, and counted; who sent it is shown once in `NAMED_NS`.
 Messages of programs have windows of their own, and are not counted here.
 """
@@ -20,9 +20,11 @@ from bmgd.wire.link_messages import (
     Heartbeat,
     Notice,
     OlderMembers,
+    PageAsk,
     Ping,
     Pong,
     Pull,
+    RecordPage,
     Unwanted,
     Watermarks,
 )
@@ -35,7 +37,10 @@ SENDERS_MAX = 4096
 NAMED_NS = 10_000_000_000
 _COST_NS = 1_000_000_000 // RATE_PER_S
 _ROUTED = (Ask, Answer, Probe, JoinRequest, JoinGrant, Unreachable, ProgramAsk)
-_OF_LINK = (Heartbeat, Ping, Pong, Notice, Buckets, Unwanted, OlderMembers)
+_OF_LINK = (
+    *(Heartbeat, Ping, Pong, Unwanted, OlderMembers),
+    *(Notice, Buckets, PageAsk, RecordPage),
+)
 
 Sender = tuple[NodeId, NodeId | None]
 """A neighbor, and the source behind it; None for what neighbors compare of sources that are gone."""

@@ -23,6 +23,8 @@ from bmgd.wire.link_messages import (
 )
 
 PAGE_NS = 3_000_000_000
+REST_NS = 12_000_000_000
+"""For so long after its last page a peer for which another one waited need not be asked again."""
 FLOOD_NS = 100_000_000
 """How long a changed record may be gathered with others before it goes out."""
 _PACE = 128
@@ -188,7 +190,8 @@ class HeartbeatsArePaced(Checker):
 class QuestionsAreAnswered(Checker):
     """A ping is answered with its nonce at once, a page that is asked for by all that there is of it.
 
-    Where buckets differ, the records of just those are asked for, unless a page is underway already.
+    Where buckets differ, the records of just those are asked for, unless a page is underway already, or
+    the peer was asked before, while another one waited.
     """
 
     name: ClassVar[str] = "questions-are-answered"
@@ -197,14 +200,27 @@ class QuestionsAreAnswered(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._asked_ns: dict[NodeId, int] = {}
+        self._asked_ns: dict[NodeId, dict[LinkId, int]] = {}
+        self._waited_for: dict[NodeId, set[LinkId]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._asked_ns[journal.place] = {}
+        self._waited_for[journal.place] = set()
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if any(isinstance(e, Send) and isinstance(e.message, PageAsk) for e in effects):
-            was_asked_ns = self._asked_ns.get(journal.place)
-            self._asked_ns[journal.place] = journal.now_ns
-        else:
-            was_asked_ns = self._asked_ns.get(journal.place)
+        before = self._asked_ns[journal.place]
+        # A page that was asked for over a link which this node closed is waited for all the same.
+        asked = {
+            link: at_ns
+            for link, at_ns in before.items()
+            if link in journal.links or journal.now_ns - at_ns < PAGE_NS
+        }
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, PageAsk):
+                asked[effect.link] = journal.now_ns
+                if effect.message.after == 0:
+                    self._waited_for[journal.place].discard(effect.link)
+        self._asked_ns[journal.place] = asked
         if not isinstance(event, Received) or event.link not in journal.links:
             return
         sent = [e.message for e in effects if isinstance(e, Send) and e.link == event.link]
@@ -213,20 +229,30 @@ class QuestionsAreAnswered(Checker):
                 if Pong(nonce) not in sent:
                     self.violate(journal, f"a ping of {journal.links[event.link].peer} unanswered")
             case Buckets() as theirs:
-                is_underway = was_asked_ns is not None and journal.now_ns - was_asked_ns < PAGE_NS
-                self._check_buckets(journal, theirs, sent, is_underway=is_underway)
+                is_excused = self._is_excused(journal, event.link, before)
+                self._check_buckets(journal, theirs, sent, is_excused=is_excused)
             case PageAsk() as ask:
                 self._check_page(journal, ask, sent)
             case _:
                 pass
 
+    def _is_excused(self, journal: Journal, link: LinkId, asked_ns: dict[LinkId, int]) -> bool:
+        """Whether a page is underway, or the peer had its turn while another one waited."""
+        underway = {i for i, at_ns in asked_ns.items() if journal.now_ns - at_ns < PAGE_NS}
+        self._waited_for[journal.place] |= underway - {link}
+        if underway:
+            return True
+        if link not in asked_ns or link not in self._waited_for[journal.place]:
+            return False
+        return journal.now_ns - asked_ns[link] < PAGE_NS + REST_NS
+
     def _check_buckets(
-        self, journal: Journal, theirs: Buckets, sent: Sequence[object], *, is_underway: bool
+        self, journal: Journal, theirs: Buckets, sent: Sequence[object], *, is_excused: bool
     ) -> None:
         ours = journal.inside.membership.buckets
         differing = sum(1 << i for i in range(BUCKETS) if ours[i] != theirs.digests[i])
         asks = [m for m in sent if isinstance(m, PageAsk)]
-        if differing and not asks and not is_underway:
+        if differing and not asks and not is_excused:
             self.violate(journal, "buckets differ, no page is asked for")
         if any((ask.after, ask.buckets) != (0, differing) for ask in asks):
             self.violate(journal, f"asks for {asks}, buckets {differing:#x} differ")

@@ -10,7 +10,15 @@ from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.ask_messages import Ask
-from bmgd.wire.link_messages import Notice, Ping, Pong, Pull, Watermarks
+from bmgd.wire.link_messages import (
+    Notice,
+    PageAsk,
+    Ping,
+    Pong,
+    Pull,
+    RecordPage,
+    Watermarks,
+)
 from bmgd.wire.messages import Message
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, observed, send, settle
@@ -77,7 +85,10 @@ def test_flood_is_named_once_in_a_while() -> None:
     assert len(observed(network, VICTIM, "flooding")) == 2
 
 
-@pytest.mark.parametrize("message", [Notice(()), ask_from(FLOODER)], ids=["notices", "asks"])
+COSTLY = [Notice(()), ask_from(FLOODER), PageAsk(NodeId(0), 1), RecordPage((), (), None)]
+
+
+@pytest.mark.parametrize("message", COSTLY, ids=["notices", "asks", "page asks", "pages"])
 def test_flood_of_anything_that_costs_the_core_is_dropped(message: Message) -> None:
     network = Network(5, seed=2)
     settle(network)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bmgd.core import retirement
-from bmgd.core.comparison import PAGE_NS
+from bmgd.core.comparison import FETCH_NS, PAGE_NS
 from bmgd.core.effects import Close, Displaced, Effect, Exit, Grant, RecordChanged, Refuse, Send
 from bmgd.core.events import (
     DeadlineReached,
@@ -442,6 +442,76 @@ def test_page_is_asked_of_another_where_the_link_is_lost() -> None:
     differing(node, 4)
     node.step(5, LinkDown(LinkId(1), Evidence.TIMED_OUT))
     assert [m for m in sent(differing(node, 6, link=2)) if isinstance(m, PageAsk)]
+
+
+def with_two_links() -> Node:
+    node = node_of()
+    address = PEERS.address_of(NodeId(2))
+    node.step(3, LinkUp(LinkId(2), NodeId(2), LIFE, address, UNKNOWN_INCARNATION, 2))
+    return node
+
+
+def asked(effects: list[Effect]) -> list[tuple[LinkId, NodeId]]:
+    """Which pages are asked for, and over which links."""
+    sends = [effect for effect in effects if isinstance(effect, Send)]
+    return [(e.link, e.message.after) for e in sends if isinstance(e.message, PageAsk)]
+
+
+@pytest.mark.parametrize("following", [0, 17, 263, 264])
+def test_fetch_ends_at_a_page_that_does_not_go_on(following: int) -> None:
+    node = with_two_links()
+    differing(node, 4)
+    rows = tuple((NodeId(i), record()) for i in range(8, 264))
+    effects = node.step(5, Received(LinkId(1), RecordPage(rows, (), NodeId(264))))
+    assert asked(effects) == [(1, 264)]
+    effects = node.step(6, Received(LinkId(1), RecordPage((), (), NodeId(following))))
+    assert asked(effects) == []
+    assert asked(differing(node, 7, link=2)) == [(2, 0)]
+
+
+@pytest.mark.parametrize("way", ["no page", "one that does not go on", "the last at once"])
+def test_fetch_from_a_peer_that_lies_holds_up_no_other_for_long(way: str) -> None:
+    """One that says without end that its buckets differ, and has nothing."""
+    node = with_two_links()
+    following = {"one that does not go on": NodeId(0), "the last at once": None}
+    is_asked, asked_of_other = False, 0
+    for tick in range(1, 60 * 50):
+        now_ns = tick * S // 50
+        if is_asked and way in following:
+            node.step(now_ns, Received(LinkId(1), RecordPage((), (), following[way])))
+        is_asked = bool(asked(differing(node, now_ns, link=1)))
+        # The other one finds that the digests differ once in a second.
+        if tick % 50 == 0 and asked(differing(node, now_ns, link=2)):
+            asked_of_other += 1
+            node.step(now_ns, Received(LinkId(2), RecordPage((), (), None)))
+    assert asked_of_other > 10
+
+
+def test_fetch_of_many_pages_ends_after_a_while_if_another_peer_waits() -> None:
+    node, now_ns, after = with_two_links(), 4, NodeId(0)
+    differing(node, now_ns)
+    while now_ns < FETCH_NS:
+        after, now_ns = NodeId(after + 1), now_ns + S
+        page = RecordPage((), (), after)
+        assert asked(node.step(now_ns, Received(LinkId(1), page))) == [(1, after)]
+    assert asked(differing(node, now_ns, link=2)) == []
+    page = RecordPage((), (), NodeId(after + 1))
+    assert asked(node.step(now_ns + S, Received(LinkId(1), page))) == []
+    assert asked(differing(node, now_ns + S, link=1)) == []
+    assert asked(differing(node, now_ns + S, link=2)) == [(2, 0)]
+
+
+def test_fetch_keeps_few_of_those_that_rest() -> None:
+    node, now_ns = node_of(), 4
+    for link in range(2, 300):
+        address = PEERS.address_of(NodeId(2))
+        node.step(now_ns, LinkUp(LinkId(link), NodeId(2), LIFE, address, UNKNOWN_INCARNATION, link))
+        differing(node, now_ns, link=link)
+        differing(node, now_ns, link=1)
+        node.step(now_ns, Received(LinkId(link), RecordPage((), (), None)))
+        node.step(now_ns, LinkDown(LinkId(link), Evidence.GOODBYE))
+        now_ns += S
+    assert len(node.parts.comparison._rests_until_ns) < 8
 
 
 def test_hundred_thousand_records_never_go_in_one_step() -> None:

@@ -62,7 +62,7 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.link_messages import Heartbeat, Notice, Ping
+from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.stream_messages import Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
@@ -595,6 +595,10 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("links-begin-with-a-digest", unanswered_link),
     ("heartbeats-are-paced", lambda f: f.deadline(Send(f.link, Heartbeat(99, 0, 1)))),
     ("questions-are-answered", lambda f: f.step(Received(f.link, Ping(1)))),
+    (
+        "questions-are-answered",
+        lambda f: f.step(Received(f.link, Buckets((7,) * BUCKETS, answer=False))),
+    ),
     ("notices-are-well-formed", lambda f: f.deadline(Send(f.link, Notice(())))),
     ("verdicts-are-proven", lambda f: f.deadline(Observed("verdict", PEER, f.life))),
     ("suspicions-have-a-reason", lambda f: f.deadline(Observed("suspected", PEER, f.life))),
