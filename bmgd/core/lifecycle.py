@@ -78,6 +78,10 @@ class Lifecycle:
         """The first deadline: begin to join."""
         context = self.context
         context.state = NodeState.JOINING
+        if context.id in context.membership.retired:
+            # A joiner was so long on its way that its id was given up: it is in nobody's layout.
+            context.lose_id(f"the id {context.id} was given up before this node began")
+            return
         baseline = context.membership.get(context.id)
         record = context.membership.exceptions().get(context.id)
         if record is not None and record > context.own_record():

@@ -9,7 +9,17 @@ import pytest
 
 from bmgd.core import retirement
 from bmgd.core.comparison import FETCH_NS, PAGE_NS
-from bmgd.core.effects import Close, Displaced, Effect, Exit, Grant, RecordChanged, Refuse, Send
+from bmgd.core.effects import (
+    Close,
+    Dial,
+    Displaced,
+    Effect,
+    Exit,
+    Grant,
+    RecordChanged,
+    Refuse,
+    Send,
+)
 from bmgd.core.events import (
     DeadlineReached,
     Greeted,
@@ -365,6 +375,27 @@ def test_own_id_in_a_run_makes_a_joiner_take_a_new_one() -> None:
     page = RecordPage((), ((NodeId(8), NodeId(20)),))
     effects = node.step(3, Received(LinkId(1), page))
     assert any(isinstance(effect, Displaced) for effect in effects)
+
+
+def begun_with_its_id_retired(*, takes_new_id: bool) -> list[Effect]:
+    """What a node orders as it begins that is told that its own id is retired."""
+    settings = Settings(NodeId(20), FOUNDERS, PEERS, "joiner:1", takes_new_id=takes_new_id)
+    rows = ((NodeId(21), record()),)
+    node = Node(settings, LIFE, Random(0), 0, rows, ((NodeId(FOUNDERS), NodeId(20)),))
+    effects = pass_time(node, 0, S)
+    assert not [e for e in effects if isinstance(e, Send | Dial | RecordChanged)]
+    return effects
+
+
+def test_own_id_retired_as_it_begins_makes_a_joiner_take_a_new_one() -> None:
+    effects = begun_with_its_id_retired(takes_new_id=True)
+    (displaced,) = [effect for effect in effects if isinstance(effect, Displaced)]
+    assert {PEERS.address_of(NodeId(0)), "joiner:1"} <= set(displaced.contacts)
+
+
+def test_own_id_retired_as_it_begins_ends_who_was_told_its_id() -> None:
+    effects = begun_with_its_id_retired(takes_new_id=False)
+    assert [e.code for e in effects if isinstance(e, Exit)] == [1]
 
 
 def test_own_id_given_up_by_record_makes_a_joiner_take_a_new_one() -> None:
