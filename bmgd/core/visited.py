@@ -2,18 +2,20 @@
 
 A bitmap has a bit for every id that ever was. Where joiners have come and gone for long, only a few of
 these live, so the ids visited are kept as runs (first, last), ascending, which cost what was visited.
+A bitmap must leave room for the stack, and for covers: it has half of a search's bytes at most.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
+from bmgd.routing.id_sets import ids_in
 from bmgd.routing.runs import Runs
 from bmgd.types import NodeId
 from bmgd.wire.bounds import SEARCH_BYTES_MAX
 from bmgd.wire.routes import VISITED_RUN_BYTES, Visited
 
-BITMAP_SPACE_MAX = 8 * SEARCH_BYTES_MAX
+BITMAP_SPACE_MAX = 8 * SEARCH_BYTES_MAX // 2
 
 
 def nothing_visited(id_space: int) -> Visited:
@@ -32,9 +34,9 @@ def is_visited(visited: Visited, node_id: NodeId) -> bool:
 
 def with_visited(visited: Visited, node_id: NodeId) -> Visited:
     """The set with one id more."""
-    if isinstance(visited, bytes) and node_id >= BITMAP_SPACE_MAX:
+    if isinstance(visited, bytes) and node_id >= max(BITMAP_SPACE_MAX, 8 * len(visited)):
         # The search began where the highest ids were not known yet.
-        ids = (number for number in range(8 * len(visited)) if is_visited(visited, NodeId(number)))
+        ids = ids_in(int.from_bytes(visited, "little"))
         visited = _as_runs(Runs((number, number) for number in ids))
     if isinstance(visited, tuple):
         runs = Runs(visited)

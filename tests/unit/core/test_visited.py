@@ -47,17 +47,32 @@ def test_bitmap_becomes_runs_for_an_id_that_it_cannot_have() -> None:
     assert visited == ((7, 7), (10**6, 10**6))
 
 
-def test_message_is_searched_for_after_a_million_joins() -> None:
-    """No shortest way is up, and a bitmap over all ids that ever were would not fit."""
+def test_longer_bitmap_of_another_daemon_is_kept() -> None:
+    bitmap = bytes(9999) + b"\x01"
+    assert with_visited(bitmap, NodeId(79_993)) == bytes(9999) + b"\x03"
+    assert with_visited(bitmap, NodeId(80_000)) == ((79_992, 79_992), (80_000, 80_000))
+
+
+@pytest.mark.parametrize("id_space", [BITMAP_SPACE_MAX, BITMAP_SPACE_MAX + 1, 131_072, 10**6])
+def test_thousand_nodes_of_a_search_have_room(id_space: int) -> None:
+    visited = nothing_visited(id_space)
+    for number in range(0, 2000, 2):
+        visited = with_visited(visited, NodeId(number))
+    assert visited_bytes(visited) + 4 * 1000 <= SEARCH_BYTES_MAX
+
+
+@pytest.mark.parametrize("retired", [70_000, 130_000, 131_040, 131_058, 131_060, 10**6])
+def test_message_is_searched_for_after_many_joins(retired: int) -> None:
+    """No shortest way is up, and a bitmap over all ids that ever were would not fit with a stack."""
     node = Node(Settings(NodeId(0), 4, PEERS, "host0:1"), LIFE, Random(0), 0)
     membership = node.parts.context.membership
-    membership.retire_run(NodeId(4), NodeId(10**6))
-    for number in range(10**6 + 1, 10**6 + 13):
+    membership.retire_run(NodeId(4), NodeId(retired))
+    for number in range(retired + 1, retired + 13):
         membership.join(NodeId(number), Record(LIFE, 0, Status.ALIVE, f"new{number}:1"))
     node.step(0, DeadlineReached())
     node.step(1, LinkUp(LinkId(1), NodeId(3), LIFE, "host3:1", UNKNOWN_INCARNATION, 1))
     searches = []
-    for request, number in enumerate(range(10**6 + 1, 10**6 + 13), 1):
+    for request, number in enumerate(range(retired + 1, retired + 13), 1):
         command = SendTo(NodeId(number), "t", b"x", 10**10)
         for effect in node.step(2, CommandIssued(request, command)):
             if isinstance(effect, Send) and isinstance(effect.message, RoutedMessage):
