@@ -113,7 +113,7 @@ class Granting:
                 # It has nothing to send, or asks by itself.
                 continue
             was_full, before = stream.full, stream.credit
-            stream.full = False
+            stream.full = stream.refused = False
             self.grant(stream)
             if was_full or stream.credit > before:
                 told.append(stream)

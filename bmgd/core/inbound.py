@@ -255,7 +255,7 @@ class Inbound:
 
     def _offer(self, stream: StreamIn, segment: Segment) -> bool:
         """Offer the next segment; whether the one behind it is the next now."""
-        stream.full = False
+        stream.full = stream.refused = False
         if stream.long and (not segment.size or segment.flags & SegmentFlag.FIRST):
             self._topics.abort(stream.source, stream.id, "its source aborted it")
             stream.long = False

@@ -42,30 +42,34 @@ class Destination:
         address = PEERS.address_of(SOURCE)
         self.step(LinkUp(LinkId(1), SOURCE, LIFE, address, UNKNOWN_INCARNATION, 1))
 
-    def step(self, event: Event) -> list[SegmentAck]:
-        """Let something happen 10 ms later, and every timer that is due then; the answers to it."""
+    def step(self, *events: Event) -> list[tuple[int, bool]]:
+        """Let this happen at once 10 ms later, and then every timer that is due in 10 ms more.
+
+        Returns:
+            Of each answer the number that is expected next, and *full*.
+        """
         self.now_ns += 10 * MS
-        effects = self.node.step(self.now_ns, event)
+        effects = [effect for event in events for effect in self.node.step(self.now_ns, event)]
         for _ in range(10):
             self.now_ns += MS
-            effects = [*effects, *self.node.step(self.now_ns, DeadlineReached())]
+            effects += self.node.step(self.now_ns, DeadlineReached())
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
-        return [message for message in sent if isinstance(message, SegmentAck)]
+        acks = [message for message in sent if isinstance(message, SegmentAck)]
+        return [(ack.route.sequence & 0xFFFF_FFFF, ack.full) for ack in acks]
 
     def comes(self, *numbers: int) -> list[tuple[int, bool]]:
-        """Let segments come; of each answer the number that is expected next, and *full*."""
-        acks = [
-            ack
-            for number in numbers
-            for ack in self.step(Received(LinkId(1), segment(ROUTE, b"%d" % number, number=number)))
-        ]
-        return [(ack.route.sequence & 0xFFFF_FFFF, ack.full) for ack in acks]
+        """Let segments come, one after the other."""
+        return [answer for number in numbers for answer in self.step(came(number))]
 
     @property
     def kept(self) -> tuple[list[int], int]:
         """The numbers and the cost of what waits behind a gap."""
         stream = Inside(self.node).streams_in()[0]
         return sorted(stream.kept), stream.kept_cost
+
+
+def came(number: int) -> Received:
+    return Received(LinkId(1), segment(ROUTE, b"%d" % number, number=number))
 
 
 @pytest.fixture
@@ -100,8 +104,16 @@ def test_what_waited_behind_a_gap_and_was_refused_is_not_kept() -> None:
 def test_refused_one_is_asked_for_when_there_is_room_and_is_taken_once() -> None:
     destination = Destination(2)
     destination.comes(1, 3, 2)
-    told = destination.step(CommandIssued(7, Subscribe("t", 10)))
-    assert [(ack.route.sequence & 0xFFFF_FFFF, ack.full) for ack in told] == [(3, False)]
+    assert destination.step(CommandIssued(7, Subscribe("t", 10))) == [(3, False)]
     destination.step(CommandIssued(7, Consumed(2)))
     assert destination.comes(3) == [(4, False)]
     assert destination.kept == ([], 0)
+
+
+def test_refusal_that_was_not_told_is_void_when_another_copy_is_taken(
+    destination: Destination,
+) -> None:
+    destination.comes(1)
+    reads = CommandIssued(7, Subscribe("t", 10))
+    told = destination.step(came(2), came(2), reads, CommandIssued(7, Consumed(1)), came(2))
+    assert told == [(2, True), (3, False)]
