@@ -42,7 +42,8 @@ TESTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "bmgd._engine": (
         *("tests/unit/linklayer", "tests/property/test_link_engines.py"),
-        *("tests/property/test_engines.py", "tests/sim/test_engine_in_c.py"),
+        *("tests/property/test_engines.py", "tests/property/test_engine_turns.py"),
+        "tests/sim/test_engine_in_c.py",
     ),
 }
 """The tests that use each extension, those that take little time first."""
