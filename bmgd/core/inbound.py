@@ -259,6 +259,10 @@ class Inbound:
         if stream.long and (not segment.size or segment.flags & SegmentFlag.FIRST):
             self._topics.abort(stream.source, stream.id, "its source aborted it")
             stream.long = False
+        if segment.size and not segment.flags & SegmentFlag.LAST and self._is_dead(stream.source):
+            # It would hold others up, and nobody would end it.
+            self._end(stream, ResetReason.UNKNOWN)
+            return False
         if segment.body:
             offer = self._topics.offer(stream.topic, self._taken(stream, segment))
             if offer is Offer.FULL:
@@ -277,6 +281,9 @@ class Inbound:
         if segment.flags & SegmentFlag.CLOSE:
             self._close(stream, "its source closed the stream")
         return True
+
+    def _is_dead(self, source: NodeId) -> bool:
+        return self._context.membership.is_gone(source)
 
     def _taken(self, stream: StreamIn, segment: Segment) -> Taken:
         return Taken(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bmgd.core.commands import OpenStream, PutSegment, Subscribe
 from bmgd.core.effects import Effect, StreamEnded
-from bmgd.core.events import Event
+from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import NodeId
+from bmgd.types import NodeId, incarnation_tag
+from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import SegmentFlag
 from tests.unit.core.clusters import settle
+from tests.unit.segments import segment
 
 
 class _Ends(Watcher):
@@ -62,3 +66,19 @@ def test_long_message_of_a_source_that_was_held_dead_fails_at_its_source() -> No
     network.run(2)
     assert len(there.delivered) == 2
     assert [(end.request, type(end.error)) for end in ended] == [(stream, UnreachableError)]
+
+
+def test_long_message_that_begins_when_its_source_is_held_dead_is_not_waited_for() -> None:
+    network = Network(5)
+    settle(network)
+    network.issue(1, Subscribe("t", 10, 1 << 20, takes_long=True))
+    there = network.hosts[NodeId(1)]
+    network.kill(4)
+    settle(network, [4])
+    (link,) = (link.id for link in there.node.parts.links.by_peer[NodeId(0)])
+    dead = network.hosts[NodeId(4)].node.incarnation
+    tag = incarnation_tag(there.node.incarnation)
+    late = segment(Route(NodeId(1), NodeId(4), dead, tag, 1 << 32 | 1, 9), flags=SegmentFlag.FIRST)
+    network._step(there, Received(link, replace(late, body=b"first", size=15)))
+    assert not there.delivered
+    assert not there.node.parts.topics.longs.by_stream
