@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from bmgd.core.commands import (
@@ -18,7 +19,7 @@ from bmgd.core.commands import (
     Unsubscribe,
 )
 from bmgd.core.effects import Effect, Exit, RecordChanged, Reply, Reported, ReportWanted
-from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.core.events import CommandIssued, Event, LinkUp, Received
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
@@ -43,7 +44,7 @@ class LooksAreTrue(Checker):
     """
 
     name: ClassVar[str] = "looks-are-true"
-    events: ClassVar[Kinds] = (CommandIssued, ReportAsk)
+    events: ClassVar[Kinds] = (CommandIssued, LinkUp, ReportAsk)
     effects: ClassVar[Kinds] = (Reply, Reported, RecordChanged)
 
     def __init__(self, scene: Scene) -> None:
@@ -57,6 +58,8 @@ class LooksAreTrue(Checker):
         """When a reader came or went at a process, or the process began, in virtual time."""
         self._reports: dict[NodeId, set[bytes]] = {}
         """What each id has told of itself."""
+        self._linked: set[tuple[NodeId, NodeId]] = set()
+        """Ids that ever had a link, in whatever lives."""
 
     def on_boot(self, journal: Journal) -> None:
         place = journal.place
@@ -82,6 +85,8 @@ class LooksAreTrue(Checker):
                 self._asked[journal.place][request] = command, journal.now_ns, now_ns
             case CommandIssued(request, Subscribe() | Unsubscribe() as command):
                 self._note_reader(journal, request, command, effects)
+            case LinkUp(_, peer):
+                self._linked |= {(journal.host.id, peer), (peer, journal.host.id)}
             case _:
                 pass
         is_over = any(isinstance(effect, Exit) for effect in effects)
@@ -330,7 +335,7 @@ class LooksAreTrue(Checker):
                 self.violate(journal, f"shows a way that it did not ask for: {path}")
         elif path[:1] != [source] or path[-1:] != [command.destination]:
             self.violate(journal, f"the way {source} to {command.destination} is {path}")
-        elif not all(map(self._were_linked, path, path[1:])):
+        elif not self._linked.issuperset(pairwise(path)):
             self.violate(journal, f"the way {path} has a step between two that were never linked")
         least_ns = 0
         if source != command.destination:
@@ -341,10 +346,6 @@ class LooksAreTrue(Checker):
         is_measured = least_ns <= rtt_ns <= limit_ns
         if not is_measured and not self._has_leapt({journal.host.id, source}, at_ns):
             self.violate(journal, f"a way of {rtt_ns} ns, not {least_ns} to {limit_ns}")
-
-    def _were_linked(self, one: int, other: int) -> bool:
-        journals = [j for j in self.scene.journals.values() if j.host.id in (one, other)]
-        return any({one, other} <= {j.host.id, *j.ever_linked} for j in journals)
 
     # --- readers ------------------------------------------------------------------------------
 
