@@ -41,6 +41,8 @@ class AllHaveItOrNone(Checker):
 
     Sent is when the source numbered it. A source without any link sends its first frame much later; a
     life of which it learns in between was not known when the broadcast was sent, and begins after it.
+
+    A source gives up pieces when it learns of a member of an older release: who lacks one is told.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -56,6 +58,7 @@ class AllHaveItOrNone(Checker):
             tuple[NodeId, Incarnation, int], frozenset[tuple[NodeId, Incarnation]]
         ] = {}
         self._last_dead_ns: dict[NodeId, int] = {}
+        self._pieces: set[tuple[NodeId, Incarnation, int]] = set()
         self._begun: Counter[NodeId] = Counter()
         """How many processes have had an id: one that lost its state does not know it either."""
 
@@ -93,6 +96,8 @@ class AllHaveItOrNone(Checker):
             if not sent.command.topic:
                 continue
             self._sent[*life, sent.sequence] = now_ns
+            if sent.command.piece is not None:
+                self._pieces.add((*life, sent.sequence))
             audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
             self._owed[*life, sent.sequence] = self._known_to(journal, audience)
 
@@ -150,12 +155,19 @@ class AllHaveItOrNone(Checker):
             if count in process.got.get(life, ()):
                 continue
             told = count in process.missed.get(life, ()) or _waits(journal, life, count)
+            if told and self._may_be_given_up(life, count):
+                continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:
                 what = "is told that it missed" if told else "does not have"
                 self.violate(journal, f"{what} {count} of {life}, which {have} have")
             elif have and not told and self._is_remembered(life, count):
                 self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
+
+    def _may_be_given_up(self, life: LifeKey, count: int) -> bool:
+        """Whether its source can have learnt of a member that takes no pieces."""
+        has_older = self.scene.network.conditions.older_percent > 0
+        return has_older and (*life, count) in self._pieces
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""
