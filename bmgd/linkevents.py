@@ -8,7 +8,7 @@ is dropped and counted, and the relay that passed it on is not to blame (ADR 24)
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from bmgd.core.events import (
     AbsorbedBeat,
@@ -27,6 +27,7 @@ from bmgd.linklayer.frames import is_routed
 from bmgd.linklayer.heartbeats import DIGEST_BYTES
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import decode, encode
+from bmgd.wire.holding import held_bytes
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.messages import LinkMessage, Message
 
@@ -44,6 +45,10 @@ OWN_LACK = frozenset(
 RETURNED_MAX = 2048
 """So many frames of links that ended find another way in one turn of the core. An outbox can hold sixty
 times as many: seconds of work without a heartbeat, for what sources send again meanwhile."""
+
+
+PART_BYTES = 8 << 20
+"""What the messages of a part of a poll may take beside their payloads, and one more."""
 
 
 def evidence_of(number: int | None) -> Evidence:
@@ -95,6 +100,7 @@ class LinkEvents:
         self._on_written = on_written
         self._decode = decode
         self._returned = 0
+        self._is_read = True
         self._heard_again: dict[LinkId, None] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")
 
@@ -102,7 +108,15 @@ class LinkEvents:
 
     def of(self, happened: Iterable[Happening]) -> list[Event]:
         """The core's events for what one poll told, in order."""
+        return [event for part in self.in_parts(happened) for event in part]
+
+    def in_parts(self, happened: Iterable[Happening]) -> Iterator[list[Event]]:
+        """The same in parts: the frames of the next one are read when the core has seen this one.
+
+        What a poll brings is bounded as bytes; as messages it could be a thousand times as much.
+        """
         events: list[Event] = []
+        left = PART_BYTES
         lost: set[LinkId] = set()
         told: set[bytes] = set()
         for number, what, detail in happened:
@@ -114,10 +128,12 @@ class LinkEvents:
                         # The engine absorbs it only from the next poll on.
                         self._heard_again[link] = None
                     elif link not in lost:
-                        self._take_frame(link, detail, events, lost, told)
+                        left -= self._take_frame(link, detail, events, lost, told)
                 case contract.RETURNED:
                     assert isinstance(detail, bytes)
-                    events += self._received(link, (detail,))
+                    for event in self._received(link, (detail,)):
+                        left -= held_bytes(event.message)
+                        events.append(event)
                 case contract.GOODBYE:
                     self._on_gone(link)
                     events.append(LinkDown(link, Evidence.GOODBYE))
@@ -135,7 +151,13 @@ class LinkEvents:
                     self._on_written(link)
                 case contract.CLOSED:
                     self._on_gone(link)
-        return events
+            if left < 0:
+                # All parts are one turn.
+                self._is_read = False
+                yield events
+                events, left = [], PART_BYTES
+        self._is_read = True
+        yield events
 
     def _take_frame(
         self,
@@ -144,7 +166,8 @@ class LinkEvents:
         events: list[Event],
         lost: set[LinkId],
         told: set[bytes],
-    ) -> None:
+    ) -> int:
+        """Read a frame; what its message takes beside what the frame has."""
         try:
             message = self._decode(body)
         except ProtocolError:
@@ -153,15 +176,16 @@ class LinkEvents:
             else:
                 lost.add(link)
                 events += self.lose(link, Evidence.PROTOCOL_ERROR)
-            return
+            return 0
         if isinstance(message, Notice):
             self._engine.know(body)
             told.add(body)
         events.append(Received(link, message))
+        return held_bytes(message)
 
-    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Event]:
+    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Received]:
         """Routed frames that could not be passed on, for the core to find another way."""
-        events: list[Event] = []
+        events: list[Received] = []
         for body in bodies:
             if self._returned >= RETURNED_MAX:
                 self.unreturned_frames += 1
@@ -192,7 +216,8 @@ class LinkEvents:
 
     def end_turn(self) -> None:
         """The core has made its steps for all that it was told."""
-        self._returned = 0
+        if self._is_read:
+            self._returned = 0
 
     # --- down from the core -------------------------------------------------------------------
 
@@ -226,4 +251,4 @@ class LinkEvents:
         """End a link now; its unsent routed frames find another way."""
         unsent = self._engine.close(link)
         self._on_gone(link)
-        return self._received(link, unsent)
+        return [*self._received(link, unsent)]

@@ -26,10 +26,15 @@ from bmgd.core.forwarding import Forwarding
 from bmgd.core.links import Links
 from bmgd.routing import first_hops, hop_count, id_of, rank_of
 from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hops
-from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, without
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, set_bytes, without
 from bmgd.topology.broadcast import Order
 from bmgd.types import NodeId
-from bmgd.wire.bounds import BRANCH_BYTES_MAX, BRANCH_FRAME_BYTES, BRANCHES_MAX
+from bmgd.wire.bounds import (
+    BRANCH_BYTES_MAX,
+    BRANCH_FRAME_BYTES,
+    BRANCHES_MAX,
+    COVERS_BYTES_MAX,
+)
 from bmgd.wire.broadcast_messages import Broadcast, Multicast, ReliableBroadcast, Stable
 from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.routes import Route
@@ -216,14 +221,16 @@ class Branching:
             for branch in group:
                 together |= branch.cover
             group = [Branch(peer, together)]
-        size = 0
+        size = read = 0
         part: list[Branch] = []
         for branch in group:
             more = id_set_bytes(branch.cover) + BRANCH_FRAME_BYTES
-            if part and (size + more > BRANCH_BYTES_MAX or len(part) >= BRANCHES_MAX):
+            wide = set_bytes(branch.cover)
+            is_full = size + more > BRANCH_BYTES_MAX or read + wide > COVERS_BYTES_MAX
+            if part and (is_full or len(part) >= BRANCHES_MAX):
                 self._send_frame(message, peer, part, is_linked=is_linked)
-                size, part = 0, []
-            size += more
+                size, read, part = 0, 0, []
+            size, read = size + more, read + wide
             part.append(branch)
         self._send_frame(message, peer, part, is_linked=is_linked)
 

@@ -24,6 +24,11 @@ def id_set(ids: Iterable[int]) -> int:
     return found
 
 
+def set_bytes(members: int) -> int:
+    """What a set takes in memory: a bitmap up to its highest id. O(1)."""
+    return (members.bit_length() + 7) // 8
+
+
 def ids_between(first: int, end: int) -> int:
     """The set of the ids first..end-1; empty where `end` is not above `first`."""
     return (1 << end) - (1 << first) if end > first else 0

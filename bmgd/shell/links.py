@@ -154,7 +154,8 @@ class Links:
         """One turn: read, step the core for all of it, write."""
         happened = self._engine.poll(time.monotonic_ns())
         if happened:
-            self._emit_all(self._events.of(happened))
+            for events in self._events.in_parts(happened):
+                self._emit_all(events)
         else:
             # What was only passed on is no matter of the core's.
             self.flush()

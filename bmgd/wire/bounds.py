@@ -24,6 +24,9 @@ BRANCHES_MAX = 1024
 BRANCH_BYTES_MAX = 16_384 + 64
 """Of all covers of a frame together, as they are written, and `BRANCH_FRAME_BYTES` for each branch."""
 BRANCH_FRAME_BYTES = 9
+COVERS_BYTES_MAX = 2**20
+"""Of all covers of a frame together, as bitmaps from id 0: what they take in memory once they are read.
+As many branches as a frame may have, of ids below 8192, are never more."""
 EXCEPTIONS_BYTES_MAX = 1100
 SKIPS_MAX = 16
 WATERMARKS_MAX = 256

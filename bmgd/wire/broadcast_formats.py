@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from bmgd.errors import ProtocolError
 from bmgd.routing.branches import Branch
-from bmgd.routing.id_sets import ID_SET_SPACE
+from bmgd.routing.id_sets import ID_SET_SPACE, set_bytes
 from bmgd.types import NodeId
 from bmgd.wire.bounds import (
     BRANCHES_MAX,
+    COVERS_BYTES_MAX,
     EXCEPTIONS_BYTES_MAX,
     LONG_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
@@ -54,8 +55,15 @@ def _read_branch(value: object) -> Branch:
 
 
 def _read_branches(value: object) -> tuple[Branch, ...]:
-    items = read_array(value, BRANCHES_MAX)
-    return tuple(_read_branch(item) for item in items)
+    found = []
+    left = COVERS_BYTES_MAX
+    for item in read_array(value, BRANCHES_MAX):
+        branch = _read_branch(item)
+        left -= set_bytes(branch.cover)
+        if left < 0:
+            raise ProtocolError(f"covers of more than {COVERS_BYTES_MAX} bytes")
+        found.append(branch)
+    return tuple(found)
 
 
 def _reliable_fields(m: ReliableBroadcast) -> tuple[object, ...]:

@@ -25,7 +25,7 @@ class Broadcast:
         route: `destination` is who gets this copy, `sequence` counts the source's unconfirmed
             broadcasts and multicasts.
         tree: which of the two trees of ISPA07 §5.3: 0 closest-last, 1 closest-first.
-        branches: at most `BRANCHES_MAX`, `BRANCH_BYTES_MAX` bytes in all.
+        branches: at most `BRANCHES_MAX`, `BRANCH_BYTES_MAX` bytes in all, `COVERS_BYTES_MAX` when read.
     """
 
     route: Route

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from bmgd.routing.id_sets import set_bytes
 from bmgd.wire.ask_messages import Probe, ProbeReply, ProgramList, TraceAnswer
 from bmgd.wire.broadcast_messages import (
     Broadcast,
@@ -31,14 +32,14 @@ RUN_BYTES: Final = 130
 
 
 def _branched(message: Any) -> int:
-    return sum(BRANCH_BYTES + branch.cover.bit_length() // 8 for branch in message.branches)
+    return sum(BRANCH_BYTES + set_bytes(branch.cover) for branch in message.branches)
 
 
 def audience_bytes(message: ReliableBroadcast) -> int:
     """What a reliable broadcast holds of its audience."""
     # Bound to names, for this runs for every copy that comes; most have neither.
     exceptions, skips = message.exceptions, message.skips
-    return (exceptions.bit_length() // 8 if exceptions else 0) + SKIP_BYTES * len(skips)
+    return (set_bytes(exceptions) if exceptions else 0) + SKIP_BYTES * len(skips)
 
 
 def _reliable(message: Any) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bmgd import linkevents
 from bmgd.core.events import (
     AbsorbedBeat,
     Backlog,
@@ -20,12 +21,14 @@ from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.linkevents import RETURNED_MAX, LinkEvents, evidence_of
 from bmgd.linklayer import LinkLayer, contract
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
+from bmgd.routing.branches import Branch
 from bmgd.sim import Network
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import Probe
-from bmgd.wire.broadcast_messages import Broadcast
-from bmgd.wire.codec import encode
+from bmgd.wire.broadcast_messages import Broadcast, Stable
+from bmgd.wire.codec import decode, encode
 from bmgd.wire.link_messages import Goodbye, Heartbeat, Notice, Ping
+from bmgd.wire.messages import Message
 from bmgd.wire.routes import Route, Search
 from tests.unit.core.clusters import settle
 from tests.unit.linklayer.engines import ENGINES, data, goodbye, snapshot
@@ -226,3 +229,24 @@ def test_link_that_lets_control_pile_up_is_lost(between: Between) -> None:
     assert events == [LinkDown(LEFT, Evidence.TIMED_OUT)]
     assert between.gone == [LEFT]
     assert isinstance(between.told()[0], Backlog)
+
+
+def test_poll_is_read_in_parts_when_its_messages_take_much(
+    between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linkevents, "PART_BYTES", 50_000)
+    read: list[bytes] = []
+
+    def reading(body: bytes) -> Message:
+        read.append(body)
+        return decode(body)
+
+    events = LinkEvents(between.layer, between.gone.append, between.written.append, reading)
+    to_me = Route(NodeId(0), NodeId(5), Incarnation(7), hop_budget=3)
+    wide = Stable(to_me, 0, (Branch(NodeId(9), 1 << 131_071),), 1)
+    between.layer.feed(LEFT, encode(wide) * 10 + encode(probe(0)))
+    sizes = []
+    for part in events.in_parts(between.layer.poll()):
+        sizes.append(len(part))
+        assert len(read) == sum(sizes), "what follows is not read yet"
+    assert sizes == [4, 4, 3]

@@ -8,12 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from bmgd.core.effects import Send
 from bmgd.core.events import Received
 from bmgd.core.node import Node
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import ID_SET_SPACE
 from bmgd.types import LinkId, NodeId
-from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip, Stable
+from bmgd.wire.bounds import COVERS_BYTES_MAX
+from bmgd.wire.broadcast_messages import Broadcast, ReliableBroadcast, Skip, Stable
+from bmgd.wire.codec import decode, encode
 from bmgd.wire.routes import Search
 from tests.unit.core.test_bounds import node_of, route
 from tests.unit.segments import segment
@@ -91,3 +94,15 @@ def test_segments_behind_a_gap_are_kept_without_their_searches() -> None:
     kept = source.streams[1].kept
     assert len(kept) == 17
     assert all(each.route.search is None for each in kept.values())
+
+
+def test_branches_go_in_frames_that_a_node_reads() -> None:
+    node = node_of(4)
+    count = COVERS_BYTES_MAX // (ID_SET_SPACE // 8) + 5
+    wide = tuple(Branch(NodeId(1), 1 << ID_SET_SPACE - 1 - number) for number in range(count))
+    came = Broadcast(route(2), "t", b"x", 0, wide)
+    effects = node.step(2, Received(LinkId(1), came))
+    frames = [decode(encode(e.message)[4:]) for e in effects if isinstance(e, Send)]
+    sent = [each for frame in frames if isinstance(frame, Broadcast) for each in frame.branches]
+    assert len(frames) == 2
+    assert sorted(each.cover for each in sent) == sorted(each.cover for each in wide)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bmgd.routing.id_sets import ID_SET_SPACE
-from bmgd.wire.bounds import BRANCHES_MAX, EXCEPTIONS_BYTES_MAX, PAYLOAD_BYTES_MAX, SKIPS_MAX
+from bmgd.wire.bounds import (
+    BRANCHES_MAX,
+    COVERS_BYTES_MAX,
+    EXCEPTIONS_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    SKIPS_MAX,
+)
 from bmgd.wire.id_sets import ID_SET_BYTES_MAX
 from tests.unit.wire.examples import U64_MAX
 from tests.unit.wire.violations import NOT_BOOL, NOT_U64
@@ -43,6 +49,7 @@ NOT_BRANCHES: Final[list[Any]] = [
     [[-1, b""]],
     [9],
     [[9, b""]] * (BRANCHES_MAX + 1),
+    [[9, b"\x01" + u32(ID_SET_SPACE - 1)]] * (COVERS_BYTES_MAX // (ID_SET_SPACE // 8) + 1),
     {9: b""},
     None,
     *[[[9, value]] for value in NOT_ID_SETS],
