@@ -17,6 +17,8 @@ from bmgd.shell.tls import READ_BYTES, TlsRefused, TlsSession
 from bmgd.types import LinkId
 
 _TAKE_BYTES = 64 * 1024
+_UNWRITTEN_MAX = _TAKE_BYTES + READ_BYTES
+"""Beyond it all that waits is answers to key updates, of an end that asks for them and reads nothing."""
 
 
 class FedLinks(Protocol):
@@ -96,6 +98,9 @@ class TlsCarrier:
         self._unwritten += self._session.take()
         if self._unwritten:
             self._write()
+        if len(self._unwritten) > _UNWRITTEN_MAX:
+            self._finish(errno.EPROTO)
+            return False
         if not data or self._session.ended:
             self._finish(0)
             return False
