@@ -34,8 +34,19 @@ own=${LOCAL:-/tmp}/bmgd-$SLURM_JOB_ID
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export OVERLAY_CONTROL=unix:${own//%n/$first}/bmgd.sock
 
+# Make a directory of this user alone; in /tmp anybody could have put one there before. One that is there
+# from the job before it was queued again is used.
+private() {
+    mkdir -p "${1%/*}"
+    mkdir -m 700 "$1" 2>/dev/null || :
+    if [ -z "$(find "$1" -prune -type d -user "$(id -u)" ! -perm -020 ! -perm -002)" ]; then
+        echo "$1 is not a directory of this user that nobody else can write into" >&2
+        exit 1
+    fi
+}
+
 umask 077
-mkdir -p "$shared"
+private "$shared"
 head -c 32 /dev/urandom | base64 >"$shared/secret"
 # Line i is node i: the order in which Slurm numbers the nodes of a job.
 scontrol show hostnames "$SLURM_JOB_NODELIST" | sed "s/\$/:$port/" >"$shared/peers"
@@ -56,14 +67,14 @@ umask 077
 own=$(printf %s "$3" | sed "s/%n/$host/g")
 listen=${LISTEN:-0.0.0.0}
 [ "$listen" != node ] || listen=$host
-mkdir -p "$own"
+private "$own"
 exec "$1" run --id "$SLURM_NODEID" --size "$2" --peers "$4/peers" --secret-file "$4/secret" \
     --listen "$listen:$5" --cluster "slurm-$SLURM_JOB_ID" \
     --control "unix:$own/bmgd.sock" --state-dir "$own"
 '
 # One dead task must not end the others: to outlive it is what the overlay is for.
 srun --kill-on-bad-exit=0 --wait=0 --nodes="$size" --ntasks="$size" --ntasks-per-node=1 \
-    sh -c "$task" bmgd "$bmgd" "$size" "$own" "$shared" "$port" &
+    sh -c "$(declare -f private); $task" bmgd "$bmgd" "$size" "$own" "$shared" "$port" &
 daemons=$!
 
 if [ $# -eq 0 ]; then

@@ -115,7 +115,7 @@ def _lock(file: Path) -> int:
     """Make the directory of a file, and lock the file for this process."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+        lock = os.open(file.with_suffix(".lock"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ConfigError(f"state directory {file.parent}: another daemon has it") from error
@@ -124,11 +124,17 @@ def _lock(file: Path) -> int:
     return lock
 
 
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def _replace(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
     fresh = file.with_suffix(".new")
     try:
-        with fresh.open("w") as out:
+        # Somebody else's link with this name would let the text into a file of his choice.
+        fresh.unlink(missing_ok=True)
+        with open(fresh, "x", opener=_no_link) as out:
             out.write(text + "\n")
             out.flush()
             os.fsync(out.fileno())

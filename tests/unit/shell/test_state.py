@@ -26,6 +26,24 @@ def test_state_kept_for_a_later_life_is_exceeded(tmp_path: Path) -> None:
     assert counter_of(state.begin_life()) == 10
 
 
+def test_state_is_not_written_through_somebodys_link(tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    target.write_text("kept")
+    (tmp_path / "incarnation-4.new").symlink_to(target)
+    state = StateDirectory(str(tmp_path), 4)
+    state.keep(Incarnation(9 << 32))
+    state.close()
+    assert target.read_text() == "kept"
+    assert (tmp_path / "incarnation-4").read_text() == "9\n"
+
+
+def test_state_is_not_locked_through_somebodys_link(tmp_path: Path) -> None:
+    (tmp_path / "incarnation-4.lock").symlink_to(tmp_path / "made")
+    with pytest.raises(ConfigError, match="state directory"):
+        StateDirectory(str(tmp_path), 4)
+    assert not (tmp_path / "made").exists()
+
+
 def test_state_without_a_directory_begins_with_one() -> None:
     assert counter_of(StateDirectory("", 4).begin_life()) == 1
 
