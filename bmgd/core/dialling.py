@@ -14,6 +14,9 @@ the difference, the higher id at once, the lower one after the join timeout. Eac
     * only once this node has been ready, or the start deadline has passed; before that a refused
       dial means "not there yet", and is tried again.
 
+A node that was never linked ends when all whom it wants refuse it for good; by the start deadline, or
+at once where each refusal is proven.
+
 Where daemons are dialled through a proxy, which may refuse in their place, a refused dial proves
 nothing: it counts as one without an answer.
 
@@ -61,6 +64,7 @@ class Peering:
         attempts: failed dials since the last success.
         trying_since_ns: when the first of those dials began; 0 for none.
         rejected: the peer refused for a reason that time does not mend.
+        doubtful: that refusal was not proven.
     """
 
     linked: Incarnation = UNKNOWN_INCARNATION
@@ -71,6 +75,7 @@ class Peering:
     attempts: int = 0
     trying_since_ns: int = 0
     rejected: bool = False
+    doubtful: bool = False
 
 
 @dataclass(slots=True)
@@ -94,6 +99,7 @@ class Dialling:
     _dial_number: int = 0
     _renewed_at_dial: int = 0
     _duplicate_since_ns: int = 0
+    _refusal: Refusal | None = None
 
     def peering(self, peer: NodeId) -> Peering:
         """What is remembered of a peer; a blank page for a new one."""
@@ -272,6 +278,9 @@ class Dialling:
         """A dial came to nothing: conclude by the table above."""
         peer, peering = failed.peer, self.peering(failed.peer)
         peering.dialling = False
+        if peering.doubtful:
+            # Who said so may have been a stranger: only the last word counts.
+            peering.rejected = peering.doubtful = False
         peering.attempts += 1
         if peer in self.links.by_peer:
             peering.attempts = peering.trying_since_ns = 0
@@ -286,7 +295,7 @@ class Dialling:
             peering.trying_since_ns = 0
             self._again(peer)
         elif failed.evidence is Evidence.REJECTED and failed.refusal is not None:
-            self._on_rejected(peer, peering, failed.refusal, failed.known_of_me)
+            self._on_rejected(peering, failed, failed.refusal)
         elif self.context.membership.vouched(peer) > peering.dialled_life:
             # Its outcome says something of a former life, nothing of the one that is known now.
             self._again(peer, AGAIN_NS)
@@ -341,19 +350,18 @@ class Dialling:
         if peering.linked != UNKNOWN_INCARNATION or self.may_suspect_never_linked:
             self.detector.suspect(peer, why)
 
-    def _on_rejected(
-        self, peer: NodeId, peering: Peering, refusal: Refusal, known_of_me: Incarnation
-    ) -> None:
-        context = self.context
+    def _on_rejected(self, peering: Peering, failed: DialFailed, refusal: Refusal) -> None:
+        context, peer, known_of_me = self.context, failed.peer, failed.known_of_me
         context.observe("rejected", peer, detail=refusal.text)
         if refusal in MISCONFIGURED:
-            peering.rejected = True
+            peering.rejected, peering.doubtful = True, not failed.proven
             # Whoever answers there is not the peer: its address was taken over. One that was never
             # linked may be the peer, and one of the two be told something wrong: that kills nobody.
             if peering.linked != UNKNOWN_INCARNATION or refusal is Refusal.WRONG_CLUSTER:
                 self._suspect(peer, peering, refusal.text)
             self._again(peer, context.settings.backoff_max_ns)
-            self._give_up_if_misconfigured(refusal)
+            self._refusal = refusal
+            self.give_up_if_misconfigured()
         elif refusal is Refusal.STALE_INCARNATION and self._is_greater_twin(known_of_me):
             self._on_duplicate(peer)
         elif refusal is Refusal.STALE_INCARNATION:
@@ -395,9 +403,21 @@ class Dialling:
         own = self.context.incarnation
         return self._is_first_of_joiner() and outranks(known_of_me, own) and known_of_me < own
 
-    def _give_up_if_misconfigured(self, refusal: Refusal) -> None:
-        if not self.ever_linked and all(self.peering(p).rejected for p in self.wanted):
-            self.context.emit(Exit(1, f"every neighbor refuses this node: {refusal.text}"))
+    def give_up_if_misconfigured(self) -> bool:
+        """End this node where all that it wants refuse it; returns whether that is so.
+
+        Before the start deadline only if all have proven themselves: a stranger on the way could refuse
+        in their place, and a daemon that is started again would never come to be.
+        """
+        if self._refusal is None or self.ever_linked:
+            return False
+        pages = [self.peering(peer) for peer in self.wanted]
+        if not pages or not all(page.rejected for page in pages):
+            return False
+        if not self.may_suspect_never_linked and any(page.doubtful for page in pages):
+            return False
+        self.context.emit(Exit(1, f"every neighbor refuses this node: {self._refusal.text}"))
+        return True
 
     def _on_duplicate(self, peer: NodeId) -> None:
         if not self._give_way_in_time():

@@ -120,12 +120,15 @@ class DialFailed:
     Args:
         refusal: the other daemon's reason, with `Evidence.REJECTED`.
         known_of_me: the highest incarnation of this node that a refusal reported, or 0.
+        proven: whoever refused has shown that it is a member, or none can here. Else anybody who
+            answers at that address, or on the way to it, can have said so.
     """
 
     peer: NodeId
     evidence: Evidence
     refusal: Refusal | None = None
     known_of_me: Incarnation = UNKNOWN_INCARNATION
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ class AskFailed:
 
     evidence: Evidence
     refusal: Refusal | None = None
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Theory of operation. Like `Node` this is a core without I/O: events in, effects 
     AskContact --AskFailed--> the next contact, after a pause    ...
                --the id that it had was given up--> AskContact, for a new id
                --every contact has failed once, and what was kept of a former life is enough--> Joined
-               --`start_ns` have passed, or a refusal that time does not mend-----------------> Exit
+               --`start_ns` have passed, or a proven refusal that time does not mend----------> Exit
 
 Who drives it (the shell, the simulator) makes `Node(joined.settings, joined.incarnation, …,
 records=joined.records)` of the effect `Joined`; when that node gives `Displaced`, it makes a new `Joiner`
@@ -92,7 +92,7 @@ class Joiner:
             return [*effects, *self._on_retired(now_ns)]
         if self._kept is not None and self._attempts >= len(self._contacts):
             return [*effects, self._join(self._kept)]
-        if failed.refusal in MISCONFIGURED:
+        if failed.refusal in MISCONFIGURED and failed.proven:
             return [*effects, Exit(1, f"the contact {contact} refuses this node: {why}")]
         if now_ns >= self._give_up_ns:
             return [

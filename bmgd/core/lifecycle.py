@@ -109,7 +109,9 @@ class Lifecycle:
     def on_start_deadline_timer(self, key: TimerKey) -> None:
         """Founders that have not come by now are not waited for."""
         if self.context.state is NodeState.JOINING:
-            self._become_ready()
+            self.dialling.may_suspect_never_linked = True
+            if not self.dialling.give_up_if_misconfigured():
+                self._become_ready()
 
     def _become_ready(self) -> None:
         self.context.state = NodeState.READY

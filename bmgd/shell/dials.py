@@ -106,13 +106,21 @@ class Dials:
         """A dial was answered."""
         dial, _ = self._dials.pop(greeting.link)
         hello = greeting.hello
+        assert isinstance(hello, Dialer)
         if hello.state is not HelloState.UP or hello.peer is None:
             greeting.abort()
             if hello.refusal is not None and hello.detail:
                 text = f"{hello.refusal.text} {hello.detail}"
                 self._note("not linked", f"node {dial.peer} at {dial.address}: {text}")
-            failed = DialFailed(dial.peer, Evidence.REJECTED, hello.refusal, hello.known_of_me)
-            self._emit(failed)
+            self._emit(
+                DialFailed(
+                    dial.peer,
+                    Evidence.REJECTED,
+                    hello.refusal,
+                    hello.known_of_me,
+                    hello.is_proven,
+                )
+            )
             return
         # Up before the core hears of it: what it sends at once would be dropped otherwise.
         if not greeting.hand_over(self._links, hello.peer.id):

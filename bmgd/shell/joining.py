@@ -162,7 +162,7 @@ async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Gran
                 ask.address, applicant, None if tls is None else tls.session(dials=True)
             )
     except TlsRefused as refused:
-        return AskFailed(Evidence.REJECTED, refused.refusal)
+        return AskFailed(Evidence.REJECTED, refused.refusal, applicant.is_proven)
     except (TimeoutError, ConfigError):
         return AskFailed(Evidence.NO_ANSWER)
     except (ProtocolError, ssl.SSLError):
@@ -172,7 +172,7 @@ async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Gran
     except OSError as error:
         return AskFailed(evidence_of(error.errno))
     if applicant.state is HelloState.REFUSED or applicant.peer is None:
-        return AskFailed(Evidence.REJECTED, applicant.refusal)
+        return AskFailed(Evidence.REJECTED, applicant.refusal, applicant.is_proven)
     return Granted(
         applicant.granted,
         applicant.peer.founding_size,

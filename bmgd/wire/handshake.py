@@ -297,6 +297,14 @@ class Dialer(_Side):
         if not identity.has_tls:
             self._put_hello(*self._begins_with)
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether the other end is a member as far as can be known: without secret and TLS anybody is.
+
+        Under TLS nothing is proven before the channel is there, and with a secret only by both.
+        """
+        return self._proven and (self.channel is not None or not self.identity.has_tls)
+
     def bind(self, channel: Channel) -> None:
         """The TLS channel is there: speak first."""
         super().bind(channel)

@@ -73,7 +73,11 @@ async def _intruder_ends(
 ) -> str:
     """Run a daemon beside the cluster until it ends by itself, with a failure; returns its log."""
     port = free_base_port(1)
+    # With a secret, who refuses for its sake proves nothing: the daemon waits until its start is over.
+    hurried = cluster.directory / "hurried.toml"
+    hurried.write_text(HURRIED)
     flags = {
+        "config": str(hurried),
         "id": str(node_id),
         "size": str(cluster.size),
         "peers": f"127.0.0.1:{{{cluster.base_port}+id}}",

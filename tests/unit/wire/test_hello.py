@@ -605,6 +605,23 @@ def test_hello_proven_acceptor_is_believed_every_refusal() -> None:
         assert one.known_of_me == 6
 
 
+def test_hello_refusal_is_proven_by_whatever_a_member_has_to_prove() -> None:
+    plain, _ = pair(b"")
+    assert plain.is_proven, "nobody can prove anything"
+    one, other = pair(SECRET)
+    assert not one.is_proven
+    other.receive(one.take_output())
+    one.receive(other.take_output())
+    assert one.is_proven
+    under_tls = dialer(replace(FIVE, has_tls=True))
+    assert not under_tls.is_proven
+    under_tls.bind(CHANNEL)
+    assert under_tls.is_proven
+    with_both = dialer(replace(FIVE, has_tls=True, secrets=(SECRET,)))
+    with_both.bind(CHANNEL)
+    assert not with_both.is_proven
+
+
 # --- bytes that are no hello ------------------------------------------------------------------------
 
 FOREIGN = {
