@@ -102,6 +102,10 @@ class LinkEvents:
         self._returned = 0
         self._is_read = True
         self._heard_again: dict[LinkId, None] = {}
+        # Of the notices of this turn: who brought each, the one that the core was told of first. And, by
+        # `id`, those that it may not have seen yet.
+        self._told: dict[bytes, dict[LinkId, None]] = {}
+        self._unseen: dict[int, tuple[Notice, bytes]] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")
 
     # --- up to the core -----------------------------------------------------------------------
@@ -118,17 +122,17 @@ class LinkEvents:
         events: list[Event] = []
         left = PART_BYTES
         lost: set[LinkId] = set()
-        told: set[bytes] = set()
         for number, what, detail in happened:
             link = LinkId(number)
             match what:
                 case contract.FRAME:
                     assert isinstance(detail, bytes)
-                    if told and detail in told:
-                        # The engine absorbs it only from the next poll on.
+                    if self._told and detail in self._told:
+                        # The engine absorbs it only from the next turn on.
                         self._heard_again[link] = None
+                        self._told[detail][link] = None
                     elif link not in lost:
-                        left -= self._take_frame(link, detail, events, lost, told)
+                        left -= self._take_frame(link, detail, events, lost)
                 case contract.RETURNED:
                     assert isinstance(detail, bytes)
                     for event in self._received(link, (detail,)):
@@ -165,7 +169,6 @@ class LinkEvents:
         body: bytes,
         events: list[Event],
         lost: set[LinkId],
-        told: set[bytes],
     ) -> int:
         """Read a frame; what its message takes beside what the frame has."""
         try:
@@ -178,8 +181,8 @@ class LinkEvents:
                 events += self.lose(link, Evidence.PROTOCOL_ERROR)
             return 0
         if isinstance(message, Notice):
-            self._engine.know(body)
-            told.add(body)
+            self._told[body] = {link: None}
+            self._unseen[id(message)] = message, body
         events.append(Received(link, message))
         return held_bytes(message)
 
@@ -215,9 +218,13 @@ class LinkEvents:
         return [HeartbeatsAbsorbed(beats)]
 
     def end_turn(self) -> None:
-        """The core has made its steps for all that it was told."""
+        """The core has made its steps for all that it was told: the notices among it are known."""
+        self._unseen.clear()
         if self._is_read:
             self._returned = 0
+            for body in self._told:
+                self._engine.know(body)
+            self._told.clear()
 
     # --- down from the core -------------------------------------------------------------------
 
@@ -242,6 +249,19 @@ class LinkEvents:
     def absorb_heartbeats(self, digest: int, links: tuple[LinkId, ...]) -> None:
         """Heartbeats with this digest on these links are no matter of the core's from now on."""
         self._engine.absorb_heartbeats(digest.to_bytes(DIGEST_BYTES, "big"), links)
+
+    def overlook(self, notice: Notice) -> list[Event]:
+        """The core has not looked at a notice: another link that brought it too counts instead; if there
+        is none, it is not known."""
+        if id(notice) not in self._unseen:
+            return []
+        _, body = self._unseen[id(notice)]
+        links = self._told[body]
+        del links[next(iter(links))]
+        if links:
+            return [Received(next(iter(links)), notice)]
+        del self._told[body], self._unseen[id(notice)]
+        return []
 
     def lose(self, link: LinkId, evidence: Evidence) -> list[Event]:
         """End a link that is given up: first the core hears of it, then its unsent frames come."""

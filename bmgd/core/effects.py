@@ -12,6 +12,7 @@ from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, LinkId, NodeId, Record
 from bmgd.wire.broadcast_messages import Piece
 from bmgd.wire.hello import Refusal
+from bmgd.wire.link_messages import Notice
 from bmgd.wire.messages import Message
 
 
@@ -214,6 +215,14 @@ class AbsorbHeartbeats:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlooked:
+    """The core has not looked at this notice, since its bringer sends too much: what others bring of the
+    same bytes is not to be absorbed as known."""
+
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """Something that an operator may want to see: a line of log and an event of `monitor`."""
 
@@ -340,6 +349,7 @@ Effect = (
     | RecordChanged
     | ForwardingChanged
     | AbsorbHeartbeats
+    | Overlooked
     | Observed
     | Renewed
     | AskContact

@@ -9,6 +9,7 @@ A neighbor that sends more than it may is not listened to (`flood.py`).
 from __future__ import annotations
 
 from bmgd.core.context import Link
+from bmgd.core.effects import Overlooked
 from bmgd.core.parts import Parts
 from bmgd.types import LinkId
 from bmgd.wire.ask_messages import (
@@ -67,6 +68,8 @@ class Receiving:
         if link is not None:
             parts.detector.heard(link)
             if not parts.flood.admits(link, message):
+                if isinstance(message, Notice):
+                    parts.context.emit(Overlooked(message))
                 return
         if isinstance(message, LinkMessage):
             if link is not None:

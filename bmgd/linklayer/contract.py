@@ -125,7 +125,7 @@ class LinkEngine(Protocol):
         """
 
     def know(self, frame: bytes) -> None:
-        """This body of a notice was decoded: the same bytes are absorbed when they come again, on
+        """This body of a notice was looked at: the same bytes are absorbed when they come again, on
         any link, and count as heard. The last `KNOWN_NOTICES_MAX` are remembered."""
 
     def absorb_heartbeats(self, digest: bytes, links: Iterable[int]) -> None:

@@ -36,6 +36,7 @@ from bmgd.core.effects import (
     Grant,
     Joined,
     Observed,
+    Overlooked,
     ProgramsChanged,
     RecordChanged,
     Refuse,
@@ -360,6 +361,8 @@ class Daemon:
                 transport.links.publish(snapshot)
             case AbsorbHeartbeats(digest, links):
                 transport.links.absorb_heartbeats(digest, links)
+            case Overlooked(notice):
+                transport.links.overlook(notice)
             case Dial():
                 transport.dials.dial(effect)
             case Welcome():

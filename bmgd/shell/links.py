@@ -19,7 +19,7 @@ from bmgd.linklayer import LinkEngine, contract
 from bmgd.routing import Snapshot
 from bmgd.types import LinkId
 from bmgd.wire.codec import encode
-from bmgd.wire.link_messages import Goodbye
+from bmgd.wire.link_messages import Goodbye, Notice
 from bmgd.wire.messages import Message
 
 CLOSING_TIMEOUT_S = 1.0
@@ -181,6 +181,12 @@ class Links:
     def absorb_heartbeats(self, digest: int, links: tuple[LinkId, ...]) -> None:
         """Heartbeats with this digest on these links are absorbed from now on."""
         self._events.absorb_heartbeats(digest, links)
+
+    def overlook(self, notice: Notice) -> None:
+        """The core has not looked at a notice: from another link it still counts."""
+        events = self._events.overlook(notice)
+        if events:
+            self._emit_all(events)
 
     def send(self, link: LinkId, message: Message) -> None:
         """Put a message into a link's outbox; `flush` writes it."""

@@ -37,6 +37,7 @@ from bmgd.core.effects import (
     Grant,
     Joined,
     Observed,
+    Overlooked,
     ProgramsChanged,
     RecordChanged,
     Refuse,
@@ -419,6 +420,8 @@ class Network:
                 self._change_snapshot(host, snapshot)
             case AbsorbHeartbeats(digest, links):
                 wires.absorb_heartbeats(host, digest, links)
+            case Overlooked(notice):
+                wires.overlook(host, notice)
             case Dial() | AskContact():
                 wires.dial(host, effect)
             case Welcome(link, known):

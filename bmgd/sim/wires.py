@@ -32,7 +32,7 @@ from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeI
 from bmgd.wire.codec import encode
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
-from bmgd.wire.link_messages import Goodbye
+from bmgd.wire.link_messages import Goodbye, Notice
 from bmgd.wire.messages import Message
 
 CLOSING_NS: Final = 1_000_000_000
@@ -426,6 +426,12 @@ class Wires:
         """Heartbeats with this digest on these links of a host are absorbed from now on."""
         if host.link_events is not None:
             host.link_events.absorb_heartbeats(digest, links)
+
+    def overlook(self, host: Host, notice: Notice) -> None:
+        """A core has not looked at a notice: from another link it still counts."""
+        events = [] if host.link_events is None else host.link_events.overlook(notice)
+        if events:
+            self._emit_all(host, events)
 
     def flush(self, host: Host, links_max: int | None = None) -> bool:
         """Write what waits on the links of a host whose core has nothing to do; whether they have news.

@@ -118,6 +118,34 @@ def test_notice_that_comes_twice_at_once_is_told_once_and_both_links_are_heard(
     assert between.events.heard() == [Heard((RIGHT,))]
 
 
+def test_notice_is_known_when_the_core_has_looked_at_it(between: Between) -> None:
+    told = encode(Notice((RECORD,)))
+    between.layer.feed(LEFT, told)
+    assert between.told() == [Received(LEFT, Notice((RECORD,)))]
+    between.events.end_turn()
+    between.layer.feed(RIGHT, told)
+    assert between.layer.poll() == []
+
+
+def test_notice_that_the_core_overlooked_is_told_as_another_link_brings_it(
+    between: Between,
+) -> None:
+    told = encode(Notice((RECORD,)))
+    between.layer.feed(LEFT, told + told)
+    (received,) = between.told()
+    assert isinstance(received, Received)
+    notice = received.message
+    assert isinstance(notice, Notice)
+    between.layer.feed(RIGHT, told)
+    assert between.told() == []
+    assert between.events.overlook(notice) == [Received(RIGHT, notice)]
+    assert between.events.overlook(notice) == []
+    between.events.end_turn()
+    assert between.events.overlook(notice) == []
+    between.layer.feed(RIGHT, told)
+    assert between.told() == [Received(RIGHT, notice)]
+
+
 def test_absorbed_heartbeats_are_one_event(between: Between) -> None:
     between.events.absorb_heartbeats(77, (LEFT, RIGHT))
     between.layer.feed(LEFT, encode(Heartbeat(3, 1, 77)) + encode(Heartbeat(4, 2, 77)))

@@ -18,6 +18,7 @@ from bmgd.core.effects import (
     Exit,
     ForwardingChanged,
     Observed,
+    Overlooked,
     RecordChanged,
     Refuse,
     Renewed,
@@ -49,7 +50,7 @@ from bmgd.wire.messages import Message
 BEATS_KEPT = 64
 ASKS_KEPT = 64
 NO_KINDS: Final[frozenset[type]] = frozenset()
-_UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged, AbsorbHeartbeats})
+_UNWRITTEN: Final = frozenset({RecordChanged, ForwardingChanged, AbsorbHeartbeats, Overlooked})
 
 
 @dataclass(slots=True)

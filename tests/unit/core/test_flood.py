@@ -8,8 +8,9 @@ from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Received
 from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
-from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import Ask
+from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import (
     Notice,
     PageAsk,
@@ -136,3 +137,26 @@ def test_flood_of_what_neighbors_compare_is_dropped_and_slows_no_ping(message: M
     (named,) = observed(network, VICTIM, "flooding")
     assert (named.peer, "by way of" in named.detail) == (FLOODER, False)
     assert pongs(receive(network, FLOODER, Ping(1), 10)) == 10
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_notice_of_a_flooder_counts_as_others_bring_it(at_once: bool) -> None:
+    """It was not looked at, so its bytes must not be absorbed as those of a known one."""
+    network = Network(8, seed=2)
+    settle(network)
+    host = network.hosts[VICTIM]
+    membership = host.node.parts.context.membership
+    record = Record(network.status(5)["incarnation"], 0, Status.EXCLUDED, "sim5:7400")
+    frame = encode(Notice(((NodeId(5), record),)))
+
+    def bring(*peers: NodeId) -> Status | None:
+        for peer in peers:
+            host.layer.feed(link_to(network, peer), frame)
+        network._step_all(host, ())
+        return membership.status_of(NodeId(5))
+
+    receive(network, FLOODER, Ping(1), 2 * BURST)
+    if not at_once:
+        assert bring(FLOODER) is Status.EXPECTED
+        assert bring(OTHER) is Status.EXCLUDED
+    assert bring(FLOODER, OTHER) is Status.EXCLUDED
