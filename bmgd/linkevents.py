@@ -81,7 +81,8 @@ class LinkEvents:
 
     Attributes:
         malformed_frames: routed frames that were dropped because they cannot be read.
-        unreturned_frames: routed frames that were dropped because more than `RETURNED_MAX` came back.
+        unreturned_frames: routed frames that were dropped because more than `RETURNED_MAX` came back,
+            or more than `PART_BYTES` would be read of them.
         oversized_frames: routed frames that were dropped because nobody would read them.
     """
 
@@ -99,7 +100,7 @@ class LinkEvents:
         self._on_gone = on_gone
         self._on_written = on_written
         self._decode = decode
-        self._returned = 0
+        self._returned = self._returned_bytes = 0
         self._is_read = True
         self._heard_again: dict[LinkId, None] = {}
         # Of the notices of this turn: who brought each, the one that the core was told of first. And, by
@@ -135,9 +136,7 @@ class LinkEvents:
                         left -= self._take_frame(link, detail, events, lost)
                 case contract.RETURNED:
                     assert isinstance(detail, bytes)
-                    for event in self._received(link, (detail,)):
-                        left -= held_bytes(event.message)
-                        events.append(event)
+                    events += self._received(link, (detail,))
                 case contract.GOODBYE:
                     self._on_gone(link)
                     events.append(LinkDown(link, Evidence.GOODBYE))
@@ -186,18 +185,21 @@ class LinkEvents:
         events.append(Received(link, message))
         return held_bytes(message)
 
-    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Received]:
+    def _received(self, link: LinkId, bodies: Iterable[bytes]) -> list[Event]:
         """Routed frames that could not be passed on, for the core to find another way."""
-        events: list[Received] = []
+        events: list[Event] = []
         for body in bodies:
-            if self._returned >= RETURNED_MAX:
+            if self._returned >= RETURNED_MAX or self._returned_bytes > PART_BYTES:
                 self.unreturned_frames += 1
                 continue
             self._returned += 1
             try:
-                events.append(Received(link, self._decode(body)))
+                message = self._decode(body)
             except ProtocolError:
                 self.malformed_frames += 1
+                continue
+            self._returned_bytes += held_bytes(message)
+            events.append(Received(link, message))
         return events
 
     def heard(self) -> list[Event]:
@@ -221,7 +223,7 @@ class LinkEvents:
         """The core has made its steps for all that it was told: the notices among it are known."""
         self._unseen.clear()
         if self._is_read:
-            self._returned = 0
+            self._returned = self._returned_bytes = 0
             for body in self._told:
                 self._engine.know(body)
             self._told.clear()
@@ -271,4 +273,4 @@ class LinkEvents:
         """End a link now; its unsent routed frames find another way."""
         unsent = self._engine.close(link)
         self._on_gone(link)
-        return [*self._received(link, unsent)]
+        return self._received(link, unsent)

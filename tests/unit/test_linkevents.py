@@ -278,3 +278,19 @@ def test_poll_is_read_in_parts_when_its_messages_take_much(
         sizes.append(len(part))
         assert len(read) == sum(sizes), "what follows is not read yet"
     assert sizes == [4, 4, 3]
+
+
+def test_frames_that_come_back_are_read_as_far_as_they_take_little(
+    between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linkevents, "PART_BYTES", 50_000)
+    wide = Stable(
+        Route(NodeId(2), NodeId(5), Incarnation(7)), 0, (Branch(NodeId(9), 1 << 131_071),), 1
+    )
+    for _ in range(10):
+        assert between.events.send(RIGHT, wide) == []
+    assert len(between.events.end(RIGHT)) == 4
+    assert between.events.unreturned_frames == 6
+    between.events.end_turn()
+    assert between.events.send(LEFT, wide) == []
+    assert len(between.events.end(LEFT)) == 1
