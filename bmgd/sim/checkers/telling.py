@@ -157,12 +157,17 @@ class HeartbeatsArePaced(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._due: dict[NodeId, int] = {}
+        self._started: dict[NodeId, int] = {}
+        """When each process reached its first deadline: its clock may leap before."""
 
     def on_boot(self, journal: Journal) -> None:
         self._due[journal.place] = 0
+        self._started.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
+        if is_deadline(event):
+            self._started.setdefault(journal.place, journal.now_ns)
         if effects and not any(isinstance(effect, RecordChanged) for effect in effects):
             digest = inside.membership.digest
             for effect in effects:
@@ -178,7 +183,7 @@ class HeartbeatsArePaced(Checker):
         # No pause is too long before the present one of some link is.
         earliest_ns = journal.now_ns
         for link in journal.links.values():
-            since_ns = max(link.beat_ns, journal.late_ns)
+            since_ns = max(link.beat_ns, journal.late_ns, self._started[journal.place])
             if journal.now_ns - since_ns > pause_ns:
                 self.violate(journal, f"no heartbeat to {link.peer} for {pause_ns // 10**6} ms")
                 link.beat_ns = journal.now_ns
