@@ -180,10 +180,19 @@ class BroadcastPeers:
         is_gone = after.status >= Status.DEAD
         if is_gone and not was_gone:
             peer = self.by_id.setdefault(moved.id, Peer())
-            peer.gone_at = peer.gone_at or self._window.next
+            peer.gone_at = peer.gone_at or self._first_without(moved.id)
         elif not is_gone:
             former = UNKNOWN_INCARNATION if before is None else before.incarnation
             self._on_alive(moved.id, after.incarnation, former, was_gone=was_gone)
+
+    def _first_without(self, node_id: NodeId) -> int:
+        """From which sequence on nothing is for a node: some may be sent before its death is seen."""
+        first = self._window.next
+        for sent in reversed(self._window.unstable):
+            if not sent.exceptions >> node_id & 1:
+                break
+            first = sent.sequence
+        return first
 
     def _on_alive(
         self, node_id: NodeId, life: Incarnation, former: Incarnation, *, was_gone: bool

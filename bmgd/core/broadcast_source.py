@@ -234,14 +234,14 @@ class BroadcastSource:
         """A node died, returned, began a new life, or joined."""
         if moved.id == self._context.id:
             return
+        if self.window.next > 1:
+            # Who is gone or back comes first: what is sent from here on is counted from that.
+            self.peers.on_record_moved(moved)
+            self._settle_all()
+            self._send_waiting()
         if self._untold is not None and self.window.reach_refusal() is None:
             untold, self._untold = self._untold, None
             self.tell(untold)
-        if self.window.next == 1:
-            return
-        self.peers.on_record_moved(moved)
-        self._settle_all()
-        self._send_waiting()
 
     def _settle_all(self) -> None:
         """Somebody is waited for no longer, or again."""

@@ -224,7 +224,11 @@ class Inbound:
         if self._context.state is NodeState.LEAVING and not is_inbox(stream.topic):
             self._end(stream, ResetReason.LEAVING)
             return
-        if self._offer(stream, segment) and stream.next in stream.kept:
+        number = stream.next
+        is_passed = self._offer(stream, segment)
+        if number in stream.kept:
+            self._drop_kept(stream, number)
+        if is_passed and stream.next in stream.kept:
             self._advance(stream)
 
     def _advance(self, stream: StreamIn, most: int = ADVANCE_MAX) -> None:

@@ -9,6 +9,7 @@ import pytest
 from bmgd.core.commands import Consumed, Subscribe
 from bmgd.core.effects import Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, LinkUp, Received
+from bmgd.core.inbound import ADVANCE_MAX
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
@@ -117,3 +118,11 @@ def test_refusal_that_was_not_told_is_void_when_another_copy_is_taken(
     reads = CommandIssued(7, Subscribe("t", 10))
     told = destination.step(came(2), came(2), reads, CommandIssued(7, Consumed(1)), came(2))
     assert told == [(2, True), (3, False)]
+
+
+def test_copy_that_comes_while_what_was_kept_is_taken_in_turns_leaves_none_behind() -> None:
+    destination = Destination(1000)
+    destination.comes(1, *range(3, 101))
+    destination.step(came(2), came(2 + ADVANCE_MAX + 1))
+    assert destination.kept == ([], 0)
+    assert destination.comes(101) == [(102, False)]
