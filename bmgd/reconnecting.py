@@ -164,6 +164,8 @@ class LastingConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
+        # asyncio would tell it twice if a transport were aborted that is telling it just now.
+        self._transport = None
         self._interrupt(NoDaemonError("the daemon closed the connection"))
 
     def _lose(self, error: BmgdError) -> None:
