@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bmgd.errors import ConfigError
@@ -106,7 +108,7 @@ def run(args: Namespace) -> int:
                 if error.errno == errno.EPIPE:
                     raise
 
-    return launch(
+    code = launch(
         count,
         args.run_dir,
         base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
@@ -118,6 +120,19 @@ def run(args: Namespace) -> int:
         between=_proxy if args.fault_proxy else None,
         with_secret=not args.without_secret,
     )
+    _forget_output()
+    return code
+
+
+def _forget_output() -> None:
+    """What nothing has taken is not tried again when the process ends, or that would fail."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _proxy(path: str, detours: Sequence[Detour]) -> int:

@@ -54,10 +54,8 @@ def run(args: Namespace) -> int:
                 async for message in messages:
                     if isinstance(message, Missed):
                         show_missed(message, as_json=args.json)
-                    elif args.reply is None:
-                        await show(message, as_json=args.json)
                     else:
-                        await answer(args.reply, message)
+                        await take(message, args.reply, as_json=args.json)
                     taken += not isinstance(message, Missed)
                     if taken == args.count:
                         break
@@ -68,6 +66,17 @@ def run(args: Namespace) -> int:
         return 0
 
     return run_async(main)
+
+
+async def take(message: Message, command: str | None, *, as_json: bool) -> None:
+    """Print a message or have it answered; one whose source gives it up ends nothing but itself."""
+    try:
+        if command is None:
+            await show(message, as_json=as_json)
+        else:
+            await answer(command, message)
+    except DeliveryError as error:
+        print(f"bmgd recv: not the whole message: {error}", file=sys.stderr)
 
 
 async def show(message: Message, *, as_json: bool) -> None:
@@ -110,6 +119,7 @@ async def answer(command: str, message: Message) -> None:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.wait()
     why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bmgd.cli.recv import answer, show
+from bmgd.cli.recv import answer, show, take
 from bmgd.client import Message
+from bmgd.errors import UnreachableError
 
 PARTS = [b"some ", b"parts"]
 
@@ -67,3 +68,19 @@ async def test_recv_does_not_mind_a_command_that_reads_nothing(
     monkeypatch.setattr("tests.unit.cli.test_recv.PARTS", [bytes(65_536)] * 64)
     await answer("echo done", message)
     assert capfdbinary.readouterr().out == b"done\n"
+
+
+class GivenUp(Long):
+    """One whose source goes midway."""
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        yield b"some "
+        raise UnreachableError(3, "its source died", sent=True)
+
+
+@pytest.mark.parametrize("command", [None, "cat"])
+async def test_recv_goes_on_when_a_long_message_is_given_up(
+    command: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await take(GivenUp(3, "jobs", b"", False, 1), command, as_json=True)
+    assert "not the whole message: " in capsys.readouterr().err
