@@ -119,7 +119,6 @@ async def answer(command: str, message: Message) -> None:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
     why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
