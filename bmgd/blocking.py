@@ -23,14 +23,14 @@ from typing import Any, Generic, TypeVar
 
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
-from bmgd.connection import Stream
-from bmgd.draining import Drained
+from bmgd.client.connection import Stream
+from bmgd.client.draining import Drained
+from bmgd.client.message import Message
+from bmgd.client.outgoing import Payload, Priority, Quality
+from bmgd.client.programs import Program, ProgramEnd
+from bmgd.client.reading import Messages
+from bmgd.client.requesting import MAX_ANSWER
 from bmgd.errors import NoDaemonError, Report
-from bmgd.message import Message
-from bmgd.outgoing import Payload, Priority, Quality
-from bmgd.programs import Program, ProgramEnd
-from bmgd.reading import Messages
-from bmgd.requesting import MAX_ANSWER
 
 __all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
 

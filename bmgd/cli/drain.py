@@ -12,7 +12,7 @@ from bmgd.errors import SilentDaemonError
 from bmgd.launcher.listening import ListeningProcess
 
 if TYPE_CHECKING:
-    from bmgd.draining import Drained, LeftOver
+    from bmgd.client.draining import Drained, LeftOver
 
 END_S = 10.0
 """How long its process may take to end once it has left."""

@@ -9,7 +9,7 @@ from bmgd.cli.output import life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
 
 if TYPE_CHECKING:
-    from bmgd.programs import Program, ProgramEnd
+    from bmgd.client.programs import Program, ProgramEnd
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def _show_all(running: list[Program], *, as_json: bool) -> None:
 
 
 def _show(each: Program | ProgramEnd, *, as_json: bool) -> None:
-    from bmgd.programs import ProgramEnd
+    from bmgd.client.programs import ProgramEnd
 
     has_ended = isinstance(each, ProgramEnd)
     if as_json:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bmgd.client import Message
+from bmgd.client.connection import open_connection
 from bmgd.config import control_path
-from bmgd.connection import open_connection
 from bmgd.errors import (
     BmgdError,
     ControlError,

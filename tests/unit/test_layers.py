@@ -31,18 +31,6 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("healing", "readiness"),
     ("wire",),
     ("linklayer",),
-    ("connection",),
-    ("reconnecting",),
-    ("assembling",),
-    ("to_many",),
-    ("outgoing",),
-    ("kept_streams", "writing"),
-    ("replying",),
-    ("message",),
-    ("together",),
-    ("reading",),
-    ("draining", "programs"),
-    ("requesting", "sending"),
     ("client",),
     ("blocking",),
     ("chaos",),
@@ -86,28 +74,23 @@ OF_CORE: Final = {
 }
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
-OF_CLIENT: Final = {
-    f"bmgd.{name}"
-    for name in (
-        "assembling",
-        "together",
-        "blocking",
-        "client",
-        "connection",
-        "draining",
-        "kept_streams",
-        "programs",
-        "message",
-        "outgoing",
-        "reading",
-        "reconnecting",
-        "sending",
-        "requesting",
-        "replying",
-        "to_many",
-        "writing",
-    )
-}
+CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
+    ("connection",),
+    ("reconnecting",),
+    ("assembling",),
+    ("to_many",),
+    ("outgoing",),
+    ("kept_streams", "writing"),
+    ("replying",),
+    ("message",),
+    ("together",),
+    ("reading",),
+    ("draining", "programs"),
+    ("requesting", "sending"),
+    ("daemon",),
+    ("",),
+)
+"""The modules of the client, from the bottom up; "" is the package with the public names."""
 
 HELLO_NAMES_OF_CORE: Final = {"Refusal", "MISCONFIGURED"}
 
@@ -336,10 +319,20 @@ def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
 
 
 def test_layers_client_knows_neither_core_nor_shell() -> None:
-    of_client = [f for f in IMPORTS if f.by in OF_CLIENT]
-    rooms = {room_of(found.target) for found in of_client if is_own(found.target)}
-    parts = {found.rpartition(".")[2] for found in OF_CLIENT}
-    assert rooms <= parts | {"config", "errors", "routing", "types", "wire"}
+    of_client = [f for f in IMPORTS if room_of(f.by) in ("client", "blocking")]
+    rooms = {room_of(found.target) for found in of_client if is_own(found.target)} - {""}
+    assert rooms <= {"client", "config", "errors", "routing", "types", "wire"}
+
+
+def test_layers_client_modules_are_imported_downwards_only() -> None:
+    number = {name: at for at, names in enumerate(CLIENT_LAYERS) for name in names}
+
+    def layer(module: str) -> int:
+        return number[module.removeprefix("bmgd.client").removeprefix(".")]
+
+    within = [f for f in IMPORTS if room_of(f.by) == room_of(f.target) == "client"]
+    assert {layer(found.by) for found in within}
+    assert [str(found) for found in within if layer(found.target) >= layer(found.by)] == []
 
 
 def test_layers_know_no_other_third_party_package() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from bmgd.reconnecting import LastingConnection
+from bmgd.client.reconnecting import LastingConnection
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.access import Level, Peer
 from bmgd.shell.control_connection import ProgramConnection

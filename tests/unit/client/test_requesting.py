@@ -8,10 +8,10 @@ from typing import TypeGuard
 
 import pytest
 
-from bmgd import requesting
-from bmgd.connection import Connection
+from bmgd.client import requesting
+from bmgd.client.connection import Connection
+from bmgd.client.requesting import SETTLED_MAX, Asking
 from bmgd.errors import LeavingError, NoDaemonError
-from bmgd.requesting import SETTLED_MAX, Asking
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
 from bmgd.wire.batch import pack_messages, unpack_messages

@@ -17,7 +17,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bmgd.connection import ANSWER_S, Connection
+from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.client.kept_streams import KeptStreams
+from bmgd.client.outgoing import Outgoing, Payload, Pending, Priority, with_sent
+from bmgd.client.writing import check_timeout, checked_payload, checked_topic, outcome_of
 from bmgd.errors import (
     BmgdError,
     DeliveryError,
@@ -30,8 +33,6 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
-from bmgd.kept_streams import KeptStreams
-from bmgd.outgoing import Outgoing, Payload, Pending, Priority, with_sent
 from bmgd.wire import control
 from bmgd.wire.answers import (
     ANSWER,
@@ -43,7 +44,6 @@ from bmgd.wire.answers import (
 )
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
-from bmgd.writing import check_timeout, checked_payload, checked_topic, outcome_of
 
 UNDERWAY_MAX: Final = 1024
 """Questions of one connection without an outcome; one more waits."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd import client, connection, writing
+from bmgd.client import connection, writing
 from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
 from bmgd.types import NodeId, Status
@@ -147,7 +147,7 @@ async def test_monitor(core: FakeCore, daemon: bmgd.Daemon) -> None:
 async def test_a_program_too_slow_for_a_stream_is_told(
     core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "CHANGES_MAX", 8)
+    monkeypatch.setattr("bmgd.client.daemon.CHANGES_MAX", 8)
     async with daemon.monitor() as events:
         for _ in range(100):
             core.server.observed(Observed("event"), 7)

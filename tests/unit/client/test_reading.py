@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 import bmgd
-from bmgd.connection import Connection
-from bmgd.reading import LIVES_MAX, Interrupted, Messages
+from bmgd.client.connection import Connection
+from bmgd.client.reading import LIVES_MAX, Interrupted, Messages
 from bmgd.wire import control
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from bmgd.outgoing import Outgoing
+from bmgd.client.outgoing import Outgoing
 
 KEPT_MAX: Final = 64
 """Streams kept open; beyond, the unused one that is idle for longest is closed."""

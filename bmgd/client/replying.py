@@ -10,13 +10,13 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from bmgd.connection import Connection
+from bmgd.client.connection import Connection
+from bmgd.client.kept_streams import KeptStreams
+from bmgd.client.outgoing import Outgoing, Payload, Pending
+from bmgd.client.writing import check_timeout, checked_payload, send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
-from bmgd.kept_streams import KeptStreams
-from bmgd.outgoing import Outgoing, Payload, Pending
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
-from bmgd.writing import check_timeout, checked_payload, send_and_wait, send_long
 
 SETTLE_S: Final = 5.0
 """So long what was answered may take to be confirmed when a subscription ends."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from bmgd.kept_streams import KEPT_MAX, KeptStreams
-from bmgd.outgoing import Outgoing
+from bmgd.client.kept_streams import KEPT_MAX, KeptStreams
+from bmgd.client.outgoing import Outgoing
 
 
 @dataclass(eq=False)

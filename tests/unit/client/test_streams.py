@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.connection import CROWDED_BYTES
+from bmgd.client.connection import CROWDED_BYTES
+from bmgd.client.outgoing import Outgoing
 from bmgd.core.commands import CloseStream, Consumed, PutSegment, Withdraw
 from bmgd.core.effects import Deliver, StreamMoved
-from bmgd.outgoing import Outgoing
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from bmgd.connection import Connection
+from bmgd.client.connection import Connection
 from bmgd.errors import ControlError, ProtocolError
 
 _FAILED: Final = 1

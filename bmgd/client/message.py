@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from bmgd.client.outgoing import Payload
+from bmgd.client.replying import Question
 from bmgd.errors import BmgdError, RequestError, UnreachableError
-from bmgd.outgoing import Payload
-from bmgd.replying import Question
 
 REPLY_S: Final = 10.0
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bmgd.connection import Connection
+from bmgd.client.connection import Connection
+from bmgd.client.replying import Asker, Question, Replies
 from bmgd.errors import RequestError, UnreachableError
-from bmgd.replying import Asker, Question, Replies
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER_HEAD_BYTES
 from bmgd.wire.batch import unpack_messages

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from bmgd.message import Pieces
+from bmgd.client.message import Pieces
 
 
 class Together:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import bmgd
+from bmgd.client.reconnecting import LastingConnection
 from bmgd.core.commands import OpenInbox, OpenStream, PutSegment, Subscribe
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
-from bmgd.reconnecting import LastingConnection
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.wire import control
 from tests.unit.fake_core import FakeCore, fake_daemon

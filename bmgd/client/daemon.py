@@ -1,4 +1,4 @@
-"""The Python client: what a program imports to use its daemon.
+"""A daemon as a program uses it.
 
     async with bmgd.connect("unix:/run/bmgd/3.sock") as daemon:
         await daemon.send(7, b"payload", topic="jobs")
@@ -19,38 +19,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from bmgd.client.connection import ANSWER_S, Connection, Stream, open_greeted
+from bmgd.client.draining import Drained, drained_of
+from bmgd.client.outgoing import Outgoing, Payload, Priority, Quality
+from bmgd.client.programs import Program, ProgramEnd, ProgramReader, registered, running
+from bmgd.client.reading import Messages
+from bmgd.client.reconnecting import open_lasting
+from bmgd.client.requesting import MAX_ANSWER, Asking
+from bmgd.client.sending import SharedStreams
+from bmgd.client.to_many import SendsToMany
+from bmgd.client.writing import Writer, checked_topic
 from bmgd.config import control_path
-from bmgd.connection import ANSWER_S, Connection, Stream, open_greeted
-from bmgd.draining import Drained, LeftOver, drained_of
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.message import LongMessage, Message
-from bmgd.outgoing import Outgoing, Payload, Priority, Quality
-from bmgd.programs import Program, ProgramEnd, ProgramReader, registered, running
-from bmgd.reading import Interrupted, Messages
-from bmgd.reconnecting import open_lasting
-from bmgd.requesting import MAX_ANSWER, Asking
-from bmgd.sending import SharedStreams
-from bmgd.to_many import Missed, SendsToMany
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
-from bmgd.writing import Writer, checked_topic
-
-__all__ = [
-    "Change",
-    "Daemon",
-    "Drained",
-    "Interrupted",
-    "LeftOver",
-    "LongMessage",
-    "Message",
-    "Messages",
-    "Missed",
-    "Program",
-    "ProgramEnd",
-    "Stream",
-    "Trace",
-    "Writer",
-    "connect",
-]
 
 LEAVE_S: Final = 86_400.0
 """So long a daemon may take to leave: its `leave_ms` are its own matter."""

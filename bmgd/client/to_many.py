@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, Final, Literal
 
-from bmgd.assembling import broadcast_long
-from bmgd.connection import Connection
+from bmgd.client.assembling import broadcast_long
+from bmgd.client.connection import Connection
 from bmgd.errors import (
     DeliveryError,
     PartialError,

@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, cast
 
-from bmgd.assembling import LONGS_MAX, Assembly, Life, Unfinished
-from bmgd.connection import Connection, Stream
+from bmgd.client.assembling import LONGS_MAX, Assembly, Life, Unfinished
+from bmgd.client.connection import Connection, Stream
+from bmgd.client.message import (
+    Asking,
+    BroadcastMessage,
+    LongMessage,
+    Message,
+    Pieces,
+    Whole,
+    nothing,
+)
+from bmgd.client.replying import Asker, Question, Replies
+from bmgd.client.to_many import Missed, missed_of
+from bmgd.client.together import Together
 from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
-from bmgd.message import Asking, BroadcastMessage, LongMessage, Message, Pieces, Whole, nothing
-from bmgd.replying import Asker, Question, Replies
-from bmgd.to_many import Missed, missed_of
-from bmgd.together import Together
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.segments import COST_MAX, OVERHEAD_BYTES

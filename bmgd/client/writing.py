@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from bmgd.client.outgoing import GRACE_S, Outgoing, Payload, Pending
 from bmgd.errors import RequestError, UnreachableError
-from bmgd.outgoing import GRACE_S, Outgoing, Payload, Pending
 from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.control import TIMEOUT_S_MAX
 

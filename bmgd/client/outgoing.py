@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from bmgd.connection import ANSWER_S, Connection
+from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.errors import (
     BmgdError,
     DeliveryError,
@@ -354,7 +354,7 @@ class Outgoing:
     async def until_sendable(self) -> None:
         """Wait until the daemon is there.
 
-        Raises: as `bmgd.connection.Connection.until_sendable`.
+        Raises: as `bmgd.client.connection.Connection.until_sendable`.
         """
         await self._connection.until_sendable(self.destination, ANSWER_S)
 

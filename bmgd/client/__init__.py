@@ -1,0 +1,41 @@
+"""The Python client, which a program imports to use its daemon: its public names, and nothing else."""
+
+from __future__ import annotations
+
+from bmgd.client.connection import Stream
+from bmgd.client.daemon import (
+    CREDIT_BYTES,
+    DEFAULT_TOPIC,
+    MAX_MESSAGE,
+    Change,
+    Daemon,
+    Trace,
+    connect,
+)
+from bmgd.client.draining import Drained, LeftOver
+from bmgd.client.message import LongMessage, Message
+from bmgd.client.programs import Program, ProgramEnd
+from bmgd.client.reading import Interrupted, Messages
+from bmgd.client.to_many import Missed
+from bmgd.client.writing import Writer
+
+__all__ = [
+    "CREDIT_BYTES",
+    "DEFAULT_TOPIC",
+    "MAX_MESSAGE",
+    "Change",
+    "Daemon",
+    "Drained",
+    "Interrupted",
+    "LeftOver",
+    "LongMessage",
+    "Message",
+    "Messages",
+    "Missed",
+    "Program",
+    "ProgramEnd",
+    "Stream",
+    "Trace",
+    "Writer",
+    "connect",
+]
