@@ -10,6 +10,7 @@ A run is a function of its plan: the plan's seed decides whatever the plan leave
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from bmgd.chaos.checkers import check
 from bmgd.chaos.history import Acknowledged, Fact, History, to_line
 from bmgd.chaos.plan import Plan
 from bmgd.chaos.verdict import Violation
-from bmgd.errors import InvariantError
+from bmgd.errors import BmgdError, InvariantError
 from bmgd.sim.askers import Askers
 from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
@@ -49,6 +50,11 @@ REST_LIMIT_S: Final = 120.0
 """A cluster without faults for so long must be at rest."""
 QUIET_S: Final = 5.0
 SLICE_S: Final = 0.05
+BUGS: Final = (
+    *(ArithmeticError, AssertionError, AttributeError, BmgdError, LookupError, NameError),
+    *(RuntimeError, StopIteration, TypeError, ValueError, struct.error),
+)
+"""What a core, or what drives it, raises only by mistake: one seed fails, the campaign goes on."""
 LAST_MESSAGES: Final = 4
 LAST_MESSAGES_S: Final = 12.0
 
@@ -186,7 +192,7 @@ class Simulation:
                 rest_s = self._liveness_phase()
         except InvariantError as error:
             self._violate("no-bug-is-met", str(error))
-        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        except BUGS as error:
             self._violate("no-bug-is-met", repr(error))
         return self._outcome(time.perf_counter() - began, rest_s)
 

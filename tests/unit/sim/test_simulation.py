@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from bmgd.chaos.history import Acknowledged, Delivered, Sent, from_line
 from bmgd.chaos.plan import Plan, Step, Workload
 from bmgd.core.detector import Detector
 from bmgd.core.membership import Membership
-from bmgd.errors import PlanError
+from bmgd.core.node import Node
+from bmgd.errors import PlanError, ProtocolError
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
 from bmgd.types import NodeId
@@ -58,6 +60,28 @@ def test_simulation_tells_of_a_bug_in_a_core(monkeypatch: pytest.MonkeyPatch) ->
     outcome = Simulation(plan).run()
     assert [violation.checker for violation in outcome.violations] == ["no-bug-is-met"]
     assert "missing" in outcome.violations[0].text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("dictionary changed size during iteration"),
+        AttributeError("no attribute"),
+        ProtocolError("not a frame"),
+        StopIteration(),
+        struct.error("out of range"),
+    ],
+)
+def test_simulation_tells_of_whatever_a_core_raises(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Node, "step", fail)
+    outcome = Simulation(Plan(2, 1.0)).run()
+    assert [violation.checker for violation in outcome.violations] == ["no-bug-is-met"]
+    assert outcome.violations[0].text == repr(error)
 
 
 @pytest.mark.parametrize(
