@@ -25,6 +25,8 @@ from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Outcome, Simulation
 
 Row = dict[str, Any]
+_BEGINNING: Final = '{"seed":'
+"""Of every line of a campaign's file."""
 OBJECTS_UNTIL_COLLECTED: Final = 20_000
 """A run makes few cycles of objects: they are looked for less often than Python would."""
 
@@ -90,7 +92,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         try:
             row = json.loads(line)
         except ValueError:
-            if number == len(lines):
+            if number == len(lines) and line.startswith(_BEGINNING[: len(line)]):
                 return
             raise PlanError(f"{path}, line {number}: not a result of a campaign") from None
         yield row
@@ -115,9 +117,7 @@ def run_campaign(
     for row in rows:
         progress.add(row)
         done.add(row["seed"])
-    if path.exists() and rows:
-        # A line that was cut off by the end of an earlier campaign goes.
-        path.write_text("".join(_line(row) for row in rows), encoding="utf-8")
+    _mend(path, rows)
     report(progress, None)
     missing = (seed for seed in range(campaign.first, campaign.last + 1) if seed not in done)
     with path.open("a", encoding="utf-8") as file:
@@ -127,6 +127,15 @@ def run_campaign(
             progress.add(row)
             report(progress, row)
     return progress
+
+
+def _mend(path: Path, rows: list[Row]) -> None:
+    """Let a line go that was cut off by the end of an earlier campaign; the others are never at risk."""
+    if not path.exists() or path.read_bytes()[-1:] in (b"", b"\n"):
+        return
+    whole = path.with_name(f"{path.name}.whole")
+    whole.write_text("".join(_line(row) for row in rows), encoding="utf-8")
+    whole.replace(path)
 
 
 def _line(row: Row) -> str:

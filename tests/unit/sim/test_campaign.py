@@ -64,6 +64,37 @@ def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
         run_campaign(SMALL, path, 1, silent)
 
 
+def test_campaign_whose_first_line_was_cut_off_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text('{"seed":3,"verd')
+    run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
+    assert seeds(path) == [3]
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_campaign_does_not_write_whole_results_again(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text('{"seed": 3, "verdict": "pass", "virtual_s": 1.0}\n')
+    before = path.stat()
+    run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
+    after = path.stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    with path.open("a") as file:
+        file.write('{"seed":4,"verd')
+    run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
+    # Made beside it and renamed: who is killed meanwhile loses nothing.
+    assert path.stat().st_ino != before.st_ino
+    assert seeds(path) == [3]
+
+
+def test_campaign_file_of_one_line_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text("hello")
+    with pytest.raises(PlanError, match="line 1"):
+        run_campaign(SMALL, path, 1, silent)
+    assert path.read_text() == "hello"
+
+
 def test_campaign_that_is_killed_leaves_no_worker_behind(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "bmgd", "sim", "--campaign", "1..8", "--nodes", "8..8"]
     words += ["--time", "100000", "--jobs", "2", "--out", str(tmp_path / "out.jsonl")]
