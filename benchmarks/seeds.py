@@ -28,6 +28,8 @@ from bmgd.sim.campaign import Campaign, read_rows
 REPORT = ROOT / "docs" / "seeds.md"
 VIOLATED = 1
 """The exit code of a campaign in which a seed violated something."""
+ENDED_EARLY = 3
+"""The exit code of this command where a campaign ended before its last seed."""
 
 
 def run(name: str, jobs: int) -> int:
@@ -44,6 +46,10 @@ def run(name: str, jobs: int) -> int:
         ended = subprocess.run(words, cwd=directory, env=os.environ | variables, check=False)
         if ended.returncode not in (0, VIOLATED):
             return ended.returncode
+        done = {row["seed"] for row in read_rows(rows_of(name, core))}
+        if not done.issuperset(range(first, last + 1)):
+            # Python ends with the same code where an exception was caught by nobody.
+            return ENDED_EARLY
     return int(any(row["verdict"] != "pass" for row in read_rows(rows_of(name, core))))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
-from benchmarks import core_sources
+import pytest
+
+from benchmarks import core_sources, seeds
 from benchmarks.seeds_kept import GROUP, Row, merged, missing
 
 
@@ -17,6 +20,20 @@ def test_campaign_goes_on_with_what_no_whole_hundred_of_its_core_has() -> None:
     assert missing(rows, "many", "a") == [(201, 300), (401, 10_000)]
     assert missing(rows, "many", "b") == [(1, 200), (301, 10_000)]
     assert missing(rows, "hours", "a") == [(1, 500)]
+
+
+@pytest.mark.parametrize("code", [0, seeds.VIOLATED])
+def test_campaign_that_ended_before_its_last_seed_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    written = tmp_path / "out.jsonl"
+    written.write_text('{"seed": 1, "verdict": "pass"}\n')
+    monkeypatch.setattr(seeds, "rows_of", lambda name, core: written)
+    monkeypatch.setattr(seeds, "kept", list)
+    monkeypatch.setattr(
+        subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, code)
+    )
+    assert seeds.run("twice", 1) == seeds.ENDED_EARLY
 
 
 def test_merged_rows_have_the_fuller_hundred_and_what_passes_now() -> None:
