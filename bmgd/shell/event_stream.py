@@ -66,7 +66,9 @@ class EventStreams:
                     async with asyncio.timeout(BEAT_S):
                         await cut.wait()
                 except TimeoutError:
-                    writer.write(b": beat\n\n")
+                    # Who has gone is not written to: uvloop would raise.
+                    if not writer.transport.is_closing():
+                        writer.write(b": beat\n\n")
         finally:
             self._writers.pop(writer, None)
             self._on_change()

@@ -157,7 +157,9 @@ class HttpServer:
             # The client is gone, or does not read.
             pass
         finally:
-            writer.transport.abort()
+            # One of asyncio's that has closed by itself cannot be aborted; it has nothing left to write.
+            if not writer.is_closing() or writer.transport.get_write_buffer_size():
+                writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_head = False
@@ -172,6 +174,9 @@ class HttpServer:
             answer = Answer(text, "text/plain; charset=utf-8", error.status)
         except BmgdError as error:
             answer = Answer.of({"error": str(error)}, 500)
+        if writer.is_closing():
+            # The client has gone meanwhile; uvloop raises for what is written to it.
+            return
         if isinstance(answer, EventStreams):
             self._count(200)
             writer.write(self._head(200, "text/event-stream", None))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from bmgd.errors import ConfigError
 from bmgd.shell import event_stream, http_request, http_server
@@ -191,6 +194,98 @@ async def test_http_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
                 await asyncio.sleep(0.01)
         assert (await served.get("/open"))[0] == 200
         held[1][1].close()
+
+
+LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+
+
+def _reset(sock: socket.socket) -> None:
+    """Close so that the other end sees a reset, not an end."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+@LOOPS
+def test_http_client_that_resets_before_its_answer_ends_only_its_connection(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def run() -> None:
+        asked, gone = asyncio.Event(), asyncio.Event()
+
+        async def late(request: HttpRequest) -> Answer:
+            asked.set()
+            await gone.wait()
+            return Answer(b"late")
+
+        async with serving() as served:
+            served.server._routes = {"/late": Route(Access.OPEN, late)}
+            client = socket.create_connection(served.server.address)
+            client.sendall(b"GET /late HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(DEADLINE_S):
+                await asked.wait()
+                _reset(client)
+                # The loop is to see the reset first.
+                await asyncio.sleep(0.1)
+                gone.set()
+                while served.server._tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@LOOPS
+def test_http_client_that_reads_late_ends_only_its_connection(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def run() -> None:
+        async def large(request: HttpRequest) -> Answer:
+            return Answer(bytes(int(request.query["size"])))
+
+        async with serving() as served:
+            served.server._routes = {"/large": Route(Access.OPEN, large)}
+            # So small that a part of each answer waits in the process when the connection is closed.
+            served.server._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            for size in range(5_000, 60_000, 5_000):
+                client = socket.socket()
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect(served.server.address)
+                reader, writer = await asyncio.open_connection(sock=client)
+                reader._transport.pause_reading()  # type: ignore[attr-defined]
+                writer.write(f"GET /large?size={size} HTTP/1.1\r\n\r\n".encode())
+                async with asyncio.timeout(DEADLINE_S):
+                    while not served.server.answered:  # noqa: ASYNC110
+                        await asyncio.sleep(0)
+                    reader._transport.resume_reading()  # type: ignore[attr-defined]
+                    assert len(await reader.read()) > size
+                    while served.server._tasks:  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+                served.server.answered.clear()
+                writer.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+
+
+@LOOPS
+def test_events_client_that_resets_ends_only_its_connection(
+    loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "BEAT_S", 0.05)
+
+    async def run() -> None:
+        async with serving() as served:
+            client = socket.create_connection(served.server.address)
+            client.sendall(f"GET /events HTTP/1.1\r\n{HERE}\r\n\r\n".encode())
+            async with asyncio.timeout(DEADLINE_S):
+                while not len(served.streams):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                _reset(client)
+                while len(served.streams) or served.server._tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
 
 
 async def test_http_port_that_is_taken_is_a_configuration_error() -> None:
