@@ -365,14 +365,13 @@ class Outbound:
     def close(self, request: int, command: CloseStream) -> None:
         """No further segment comes; `StreamEnded` follows when what was put is confirmed."""
         stream = self.table.owned.get(request)
-        if stream is None or stream.closing:
+        if stream is None:
             return
         if stream.unfinished:
             self._cut_long(stream)
         stream.closing = True
-        if command.abandon and stream.owner:
+        if command.abandon and self.table.owned.pop(request, None) is stream:
             stream.abandoned = True
-            del self.table.owned[request]
             stream.owner = 0
             self._limit(stream)
         self.sending.finish_if_idle(stream)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bmgd.core.commands import OpenStream, PutSegment, SendTo, Subscribe, Withdraw
+from bmgd.core.commands import (
+    CloseStream,
+    OpenStream,
+    PutSegment,
+    SendTo,
+    Subscribe,
+    Withdraw,
+)
 from bmgd.core.effects import Effect, StreamMoved
 from bmgd.core.events import Backlog, Event
+from bmgd.core.stream_sending import ABANDONED_NS
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
 from bmgd.types import NodeId
+from bmgd.wire.segments import packed
 from tests.unit.core.clusters import S, settle
 
 PIECE = bytes(65_536)
@@ -52,3 +61,21 @@ def test_stream_without_a_way_keeps_its_id_however_long_the_clock_runs() -> None
     network.issue(0, SendTo(NodeId(1), "t", b"x", 3600 * S))
     network.run(10)
     assert host.node.parts.outbound.table.peers[NodeId(1)].next_id == 2
+
+
+def test_stream_whose_program_goes_away_after_it_has_closed_it_is_not_kept_for_ever() -> None:
+    network = Network(2, configured={"queue_messages": 1})
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    for _ in range(3):
+        network.issue_as(source, stream, PutSegment(1, packed(b"x")))
+        network.run(0.1)
+    network.issue_as(source, stream, CloseStream())
+    network.run(2 * ABANDONED_NS / S)
+    table = source.node.parts.outbound.table
+    assert len(table.owned) == 1
+    network.issue_as(source, stream, CloseStream(abandon=True))
+    assert not table.owned
+    network.run(2 * ABANDONED_NS / S)
+    assert not table.streams
