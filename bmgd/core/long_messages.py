@@ -116,11 +116,17 @@ class LongMessages:
                 )
             )
 
-    def abort(self, source: NodeId, stream: int, why: str) -> None:
-        """No further piece of the long message of this stream comes; its reader is told."""
+    def abort(self, source: NodeId, stream: int, why: str) -> Subscription | None:
+        """No further piece of the long message of this stream comes; its reader is told.
+
+        Returns:
+            The reader, which has credit for something else now; None where there is no such message.
+        """
         long = self.by_stream.get((source, stream))
-        if long is not None:
-            self._abort(long, why)
+        if long is None:
+            return None
+        self._abort(long, why)
+        return long.reader
 
     def _abort(self, long: LongMessage, why: str) -> None:
         if not long.complete or long.waiting:

@@ -73,6 +73,9 @@ class Topics:
             entry.starved = False
             entry.touched_ns = self._context.now_ns
             self._plan_expiry(name, entry)
+        for name, entry in list(self.table.topics.items()):
+            # The former node was on its way with that, and pieces that are aborted gave credit back.
+            self._handing_out.hand_out(name, entry)
 
     # --- taking -------------------------------------------------------------------------------
 
@@ -119,7 +122,9 @@ class Topics:
 
     def abort(self, source: NodeId, stream: int, why: str) -> None:
         """No further piece of the long message of this stream comes; its reader is told."""
-        self.longs.abort(source, stream, why)
+        reader = self.longs.abort(source, stream, why)
+        if reader is not None:
+            self._fill(reader)
 
     def ask_for_room(self, topic: str) -> None:
         """Let `RoomFreed` tell when this topic's readers have consumed something, or one came."""
@@ -172,9 +177,13 @@ class Topics:
             self.longs.consumed(reader, long, count)
         else:
             self._consume(reader, entry, count)
+        self._fill(reader)
+
+    def _fill(self, reader: Subscription) -> None:
+        """A reader has credit again: what waits for that goes to it."""
         for bound in list(reader.longs.values()):
             self.longs.hand_out(bound)
-        self._handing_out.hand_out(reader.topic, entry)
+        self._handing_out.hand_out(reader.topic, self.table.topics[reader.topic])
 
     def _consume(self, reader: Subscription, entry: TopicQueue, count: int) -> None:
         while count > 0 and reader.unconsumed:

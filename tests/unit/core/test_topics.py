@@ -245,6 +245,26 @@ def test_topics_tell_the_reader_of_a_long_message_that_no_more_comes() -> None:
     assert (aborted.long, aborted.aborted) == (1, "its source is gone")
 
 
+def test_topics_hand_out_what_waits_for_the_credit_of_a_long_message_that_is_aborted() -> None:
+    queues = Queues()
+    queues.topics.subscribe(1, "jobs", 10, OVERHEAD_BYTES + 5, takes_long=True)
+    assert queues.put_piece("a", 100, first=True) is Offer.TAKEN
+    assert queues.put("b") == [True]
+    assert queues.delivered() == [(1, "a")]
+    queues.topics.abort(NodeId(7), 1, "its source died")
+    assert queues.delivered() == [(1, ""), (1, "b")]
+
+
+def test_topics_of_a_node_with_another_id_hand_out_what_the_former_was_on_its_way_with() -> None:
+    former, queues = Queues(), Queues()
+    former.topics.subscribe(1, "jobs", 10, OVERHEAD_BYTES + 5, takes_long=True)
+    assert former.put_piece("a", 100, first=True) is Offer.TAKEN
+    assert former.put("b") == [True]
+    assert former.delivered() == [(1, "a")]
+    queues.topics.inherit(former.topics)
+    assert queues.delivered() == [(1, ""), (1, "b")]
+
+
 def test_topics_hold_back_pieces_beyond_the_readers_credit() -> None:
     queues = Queues()
     queues.topics.subscribe(1, "jobs", 9, 2 * (OVERHEAD_BYTES + 1), takes_long=True)
