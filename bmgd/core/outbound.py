@@ -391,6 +391,9 @@ class Outbound:
             sending = stream.queue.pop()
             self.sending.done(stream, sending.cost)
             if sending.first:
+                if stream.answers is not None:
+                    # Nothing of the answer was sent: whoever owes it may answer again.
+                    self._topics.questions.take_back(*stream.answers, sending.answers)
                 self.sending.told(stream)
                 return
         self.sending.add_mark(stream, closes=False)

@@ -456,6 +456,31 @@ def test_answer_that_was_not_sent_is_lost_when_its_reader_has_ended_meanwhile() 
     assert (READER_LOST, first + 1, b"") in cluster.until_outcomes(2)
 
 
+@pytest.mark.parametrize("gives_up", [Withdraw(0), CloseStream(abandon=True)])
+def test_long_answer_that_is_given_up_before_it_was_sent_is_lost_when_its_reader_ends(
+    gives_up: Command,
+) -> None:
+    cluster = Cluster()
+    reader = cluster.read()
+    stream, first = cluster.questions()
+    cluster.question(stream, b"a", b"b")
+    (deliver,) = cluster.until_delivered(reader)
+    back = cluster.answers(reader, deliver)
+    for peer in range(3):
+        cluster.network.cut(3, peer)
+    # The first one is underway, so nothing of the second is sent.
+    cluster.answer(back, (first, b"A"))
+    body = answer_head(ANSWER, first + 1)
+    begun = PutSegment(0, body, size=2 * len(body), first=True, answers=(first + 1,))
+    cluster.put(3, back, begun)
+    assert cluster.owed() == 0
+    cluster.put(3, back, gives_up)
+    assert cluster.owed() == 1
+    cluster.put(3, reader, Unsubscribe())
+    cluster.network.mend()
+    assert (READER_LOST, first + 1, b"") in cluster.until_outcomes(2)
+
+
 def _asker(deliver: Deliver) -> questions_module.Asker:
     return questions_module.Asker(deliver.source, deliver.incarnation, deliver.inbox)
 
