@@ -188,6 +188,13 @@ class StreamOut:
         """Whether nothing of it is to be done."""
         return not self.queue and not self.underway
 
+    @property
+    def is_within_long(self) -> bool:
+        """Whether what it sends next goes on with a long message, under the same id."""
+        if not self.queue:
+            return self.unfinished
+        return self.queue[0].size > 0 and not self.queue[0].first
+
     def may_send(self, cost: int) -> bool:
         """Whether a segment that was not sent yet may be sent now."""
         if self.blocked:

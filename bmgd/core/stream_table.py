@@ -90,7 +90,7 @@ class StreamTable:
         peer = self.peers.setdefault(stream.destination, Peer())
         while peer.next_id - peer.floor >= SPAN - 1:
             oldest = peer.open[peer.floor]
-            if oldest.underway or oldest.unfinished:
+            if oldest.underway or oldest.is_within_long:
                 peer.waiting[stream.key] = stream
                 return False
             del peer.open[oldest.id]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
+from bmgd.core import stream_table
 from bmgd.core.commands import (
     CloseStream,
     OpenStream,
@@ -12,7 +15,7 @@ from bmgd.core.commands import (
     Subscribe,
     Withdraw,
 )
-from bmgd.core.effects import Effect, StreamMoved
+from bmgd.core.effects import Effect, StreamEnded, StreamMoved
 from bmgd.core.events import Backlog, Event
 from bmgd.core.stream_sending import ABANDONED_NS
 from bmgd.sim import Network
@@ -28,13 +31,15 @@ PIECE = bytes(65_536)
 
 
 class Moves(Watcher):
-    """What a program is told of its stream."""
+    """What programs are told of their streams."""
 
     def __init__(self) -> None:
         self.moved: list[StreamMoved] = []
+        self.ends: list[StreamEnded] = []
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         self.moved += [effect for effect in effects if isinstance(effect, StreamMoved)]
+        self.ends += [effect for effect in effects if isinstance(effect, StreamEnded)]
 
 
 def test_long_message_that_is_taken_back_before_anything_was_sent_is_told() -> None:
@@ -52,6 +57,35 @@ def test_long_message_that_is_taken_back_before_anything_was_sent_is_told() -> N
     network.watchers.append(moves)
     network.issue_as(source, stream, Withdraw(0))
     assert [moved.next for moved in moves.moved] == [5]
+
+
+def test_stream_that_is_held_within_a_long_message_keeps_its_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_table, "SPAN", 8)
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    moves = Moves()
+    network.watchers.append(moves)
+    network.issue(1, Subscribe("t", 100, takes_long=True))
+    stream = network.issue(0, OpenStream(NodeId(1), "t", 3))
+    network.issue_as(source, stream, PutSegment(0, PIECE, size=2 * len(PIECE), first=True))
+    network.run(0.1)
+    (end,) = ends_between(source, NodeId(1))
+    network._step(source, Backlog(end.link, 300 * 1024))
+    network.issue_as(source, stream, PutSegment(0, PIECE, size=2 * len(PIECE), last=True))
+    others = [network.issue(0, OpenStream(NodeId(1), "u")) for _ in range(8)]
+    for other in others:
+        network.issue_as(source, other, PutSegment(1, packed(b"x")))
+        network.run(0.1)
+    waiting = source.node.parts.outbound.table.peers[NodeId(1)].waiting
+    assert [each.owner for each in waiting.values()] == others[6:]
+    network._step(source, Backlog(end.link, 0))
+    network.run(0.1)
+    pieces = [deliver.last for deliver in network.hosts[NodeId(1)].delivered]
+    assert pieces == [False, True]
+    assert moves.ends == []
 
 
 def test_stream_without_a_way_keeps_its_id_however_long_the_clock_runs() -> None:
