@@ -9,7 +9,7 @@ What this node itself missed is told to every reader of a topic that carries rel
 topics those are shows only as they come: readers of others are told before the first one.
 
 A long broadcast comes in pieces, faster than a program may take them. While a reader that takes some has
-more than `BEHIND_BYTES` in its queue, this node's watermark waits (`broadcast_retention.py`).
+more than `BEHIND_BYTES` in its queue, this node's watermark waits (`broadcast_watermarks.py`).
 """
 
 from __future__ import annotations

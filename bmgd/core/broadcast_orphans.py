@@ -16,7 +16,8 @@ that it lacks such ones was held dead, or began later: it skips them.
 
 from __future__ import annotations
 
-from bmgd.core.broadcast_retention import BroadcastRetention, Heard, LifeKey
+from bmgd.core.broadcast_heard import Heard, LifeKey
+from bmgd.core.broadcast_retention import BroadcastRetention
 from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
@@ -77,7 +78,7 @@ class BroadcastOrphans:
         if heard.key not in self._orphans:
             heard.orphan_ns, heard.shared = self._context.now_ns, True
             self._orphans[heard.key] = None
-            self._retention.adopted(heard)
+            self._retention.watermarks.forget(heard)
             self._skip_stable(heard)
         if heard.copies or self._asking():
             self._tell_soon(heard)
@@ -99,7 +100,7 @@ class BroadcastOrphans:
         self._untold.pop(heard.key, None)
         heard.orphan_ns, heard.shared = 0, False
         heard.forget_neighbors()
-        self._retention.ask(heard)
+        self._retention.watermarks.ask(heard)
 
     def on_changed(self) -> None:
         """Something came in this step."""
@@ -198,7 +199,7 @@ class BroadcastOrphans:
             if now_ns - heard.orphan_ns < ORPHAN_NS:
                 continue
             self._retention.give_up_gaps(heard)
-            self._retention.drop_copies(heard)
+            self._retention.copies.drop_all(heard)
             del self._orphans[key]
             heard.shared = False
             self._untold.pop(key, None)
@@ -232,7 +233,7 @@ class BroadcastOrphans:
             else:
                 if heard.told_stable > heard.watermark:
                     # A source that lives knows itself what this node skips.
-                    self._retention.ask_later(heard)
+                    self._retention.watermarks.ask_later(heard)
                 self._pull(heard)
         if message.asks:
             # A source may be gone already, and not known to be.
@@ -309,6 +310,6 @@ class BroadcastOrphans:
             return
         counts = sorted(count for count in heard.copies if count >= message.first)
         for count in counts[:PULLED_MAX]:
-            copy = self._retention.copy_for(heard, count, link.peer)
+            copy = self._retention.copies.copy_for(heard, count, link.peer)
             if link.knows(type(copy)):
                 self._context.send(link.id, copy)

@@ -5,7 +5,7 @@ goes to everybody as a reliable broadcast of the empty topic, which programs can
 one life come in order. Of every life this node keeps which programs run, up to a revision.
 
     news of the next revision --> applied, and shown
-    news beyond a gap, or broadcasts that this node skips (`broadcast_retention.py`) --> wanted
+    news beyond a gap, or broadcasts that this node skips (`broadcast_delivery.py`) --> wanted
     wanted --ask its node, again after 0.5 s and later--> a list, in pages --> taken, the difference shown
 
 What a joiner, a new life or a returned node was not told by broadcasts it skips, by each source that ever

@@ -10,8 +10,9 @@ from bmgd.core.broadcast_frames import STABLE_TIMER
 from bmgd.core.broadcast_orphans import ORPHAN_TIMER, BroadcastOrphans
 from bmgd.core.broadcast_peers import RESEND_TIMER
 from bmgd.core.broadcast_reports import REPORT_TIMER
-from bmgd.core.broadcast_retention import REMIND_TIMER, WATERMARK_TIMER, BroadcastRetention
+from bmgd.core.broadcast_retention import BroadcastRetention
 from bmgd.core.broadcast_source import SEND_TIMER, BroadcastSource
+from bmgd.core.broadcast_watermarks import REMIND_TIMER, WATERMARK_TIMER
 from bmgd.core.broadcasting import Broadcasting
 from bmgd.core.commands import (
     BroadcastTo,
@@ -176,9 +177,9 @@ class ToMany:
 
     def resync(self) -> None:
         """This node was held dead, and answered: what went on without it?"""
-        self.retention.on_refuted()
+        self.retention.delivery.on_refuted(self.retention.lives.values())
         for heard in list(self.retention.lives.values()):
-            self.retention.ask(heard)
+            self.retention.watermarks.ask(heard)
         self.orphans.ask_neighbors()
 
     def on_own_new_life(self, former: Incarnation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bmgd.core.broadcast_retention import Heard
+from bmgd.core.broadcast_heard import Heard
 from bmgd.core.broadcast_source import BroadcastSource
 from bmgd.core.context import Link
 from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
-from bmgd.core.broadcast_retention import WATERMARK_TIMER
+from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
     Dial,

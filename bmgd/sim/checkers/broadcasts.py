@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
+from bmgd.core.broadcast_copies import HELD_BYTES_MAX, copy_cost
 from bmgd.core.broadcast_reserve import RESERVE_BYTES
-from bmgd.core.broadcast_retention import HELD_BYTES_MAX, BroadcastRetention, copy_cost
+from bmgd.core.broadcast_retention import BroadcastRetention
 from bmgd.core.broadcast_source import BroadcastSource
 from bmgd.core.broadcast_window import WINDOW_MIN_BYTES
 from bmgd.core.commands import BroadcastTo, Subscribe
@@ -397,8 +398,9 @@ class BroadcastBoundsHold(Checker):
             if min(heard.copies) <= is_done:
                 done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
-        if held != retention.held_bytes or held > HELD_BYTES_MAX + RESERVE_BYTES:
-            self.violate(journal, f"counts {retention.held_bytes} held, there are {held}")
+        counted = retention.copies.held_bytes
+        if held != counted or held > HELD_BYTES_MAX + RESERVE_BYTES:
+            self.violate(journal, f"counts {counted} held, there are {held}")
         readers = journal.inside.to_many.announcements
         waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())
         if waiting != readers.held_bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import ClassVar, Final
 
-from bmgd.core.broadcast_retention import REMIND_TIMER
+from bmgd.core.broadcast_watermarks import REMIND_TIMER
 from bmgd.core.effects import Close, Dial, Effect, Observed, RecordChanged, Refuse
 from bmgd.core.events import Event
 from bmgd.core.inboxes import is_inbox, topic_of

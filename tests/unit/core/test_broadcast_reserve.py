@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core import broadcast_reserve, broadcast_retention, broadcast_window
+from bmgd.core import broadcast_copies, broadcast_reserve, broadcast_watermarks, broadcast_window
 from bmgd.core.commands import BroadcastTo
 from bmgd.sim import Network
 from bmgd.types import NodeId
@@ -17,9 +17,9 @@ COST = len(PAYLOAD) + broadcast_window.OVERHEAD_BYTES
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 16 sources a node keeps a broadcast of 8, and as a reserve of 4; each has a window for one."""
-    for module in (broadcast_retention, broadcast_window):
+    for module in (broadcast_watermarks, broadcast_window):
         monkeypatch.setattr(module, "WINDOW_ALL_BYTES", 1 << 20)
-    monkeypatch.setattr(broadcast_retention, "HELD_BYTES_MAX", 8 * COST)
+    monkeypatch.setattr(broadcast_copies, "HELD_BYTES_MAX", 8 * COST)
     monkeypatch.setattr(broadcast_reserve, "RESERVE_BYTES", 4 * COST)
     monkeypatch.setattr(broadcast_reserve, "FIRST_MAX", 2)
 
@@ -72,5 +72,5 @@ def test_source_that_ended_holds_up_none_that_is_stuck() -> None:
     network.run(60)
     assert stable(network, first=1) == [1] * 15
     for number in range(1, 16):
-        reserve = network.hosts[NodeId(number)].node.parts.to_many.retention._reserve
+        reserve = network.hosts[NodeId(number)].node.parts.to_many.retention.copies._reserve
         assert not reserve._since_ns, "nobody waits"

@@ -67,7 +67,7 @@ def test_copies_of_broadcasts_take_what_is_counted_of_them(
     held_bytes = held_after(node, make)
     retention = node.parts.to_many.retention
     assert retention.show()["copies"] == COPIES
-    assert held_bytes < 4 * retention.held_bytes + 100_000
+    assert held_bytes < 4 * retention.copies.held_bytes + 100_000
 
 
 @pytest.mark.parametrize("make", [covering, excepting, skipping])
@@ -79,8 +79,8 @@ def test_stable_copies_give_back_what_was_counted_of_them(
     node.step(COPIES + 9, Received(LinkId(1), make(1)))
     node.step(COPIES + 9, Received(LinkId(1), Stable(route(1), 0, (), 1 + COPIES)))
     retention = node.parts.to_many.retention
-    assert retention.taken == 1 + COPIES
-    assert (retention.held_bytes, retention.show()["copies"]) == (0, 0)
+    assert retention.delivery.taken == 1 + COPIES
+    assert (retention.copies.held_bytes, retention.show()["copies"]) == (0, 0)
 
 
 def test_segments_behind_a_gap_are_kept_without_their_searches() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bmgd.core.broadcast_retention import WATERMARK_TIMER
+from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.core.effects import Announce, Reply, Send, TellMissed
 from bmgd.core.events import Backlog, CommandIssued, Received
@@ -140,7 +140,7 @@ def _watermark(f: Any) -> Any:
 
 
 def counts_wrongly(f: Any) -> None:
-    f.inside.to_many.retention.held_bytes = 5
+    f.inside.to_many.retention.copies.held_bytes = 5
     f.deadline()
 
 
@@ -148,7 +148,7 @@ def keeps_what_it_does_not_count(f: Any) -> None:
     retention = f.inside.to_many.retention
     heard = retention.hear(PEER, f.life)
     came = ReliableBroadcast(Route(ME, PEER, f.life, 0, 9, 5), "news", b"x", 0, (), 8, 0, (), 0)
-    retention._keep(heard, came)
+    retention.copies.keep(heard, came)
     heard.copies[9] = replace(came, branches=(Branch(PEER, 1 << 100_000),))
     f.deadline()
 
