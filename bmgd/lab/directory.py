@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from bmgd.errors import ConfigError
 from bmgd.lab.experiment import Experiment
+from bmgd.lab.journal import journal_of
 from bmgd.lab.outcome import Outcome
 from bmgd.lab.report import page
 from bmgd.lab.svg import draw
@@ -50,14 +51,19 @@ class Directory:
             self._write(f"{experiment.name}.svg", drawn)
 
     def finish(self, pairs: Sequence[tuple[Experiment, Outcome]]) -> Path:
-        """Write the report and forget what was unfinished; an experiment with an error keeps its.
+        """Write the report and forget what was unfinished of these; with an error in one, nothing.
+
+        What other runs have not finished stays.
 
         Returns:
             The report's file.
         """
         self._write("index.html", page(pairs))
         if not any(outcome.error for _, outcome in pairs):
-            shutil.rmtree(self.journals, ignore_errors=True)
+            for experiment, _ in pairs:
+                journal_of(self.journals, experiment.name).unlink(missing_ok=True)
+            with suppress(OSError):
+                self.journals.rmdir()
         return self._path / "index.html"
 
     def _write(self, name: str, text: str) -> None:

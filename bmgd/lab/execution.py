@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bmgd.lab.experiment import Experiment, Run
-from bmgd.lab.journal import Journal
+from bmgd.lab.journal import Journal, journal_of
 from bmgd.lab.outcome import Outcome, judge
 from bmgd.lab.progress import ProgressLine
 
@@ -48,7 +48,7 @@ def perform(experiment: Experiment, order: Order) -> Outcome:
     if order.journals is None:
         kept, keep = {}, None
     else:
-        journal = Journal(order.journals / f"{experiment.name}.jsonl", order.quick)
+        journal = Journal(journal_of(order.journals, experiment.name), order.quick)
         kept, keep = journal.kept, journal.keep
     with ProgressLine(experiment.name) as line:
         run = Run(order.quick, kept, keep, line.tell)

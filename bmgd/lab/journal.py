@@ -29,6 +29,11 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
+def journal_of(directory: Path, name: str) -> Path:
+    """The file of an experiment's results."""
+    return directory / f"{name}.jsonl"
+
+
 class Journal:
     """The results of one experiment so far.
 

@@ -137,6 +137,14 @@ def test_lab_run_keeps_what_an_interrupted_experiment_had(tmp_path: Path) -> Non
     assert not (tmp_path / "unfinished").exists()
 
 
+def test_lab_run_leaves_what_another_run_has_not_finished(tmp_path: Path) -> None:
+    other = tmp_path / "unfinished" / "sample-bad.jsonl"
+    Journal(other, quick=False).keep("hours", 1)
+    assert main(["lab", "run", "sample-good", "--out", str(tmp_path)]) == 0
+    assert list((tmp_path / "unfinished").iterdir()) == [other]
+    assert Journal(other, quick=False).kept == {"hours": 1}
+
+
 def test_lab_run_ends_at_once_when_interrupted_and_keeps_what_it_had(tmp_path: Path) -> None:
     journal = tmp_path / "unfinished" / "reliability-random.jsonl"
     process = subprocess.Popen(
