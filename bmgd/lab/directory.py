@@ -42,7 +42,11 @@ class Directory:
         return self._path / UNFINISHED
 
     def add(self, experiment: Experiment, outcome: Outcome) -> None:
-        """Write the files of one experiment; nothing for one without rows."""
+        """Write the files of one experiment; nothing for one without rows.
+
+        Raises:
+            ConfigError: a file cannot be written.
+        """
         if outcome.error:
             return
         self._write(f"{experiment.name}.csv", csv_text(experiment, outcome.rows))
@@ -57,6 +61,9 @@ class Directory:
 
         Returns:
             The report's file.
+
+        Raises:
+            ConfigError: it cannot be written; nothing is forgotten then.
         """
         self._write("index.html", page(pairs))
         if not any(outcome.error for _, outcome in pairs):
@@ -67,4 +74,8 @@ class Directory:
         return self._path / "index.html"
 
     def _write(self, name: str, text: str) -> None:
-        (self._path / name).write_text(text, encoding="utf-8")
+        path = self._path / name
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write to {path}: {error.strerror}") from error

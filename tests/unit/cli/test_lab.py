@@ -102,6 +102,14 @@ def test_lab_run_to_a_directory_that_cannot_be_is_usage(
     assert "cannot write" in capsys.readouterr().err
 
 
+def test_lab_run_says_which_file_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "sample-good.csv").mkdir()
+    assert main(["lab", "run", "sample-good", "--out", str(tmp_path)]) == 2
+    assert f"cannot write to {tmp_path}/sample-good.csv: Is a dir" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [[], ["run"], ["list", "x"], ["run", "all", "--jobs", "0"]])
 def test_lab_without_sense_is_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
