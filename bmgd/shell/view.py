@@ -32,6 +32,8 @@ LEASE_S: Final = 5.0
 TIMELINE_MAX: Final = 1024
 SHOWN_NODES_MAX: Final = 4096
 """Nodes whose reports are kept; those with higher ids are not asked."""
+SUMMARIES_PER_PERIOD: Final = 10
+"""How often everything is summed up: that takes the longer the more nodes there are."""
 STALE_PERIODS: Final = 3
 """A node that has not reported for so many periods is silent."""
 _QUIET: Final = frozenset({"link up", "link down", "backlog", "relayout", "links exact"})
@@ -78,6 +80,7 @@ class ClusterView:
         self._timer: asyncio.TimerHandle | None = None
         self._turn: deque[int] = deque()
         self._asked_s = 0.0
+        self._summarise_at_s = 0.0
         self._asking_since_s = 0.0
         self._differ_since_s: float | None = None
 
@@ -146,7 +149,9 @@ class ClusterView:
         share = (now_s - self._asked_s) / self.period_s
         self._ask(max(1, round(share * len(self._to_ask()))))
         self._asked_s = now_s
-        self._summarise()
+        if now_s >= self._summarise_at_s:
+            self._summarise_at_s = now_s + self.period_s / SUMMARIES_PER_PERIOD
+            self._summarise()
 
     def _to_ask(self) -> list[int]:
         return [
@@ -228,7 +233,6 @@ class ClusterView:
             self._reports.pop(change.id, None)
             self._heard_s.pop(change.id, None)
         self._publish("member", member)
-        self._summarise()
 
     def _happened(self, kind: str, node: int, **details: object) -> None:
         self._event_count += 1
@@ -259,7 +263,7 @@ class ClusterView:
         patience_s = STALE_PERIODS * max(self.period_s, PERIOD_S / 2)
         statuses = [member["status"] for member in self._members.values()]
         asked = [*self._to_ask(), int(self.own_id)]
-        silent = [i for i in asked if now_s - self._heard_s.get(i, 0.0) > patience_s]
+        silent = {i for i in asked if now_s - self._heard_s.get(i, 0.0) > patience_s}
         is_early = now_s - self._asking_since_s < patience_s
         heard = [report for i, report in self._reports.items() if i not in silent]
         digests: dict[str, int] = {}

@@ -150,6 +150,26 @@ async def test_view_tells_what_differs_between_two_reports() -> None:
     cluster.view.close()
 
 
+async def test_view_sums_up_many_changes_once() -> None:
+    cluster = Cluster(64)
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    summed: list[int] = []
+    summary = cluster.view.summary
+
+    def counted() -> dict[str, Any]:
+        summed.append(1)
+        return summary()
+
+    cluster.view.summary = counted  # type: ignore[method-assign]
+    # All of them in one turn of the loop, as when a rack loses its power.
+    for i in range(40, 64):
+        cluster.change(i, Status.EXCLUDED)
+    assert len(summed) <= 1
+    await cluster.until(lambda: any(told["dead"] == 24 for told in cluster.told("summary")))
+    cluster.view.close()
+
+
 def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None:
     cluster = Cluster(2)
     cluster.view.on_observed(Observed("link up", NodeId(1)))
