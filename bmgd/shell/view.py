@@ -36,6 +36,8 @@ SUMMARIES_PER_PERIOD: Final = 10
 """How often everything is summed up: that takes the longer the more nodes there are."""
 STALE_PERIODS: Final = 3
 """A node that has not reported for so many periods is silent."""
+_FORGOTTEN: Final = ("excluded", "left")
+"""Nodes of which no report is kept."""
 _QUIET: Final = frozenset({"link up", "link down", "backlog", "relayout", "links exact"})
 """Events of this node that the timeline leaves out: what they tell is seen in the reports."""
 
@@ -172,6 +174,9 @@ class ClusterView:
         """A report came."""
         if not self.is_asking:
             return
+        if self._members.get(source, {}).get("status") in _FORGOTTEN:
+            # It was asked before, and nobody asks it again: its digest would stand for ever.
+            return
         report = parse_report(source, body)
         if report is None or source >= SHOWN_NODES_MAX:
             self.bad_reports += 1
@@ -229,7 +234,7 @@ class ClusterView:
         }
         self._members[change.id] = member
         self._turn.clear()
-        if status in ("excluded", "left"):
+        if status in _FORGOTTEN:
             self._reports.pop(change.id, None)
             self._heard_s.pop(change.id, None)
         self._publish("member", member)

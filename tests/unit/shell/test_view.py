@@ -170,6 +170,21 @@ async def test_view_sums_up_many_changes_once() -> None:
     cluster.view.close()
 
 
+@pytest.mark.parametrize("status", [Status.EXCLUDED, Status.LEFT])
+async def test_view_ignores_the_late_report_of_a_node_that_is_gone(status: Status) -> None:
+    cluster = Cluster(4)
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    late = json.dumps(report(2, [1, 3], digest="01")).encode()
+    cluster.change(2, status)
+    cluster.view.on_reported(NodeId(2), late)
+    assert cluster.view.summary()["digests"] == {"00": 3}
+    assert [row["id"] for row in cluster.view.document()["reports"]] == [0, 1, 3]
+    cluster.change(2, Status.ALIVE)
+    await cluster.until(lambda: cluster.view.summary()["digests"] == {"00": 4})
+    cluster.view.close()
+
+
 def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None:
     cluster = Cluster(2)
     cluster.view.on_observed(Observed("link up", NodeId(1)))
