@@ -268,9 +268,10 @@ class ClusterView:
         patience_s = STALE_PERIODS * max(self.period_s, PERIOD_S / 2)
         statuses = [member["status"] for member in self._members.values()]
         asked = [*self._to_ask(), int(self.own_id)]
-        silent = {i for i in asked if now_s - self._heard_s.get(i, 0.0) > patience_s}
+        stale = {i for i in asked if now_s - self._heard_s.get(i, 0.0) > patience_s}
+        silent = [i for i in stale if self._members.get(i, {}).get("status") != "dead"]
         is_early = now_s - self._asking_since_s < patience_s
-        heard = [report for i, report in self._reports.items() if i not in silent]
+        heard = [report for i, report in self._reports.items() if i not in stale]
         digests: dict[str, int] = {}
         for report in heard:
             digests[report["digest"]] = digests.get(report["digest"], 0) + 1

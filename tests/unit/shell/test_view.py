@@ -185,6 +185,27 @@ async def test_view_ignores_the_late_report_of_a_node_that_is_gone(status: Statu
     cluster.view.close()
 
 
+async def test_view_waits_for_no_report_of_a_node_that_is_dead_within_the_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(view_module, "PERIOD_S", 0.1)
+    monkeypatch.setattr(view_module, "HASTY_PERIOD_S", 0.1)
+    cluster = Cluster(4)
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    # With a policy that heals later: it is dead, and still in the layout.
+    cluster.reports[2] = {}
+    cluster.change(2, Status.DEAD)
+    await asyncio.sleep(0)
+    for i in (0, 1, 3):
+        cluster.reports[i]["digest"] = "01"
+    await cluster.until(lambda: cluster.view.summary()["digests"] == {"01": 3})
+    await cluster.until(lambda: cluster.view.summary()["agree"] != "settling")
+    summary = cluster.view.summary()
+    assert (summary["agree"], summary["silent"], summary["reported"]) == ("yes", [], 3)
+    cluster.view.close()
+
+
 def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None:
     cluster = Cluster(2)
     cluster.view.on_observed(Observed("link up", NodeId(1)))
