@@ -130,6 +130,7 @@ class Node:
     def inherit(self, former: Node) -> None:
         """Take over what waits for programs from the node that this process was, before a step."""
         self.parts.topics.inherit(former.parts.topics)
+        self.parts.outbound.table.inherit(former.parts.outbound.table)
         self.parts.to_many.inherit(former.parts.to_many)
 
     def step(self, now_ns: int, event: Event) -> list[Effect]:

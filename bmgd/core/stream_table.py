@@ -72,6 +72,10 @@ class StreamTable:
         self.gatherings: dict[int, Gathering] = {}
         self._last_key = 0
 
+    def inherit(self, former: StreamTable) -> None:
+        """Count on: answers that wait for a program name questions of the node that this was before."""
+        self._last_key = former._last_key
+
     def new_stream(
         self, owner: int, destination: NodeId, topic: str, priority: int, best_effort: bool
     ) -> StreamOut:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bmgd.core.commands import SendTo, Subscribe
+from bmgd.core.commands import OpenInbox, OpenQuestions, SendTo, Subscribe
 from bmgd.core.effects import AskContact, Exit, Grant, Joined, Refuse
 from bmgd.core.events import AskFailed, DeadlineReached, Granted, JoinAsked, LinkDown, Received
 from bmgd.core.growth import JOINS_OPEN_MAX
@@ -20,7 +20,7 @@ from bmgd.topology import BinomialGraph
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record, Status, counter_of
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import Notice
-from tests.unit.core.clusters import S, linked, observed, send, survivors
+from tests.unit.core.clusters import S, linked, observed, reply_to, send, survivors
 from tests.unit.segments import payloads_of
 
 
@@ -295,6 +295,22 @@ def test_displaced_joiner_keeps_its_readers_and_what_waits_for_them() -> None:
     network.issue(3, SendTo(NodeId(9), "read", b"again", S))
     network.run(1)
     assert [p for d in joiner.delivered for p in payloads_of(d)] == [b"unread", b"again"]
+
+
+def test_displaced_joiner_gives_the_numbers_of_its_questions_to_no_others() -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    settle(network)
+    inbox = reply_to(network, 8, OpenInbox(1)).result["inbox"]
+    ask = OpenQuestions(NodeId(1), "rpc", 2, inbox)
+    before = reply_to(network, 8, ask).result["first"]
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    network._step(host(network, 8), Received(LinkId(10**6), Notice(((NodeId(8), rival),))))
+    network.run(10)
+    assert joiner.id == 9
+    # Answers that wait in the inbox are told apart by nothing but their number.
+    assert reply_to(network, 9, ask).result["first"] > before
 
 
 def test_displaced_joiner_that_holds_all_others_dead_still_knows_whom_to_ask() -> None:
