@@ -180,10 +180,14 @@ class Topics:
         self._fill(reader)
 
     def _fill(self, reader: Subscription) -> None:
-        """A reader has credit again: what waits for that goes to it."""
+        """A reader has credit again: what waits for that goes to it.
+
+        Long messages come last: they have a piece there at any time, and would take the room of each
+        that is consumed, so that segments as large as their pieces waited for their end.
+        """
+        self._handing_out.hand_out(reader.topic, self.table.topics[reader.topic])
         for bound in list(reader.longs.values()):
             self.longs.hand_out(bound)
-        self._handing_out.hand_out(reader.topic, self.table.topics[reader.topic])
 
     def _consume(self, reader: Subscription, entry: TopicQueue, count: int) -> None:
         while count > 0 and reader.unconsumed:

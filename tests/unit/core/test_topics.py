@@ -255,6 +255,17 @@ def test_topics_hand_out_what_waits_for_the_credit_of_a_long_message_that_is_abo
     assert queues.delivered() == [(1, ""), (1, "b")]
 
 
+def test_topics_let_a_segment_pass_the_pieces_of_a_long_message_that_wait() -> None:
+    queues = Queues()
+    queues.topics.subscribe(1, "jobs", 10, 2 * (OVERHEAD_BYTES + 6), takes_long=True)
+    for number in range(9):
+        queues.put_piece(f"piece{number}", 900, first=number == 0)
+    assert queues.put("four") == [True]
+    assert queues.delivered() == [(1, "piece0"), (1, "piece1")]
+    queues.topics.consumed(1, 1, long=1)
+    assert queues.delivered() == [(1, "four")]
+
+
 def test_topics_of_a_node_with_another_id_hand_out_what_the_former_was_on_its_way_with() -> None:
     former, queues = Queues(), Queues()
     former.topics.subscribe(1, "jobs", 10, OVERHEAD_BYTES + 5, takes_long=True)
