@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -81,6 +82,8 @@ class ClusterView:
         self._hasty_until_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._turn: deque[int] = deque()
+        self._turn_began_s = 0.0
+        self._asked_last = -1
         self._asked_s = 0.0
         self._summarise_at_s = 0.0
         self._asking_since_s = 0.0
@@ -123,9 +126,8 @@ class ClusterView:
         self._hasty_until_s = self._asked_s + HASTE_S
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self._issue(ShowMembers(), self._on_members)
-        self._turn = deque(self._to_ask())
+        self._begin_turn(self._asked_s)
         self._ask(len(self._turn))
-        self._own_report(self._keep)
 
     def _on_members(self, result: dict[str, Any]) -> None:
         for member in result["members"]:
@@ -145,15 +147,22 @@ class ClusterView:
             self._timer = None
             return
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        if not self._turn:
-            self._turn = deque(self._to_ask())
-            self._own_report(self._keep)
+        if not self._turn and now_s - self._turn_began_s >= self.period_s:
+            self._begin_turn(now_s)
         share = (now_s - self._asked_s) / self.period_s
         self._ask(max(1, round(share * len(self._to_ask()))))
         self._asked_s = now_s
         if now_s >= self._summarise_at_s:
             self._summarise_at_s = now_s + self.period_s / SUMMARIES_PER_PERIOD
             self._summarise()
+
+    def _begin_turn(self, now_s: float) -> None:
+        """Everybody once, first those behind who was asked last: changes cut turns short."""
+        ids = sorted(self._to_ask())
+        at = bisect_right(ids, self._asked_last)
+        self._turn = deque(ids[at:] + ids[:at])
+        self._turn_began_s = now_s
+        self._own_report(self._keep)
 
     def _to_ask(self) -> list[int]:
         return [
@@ -166,6 +175,7 @@ class ClusterView:
         count = min(count, len(self._turn), round(ASKS_PER_S * TICK_S * 2))
         if count > 0:
             ids = tuple(NodeId(self._turn.popleft()) for _ in range(count))
+            self._asked_last = ids[-1]
             self._issue(AskReports(ids), None)
 
     # --- what comes ---------------------------------------------------------------------------
@@ -234,6 +244,7 @@ class ClusterView:
         }
         self._members[change.id] = member
         self._turn.clear()
+        self._turn_began_s = 0.0
         if status in _FORGOTTEN:
             self._reports.pop(change.id, None)
             self._heard_s.pop(change.id, None)

@@ -113,6 +113,31 @@ async def test_view_asks_a_large_cluster_at_a_bounded_rate() -> None:
     cluster.view.close()
 
 
+async def test_view_asks_everybody_while_memberships_change() -> None:
+    cluster = Cluster(300)
+    cluster.view.hold()
+
+    def is_done() -> bool:
+        cluster.change(1, Status.ALIVE)
+        return len(set(cluster.asked)) == 299
+
+    await cluster.until(is_done)
+    cluster.view.close()
+
+
+async def test_view_asks_a_small_cluster_once_in_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "PERIOD_S", 0.5)
+    monkeypatch.setattr(view_module, "HASTE_S", 0.0)
+    cluster = Cluster(2)
+    began_s = asyncio.get_running_loop().time()
+    cluster.view.hold()
+    await cluster.until(lambda: len(cluster.asked) >= 3)
+    assert asyncio.get_running_loop().time() - began_s >= 0.9
+    own = [told for told in cluster.told("report") if told["id"] == 0]
+    assert len(own) <= 4
+    cluster.view.close()
+
+
 async def test_view_sums_up_who_agrees_and_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "PERIOD_S", 0.1)
     monkeypatch.setattr(view_module, "HASTY_PERIOD_S", 0.1)
