@@ -32,7 +32,7 @@ ASKS_PER_S: Final = 256
 LEASE_S: Final = 5.0
 TIMELINE_MAX: Final = 1024
 SHOWN_NODES_MAX: Final = 4096
-"""Nodes whose reports are kept; those with higher ids are not asked."""
+"""Nodes that are shown and asked: the living before those that have left, then the lowest ids."""
 SUMMARIES_PER_PERIOD: Final = 10
 """How often everything is summed up: that takes the longer the more nodes there are."""
 STALE_PERIODS: Final = 3
@@ -130,8 +130,22 @@ class ClusterView:
         self._ask(len(self._turn))
 
     def _on_members(self, result: dict[str, Any]) -> None:
-        for member in result["members"]:
+        own_id = int(self.own_id)
+        members = sorted(
+            result["members"], key=lambda m: (m["id"] != own_id, m["status"] == "left")
+        )
+        for member in sorted(members[:SHOWN_NODES_MAX], key=lambda m: int(m["id"])):
             self._members[member["id"]] = _shown(member)
+
+    def _has_room_for(self, node_id: int) -> bool:
+        """Whether this node is shown; one that has left makes room for it if there is none."""
+        members = self._members
+        if node_id not in members and len(members) >= SHOWN_NODES_MAX:
+            left = next((i for i, member in members.items() if member["status"] == "left"), None)
+            if left is None:
+                return False
+            del members[left]
+        return True
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -188,7 +202,7 @@ class ClusterView:
             # It was asked before, and nobody asks it again: its digest would stand for ever.
             return
         report = parse_report(source, body)
-        if report is None or source >= SHOWN_NODES_MAX:
+        if report is None or source not in self._members:
             self.bad_reports += 1
         else:
             self._keep(report)
@@ -232,7 +246,7 @@ class ClusterView:
         """What is believed of a node has changed: look at everybody sooner."""
         record, status = change.record, change.record.status.name.lower()
         self._happened("record", int(change.id), status=status)
-        if not self.is_asking or change.id >= SHOWN_NODES_MAX:
+        if not self.is_asking or not self._has_room_for(int(change.id)):
             return
         self._hasty_until_s = time.monotonic() + HASTE_S
         member = {

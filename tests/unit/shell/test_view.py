@@ -231,6 +231,53 @@ async def test_view_waits_for_no_report_of_a_node_that_is_dead_within_the_graph(
     cluster.view.close()
 
 
+class Grown(Cluster):
+    """A cluster that many have joined and left: the living have high ids."""
+
+    def __init__(self, gone: int, ids: list[int]) -> None:
+        super().__init__(1)
+        peers = {i: sorted({0, *ids} - {i}) for i in (0, *ids)}
+        self.reports = {i: report(i, peers[i]) for i in (0, *ids)}
+        self.rows = [(i, "left") for i in range(1, gone)] + [(i, "alive") for i in (0, *ids)]
+
+    def issue(self, command: Command, use: Callable[[Any], None] | None) -> None:
+        if not isinstance(command, ShowMembers):
+            super().issue(command, use)
+            return
+        assert use is not None
+        keys = {"incarnation": 1, "version": 0, "address": ""}
+        use({"revision": 0, "members": [{"id": i, "status": s, **keys} for i, s in self.rows]})
+
+
+async def test_view_shows_the_living_of_a_cluster_whose_ids_are_many() -> None:
+    size = view_module.SHOWN_NODES_MAX
+    cluster = Grown(size + 100, [size + 200, size + 201])
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    shown = cluster.view.document()
+    assert [row["id"] for row in shown["reports"]] == [0, size + 200, size + 201]
+    assert len(shown["members"]) == size
+    cluster.change(size + 201, Status.EXCLUDED)
+    assert cluster.view.summary()["dead"] == 1
+    cluster.change(size + 202, Status.ALIVE)
+    assert cluster.view.summary()["alive"] == 3
+    assert len(cluster.view.document()["members"]) == size
+    cluster.view.close()
+
+
+async def test_view_asks_so_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "SHOWN_NODES_MAX", 4)
+    cluster = Cluster(6)
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    cluster.change(5, Status.EXCLUDED)
+    cluster.view.on_reported(NodeId(4), json.dumps(cluster.reports[4]).encode())
+    assert cluster.view.bad_reports == 1
+    assert [row["id"] for row in cluster.view.document()["members"]] == [0, 1, 2, 3]
+    assert set(cluster.asked) == {1, 2, 3}
+    cluster.view.close()
+
+
 def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None:
     cluster = Cluster(2)
     cluster.view.on_observed(Observed("link up", NodeId(1)))
