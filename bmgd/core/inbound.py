@@ -224,11 +224,7 @@ class Inbound:
         if self._context.state is NodeState.LEAVING and not is_inbox(stream.topic):
             self._end(stream, ResetReason.LEAVING)
             return
-        number = stream.next
-        is_passed = self._offer(stream, segment)
-        if number in stream.kept:
-            self._drop_kept(stream, number)
-        if is_passed and stream.next in stream.kept:
+        if self._offer(stream, segment) and stream.next in stream.kept:
             self._advance(stream)
 
     def _advance(self, stream: StreamIn, most: int = ADVANCE_MAX) -> None:
@@ -237,12 +233,7 @@ class Inbound:
             segment = stream.kept.get(stream.next)
             if segment is None or stream.awaited or stream.closed:
                 return
-            number = stream.next
-            is_passed = self._offer(stream, segment)
-            if number in stream.kept:
-                # Also where there was no room: what was refused must not be taken later.
-                self._drop_kept(stream, number)
-            if not is_passed:
+            if not self._offer(stream, segment):
                 return
         if stream.next in stream.kept:
             self._advancing[stream.key] = stream
@@ -259,6 +250,9 @@ class Inbound:
 
     def _offer(self, stream: StreamIn, segment: Segment) -> bool:
         """Offer the next segment; whether the one behind it is the next now."""
+        if stream.next in stream.kept:
+            # Whatever becomes of it: what was refused must not be taken later.
+            self._drop_kept(stream, stream.next)
         stream.full = stream.refused = False
         if stream.long and (not segment.size or segment.flags & SegmentFlag.FIRST):
             self._topics.abort(stream.source, stream.id, "its source aborted it")
