@@ -42,11 +42,12 @@ OWN_LACK = frozenset(
     }
 )
 """What a host says where it has no descriptor, memory, watch or local port left."""
-RETURNED_MAX = 2048
-"""So many frames of links that ended find another way in one turn of the core. An outbox can hold sixty
-times as many: seconds of work without a heartbeat, for what sources send again meanwhile."""
-
-
+RETURNED_COST_MAX = 8 << 20
+"""In one turn of the core frames of links that ended find another way until they have cost so much. An
+outbox can hold many times as much: seconds of work without a heartbeat, or gigabytes once it is read,
+for what sources send again meanwhile."""
+RETURNED_FRAME_COST = 4096
+"""The core's time that each costs; what its message takes in memory beside the payload is added."""
 PART_BYTES = 8 << 20
 """What the messages of a part of a poll may take beside their payloads, and one more."""
 
@@ -81,8 +82,8 @@ class LinkEvents:
 
     Attributes:
         malformed_frames: routed frames that were dropped because they cannot be read.
-        unreturned_frames: routed frames that were dropped because more than `RETURNED_MAX` came back,
-            or more than `PART_BYTES` would be read of them.
+        unreturned_frames: routed frames that were dropped because more than `RETURNED_COST_MAX` came
+            back in one turn.
         oversized_frames: routed frames that were dropped because nobody would read them.
     """
 
@@ -100,7 +101,7 @@ class LinkEvents:
         self._on_gone = on_gone
         self._on_written = on_written
         self._decode = decode
-        self._returned = self._returned_bytes = 0
+        self._returned_cost = 0
         self._is_read = True
         self._heard_again: dict[LinkId, None] = {}
         # Of the notices of this turn: who brought each, the one that the core was told of first. And, by
@@ -189,16 +190,16 @@ class LinkEvents:
         """Routed frames that could not be passed on, for the core to find another way."""
         events: list[Event] = []
         for body in bodies:
-            if self._returned >= RETURNED_MAX or self._returned_bytes > PART_BYTES:
+            if self._returned_cost >= RETURNED_COST_MAX:
                 self.unreturned_frames += 1
                 continue
-            self._returned += 1
+            self._returned_cost += RETURNED_FRAME_COST
             try:
                 message = self._decode(body)
             except ProtocolError:
                 self.malformed_frames += 1
                 continue
-            self._returned_bytes += held_bytes(message)
+            self._returned_cost += held_bytes(message)
             events.append(Received(link, message))
         return events
 
@@ -223,7 +224,7 @@ class LinkEvents:
         """The core has made its steps for all that it was told: the notices among it are known."""
         self._unseen.clear()
         if self._is_read:
-            self._returned = self._returned_bytes = 0
+            self._returned_cost = 0
             for body in self._told:
                 self._engine.know(body)
             self._told.clear()

@@ -18,7 +18,7 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
-from bmgd.linkevents import RETURNED_MAX, LinkEvents, evidence_of
+from bmgd.linkevents import RETURNED_COST_MAX, RETURNED_FRAME_COST, LinkEvents, evidence_of
 from bmgd.linklayer import LinkLayer, contract
 from bmgd.linklayer.outbox import CONTROL_BYTES_MAX
 from bmgd.routing.branches import Branch
@@ -216,7 +216,8 @@ def test_routed_frame_that_grew_beyond_the_longest_is_dropped_and_counted(engine
 def test_frames_of_ended_links_are_told_up_to_a_bound_in_a_turn(engine: str) -> None:
     layer = ENGINES[engine]()
     events = LinkEvents(layer, lambda link: None, lambda link: None)
-    frames = [encode(probe(1, number % 4)) for number in range(RETURNED_MAX)]
+    most = RETURNED_COST_MAX // RETURNED_FRAME_COST
+    frames = [encode(probe(1, number % 4)) for number in range(most)]
 
     def end_both() -> list[Event]:
         """Both links end with more than a turn takes, one by itself, one by the core."""
@@ -230,8 +231,8 @@ def test_frames_of_ended_links_are_told_up_to_a_bound_in_a_turn(engine: str) -> 
     first = [LinkDown(RIGHT, Evidence.EOF), Received(RIGHT, probe(1))]
     told = end_both()
     assert told[:2] == first
-    assert told[2:] == [Received(RIGHT, probe(1, n % 4)) for n in range(RETURNED_MAX - 1)]
-    assert events.unreturned_frames == RETURNED_MAX + 1
+    assert told[2:] == [Received(RIGHT, probe(1, n % 4)) for n in range(most - 1)]
+    assert events.unreturned_frames == most + 1
     events.end_turn()
     layer.adopt(-1, LinkId(3), 1)
     layer.put(LinkId(3), frames[0], contract.URGENT)
@@ -244,9 +245,9 @@ def test_simulator_says_when_a_turn_is_over() -> None:
     settle(network)
     host = network.hosts[NodeId(0)]
     assert host.link_events is not None
-    host.link_events._returned = RETURNED_MAX
+    host.link_events._returned_cost = RETURNED_COST_MAX
     network.run(1)
-    assert host.link_events._returned == 0
+    assert host.link_events._returned_cost == 0
 
 
 def test_link_that_lets_control_pile_up_is_lost(between: Between) -> None:
@@ -280,17 +281,21 @@ def test_poll_is_read_in_parts_when_its_messages_take_much(
     assert sizes == [4, 4, 3]
 
 
-def test_frames_that_come_back_are_read_as_far_as_they_take_little(
+def test_frames_that_come_back_share_one_bound_of_work_and_memory(
     between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linkevents, "PART_BYTES", 50_000)
+    monkeypatch.setattr(linkevents, "RETURNED_COST_MAX", 16 * RETURNED_FRAME_COST)
     wide = Stable(
         Route(NodeId(2), NodeId(5), Incarnation(7)), 0, (Branch(NodeId(9), 1 << 131_071),), 1
     )
-    for _ in range(10):
-        assert between.events.send(RIGHT, wide) == []
-    assert len(between.events.end(RIGHT)) == 4
-    assert between.events.unreturned_frames == 6
+    for message in [probe(1)] * 8 + [wide] * 10:
+        assert between.events.send(RIGHT, message) == []
+    came = between.events.end(RIGHT)
+    assert [event.message for event in came if isinstance(event, Received)] == [
+        *([probe(1)] * 8),
+        *([wide] * 2),
+    ], "a wide one takes 16 KiB, and the time of one"
+    assert between.events.unreturned_frames == 8
     between.events.end_turn()
     assert between.events.send(LEFT, wide) == []
     assert len(between.events.end(LEFT)) == 1

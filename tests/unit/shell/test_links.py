@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from bmgd.core.events import Event, LinkDown
-from bmgd.linkevents import RETURNED_MAX
+from bmgd.linkevents import RETURNED_COST_MAX
 from bmgd.shell.links import Links
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import encode
@@ -60,6 +60,6 @@ async def test_links_forget_that_a_link_is_written_which_is_gone(name: str) -> N
 
 async def test_links_end_the_turn_of_the_core_when_they_are_written() -> None:
     links = Links(ENGINES["layer"](), lambda events: None)
-    links._events._returned = RETURNED_MAX
+    links._events._returned_cost = RETURNED_COST_MAX
     links.flush()
-    assert links._events._returned == 0
+    assert links._events._returned_cost == 0
