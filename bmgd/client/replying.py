@@ -129,13 +129,15 @@ class Question:
         self._begin()
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
+        is_put = False
         try:
             stream = await self._stream_with_room(until)
-        except BaseException:
-            self.answered = False
-            raise
-        message = Pending(whole, until, loop.create_future())
-        stream.add(whole, message)
+            message = Pending(whole, until, loop.create_future())
+            stream.add(whole, message)
+            is_put = True
+        finally:
+            # Not where it was cancelled, or failed, before it was put.
+            self.answered = is_put
         self._soon = message.confirmed
         return message.confirmed
 
