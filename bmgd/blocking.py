@@ -5,168 +5,48 @@
         with daemon.subscribe("jobs") as messages:
             for message in messages: ...
 
-Theory of operation. A connection has a thread of its own with an event loop in which the ordinary client
-runs. A call hands its coroutine to that loop and waits for what comes of it; one that is interrupted
-(Ctrl-C) cancels it there, so a message that was not transmitted is not sent. What is entered by `with` is
-held by one task, because what enters an asynchronous context must leave it. Any thread may call, and
-several at a time.
+A connection has a thread of its own with an event loop, in which the ordinary client runs
+(`client/loop_thread.py`). A call that is interrupted (Ctrl-C) cancels what it waits for: a message
+that was not transmitted is not sent. Any thread may call, and several at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
 from bmgd.client.connection import Stream
 from bmgd.client.draining import Drained
+from bmgd.client.loop_thread import LoopThread
 from bmgd.client.message import Message
 from bmgd.client.outgoing import Payload, Priority, Quality
 from bmgd.client.programs import Program, ProgramEnd
 from bmgd.client.reading import Messages
 from bmgd.client.requesting import MAX_ANSWER
-from bmgd.errors import NoDaemonError, Report
+from bmgd.errors import Report
 
 __all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
 
 T = TypeVar("T")
 
-_CLOSED = "this connection is closed"
-
-
-class _Loop:
-    """A thread with an event loop, and calls into it from other threads."""
-
-    def __init__(self) -> None:
-        # A signal's handler may call, too, in the thread that it interrupts.
-        self._lock = threading.RLock()
-        self._is_closing = False
-        self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
-        self._thread.start()
-        self._ready.result()
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        self._ready.set_result(None)
-        await self._over.wait()
-        begun = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in begun:
-            task.cancel()
-        await asyncio.gather(*begun, return_exceptions=True)
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Let a coroutine run in the loop.
-
-        Raises:
-            NoDaemonError: the loop ends, or has ended.
-        """
-        with self._lock:
-            # What is begun here is done, or fails, before the loop ends.
-            if not self._is_closing:
-                return asyncio.run_coroutine_threadsafe(self._until_closed(work), self._loop)
-        work.close()
-        raise NoDaemonError(_CLOSED)
-
-    async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if self._is_closing:
-                raise NoDaemonError(_CLOSED) from None
-            raise
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let a coroutine run in the loop, and wait for what comes of it."""
-        done = self.begin(work)
-        try:
-            return done.result()
-        finally:
-            done.cancel()
-
-    @contextmanager
-    def hold(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter an asynchronous context in a task of the loop, and leave it there."""
-        entered: concurrent.futures.Future[T] = concurrent.futures.Future()
-        leave = self.call(_make_event())
-        failed: list[BaseException] = []
-
-        async def holding() -> None:
-            try:
-                async with context as value:
-                    entered.set_result(value)
-                    await leave.wait()
-                    if failed:
-                        raise failed[0]
-            except BaseException:
-                # The caller raises its own; out of a task KeyboardInterrupt and SystemExit end the loop.
-                if not failed:
-                    raise
-
-        held = self.begin(holding())
-        held.add_done_callback(lambda done: _tell_unentered(done, entered))
-        try:
-            value = entered.result()
-        except BaseException:
-            # Interrupted (Ctrl-C): it would be entered later, and held for nobody.
-            held.cancel()
-            raise
-        try:
-            yield value
-        except BaseException as error:
-            # Not what `sys.exc_info` says: that can be an error which the caller is just handling.
-            failed.append(error)
-            raise
-        finally:
-            with suppress(RuntimeError):
-                # The loop may have ended, and all that it held.
-                self._loop.call_soon_threadsafe(leave.set)
-            concurrent.futures.wait([held])
-        held.result()
-
-    def close(self) -> None:
-        """End the loop and its thread."""
-        with self._lock:
-            self._is_closing = True
-            self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
-
-
-async def _make_event() -> asyncio.Event:
-    return asyncio.Event()
-
-
-def _tell_unentered(
-    done: concurrent.futures.Future[None], entered: concurrent.futures.Future[T]
-) -> None:
-    """What kept a context from being entered is what the caller who waits for it is told."""
-    if entered.done():
-        return
-    error = concurrent.futures.CancelledError() if done.cancelled() else done.exception()
-    entered.set_exception(error or NoDaemonError(_CLOSED))
-
 
 class Reader(Generic[T]):
     """Items from the daemon, in order; read with ``for``, by one thread at a time."""
 
-    def __init__(self, loop: _Loop, stream: Stream[T]) -> None:
-        self._loop = loop
+    def __init__(self, thread: LoopThread, stream: Stream[T]) -> None:
+        self._thread = thread
         self._stream = stream
 
     def __iter__(self) -> Reader[T]:
         return self
 
     def __next__(self) -> T:
-        item = self._loop.call(self._following(None))
+        item = self._thread.call(self._following(None))
         if item is None:
             raise StopIteration
         return item[0]
@@ -183,7 +63,7 @@ class Reader(Generic[T]):
             SubscriptionError: this program read too slowly.
             NoDaemonError: the daemon is gone.
         """
-        item = self._loop.call(self._following(timeout))
+        item = self._thread.call(self._following(timeout))
         if item is None:
             raise StopIteration
         return item[0]
@@ -199,27 +79,27 @@ class Reader(Generic[T]):
 class MessageReader(Reader[Message]):
     """The messages of a subscription."""
 
-    def __init__(self, loop: _Loop, stream: Messages) -> None:
-        super().__init__(loop, stream)
+    def __init__(self, thread: LoopThread, stream: Messages) -> None:
+        super().__init__(thread, stream)
         self._messages = stream
 
     def take(self, most: int = 1) -> list[Message]:
         """At least one message, at most so many; [] when none will come."""
-        return self._loop.call(self._messages.take(most))
+        return self._thread.call(self._messages.take(most))
 
     def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:
         """Answer a request; returns when the asker's daemon holds the answer."""
-        self._loop.call(message.reply(payload, timeout=timeout))
+        self._thread.call(message.reply(payload, timeout=timeout))
 
     def refuse(self, message: Message, text: str = "", *, timeout: float = 10.0) -> None:
         """Tell the asker of a request that it gets no answer, and why."""
-        self._loop.call(message.refuse(text, timeout=timeout))
+        self._thread.call(message.refuse(text, timeout=timeout))
 
     def parts(self, message: Message) -> Iterator[bytes]:
         """The payload of a message in pieces, as they come; of a short one, one piece."""
         pieces = message.parts()
         while True:
-            piece = self._loop.call(_piece_of(pieces))
+            piece = self._thread.call(_piece_of(pieces))
             if piece is None:
                 return
             yield piece
@@ -236,17 +116,17 @@ async def _piece_of(pieces: Any) -> bytes | None:
 class Writer:
     """A stream of messages to one topic of one node, in order."""
 
-    def __init__(self, loop: _Loop, writer: client.Writer) -> None:
-        self._loop = loop
+    def __init__(self, thread: LoopThread, writer: client.Writer) -> None:
+        self._thread = thread
         self._writer = writer
 
     def write(self, payload: Payload) -> None:
         """Send a message; waits only while the stream is full."""
-        self._loop.call(self._writer.write(payload))
+        self._thread.call(self._writer.write(payload))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all is confirmed; raises the first error."""
-        self._loop.call(self._writer.flush(timeout))
+        self._thread.call(self._writer.flush(timeout))
 
 
 class Daemon:
@@ -255,8 +135,8 @@ class Daemon:
     Each call is that of `bmgd.Daemon` by the same name, which says what it takes, gives and raises.
     """
 
-    def __init__(self, loop: _Loop, daemon: client.Daemon) -> None:
-        self._loop = loop
+    def __init__(self, thread: LoopThread, daemon: client.Daemon) -> None:
+        self._thread = thread
         self._daemon = daemon
 
     # --- messages -----------------------------------------------------------------------------
@@ -272,7 +152,7 @@ class Daemon:
         quality: Quality = "reliable",
     ) -> None:
         """Send a message of any size; returns when it is confirmed."""
-        self._loop.call(
+        self._thread.call(
             self._daemon.send(
                 destination,
                 payload,
@@ -298,7 +178,7 @@ class Daemon:
         async def confirmed(soon: asyncio.Future[None]) -> None:
             await soon
 
-        soon = self._loop.call(
+        soon = self._thread.call(
             self._daemon.send_soon(
                 destination,
                 payload,
@@ -308,7 +188,7 @@ class Daemon:
                 quality=quality,
             )
         )
-        return self._loop.begin(confirmed(soon))
+        return self._thread.begin(confirmed(soon))
 
     def request(
         self,
@@ -321,7 +201,7 @@ class Daemon:
         max_answer: int = MAX_ANSWER,
     ) -> bytes:
         """Ask a program that reads a topic, and wait for its answer (`MessageReader.reply`)."""
-        return self._loop.call(
+        return self._thread.call(
             self._daemon.request(
                 destination,
                 payload,
@@ -334,7 +214,7 @@ class Daemon:
 
     def readers(self, topic: str = DEFAULT_TOPIC, *, timeout: float = 2.0) -> list[int]:
         """The ids of the nodes where a program reads a topic, sorted."""
-        return self._loop.call(self._daemon.readers(topic, timeout=timeout))
+        return self._thread.call(self._daemon.readers(topic, timeout=timeout))
 
     def stream(
         self,
@@ -372,7 +252,7 @@ class Daemon:
         timeout: float = 10.0,
     ) -> Report:
         """Send a message to one reader of a topic at each of some nodes."""
-        return self._loop.call(
+        return self._thread.call(
             self._daemon.multicast(
                 destinations, payload, topic=topic, quality=quality, timeout=timeout
             )
@@ -387,47 +267,47 @@ class Daemon:
         timeout: float = 10.0,
     ) -> Report:
         """Send a message to every reader of a topic, at every node."""
-        return self._loop.call(
+        return self._thread.call(
             self._daemon.broadcast(payload, topic=topic, quality=quality, timeout=timeout)
         )
 
     def flush(self, timeout: float = 10.0) -> None:
         """Wait until everything that this connection has sent is confirmed, or has failed."""
-        self._loop.call(self._daemon.flush(timeout))
+        self._thread.call(self._daemon.flush(timeout))
 
     # --- the cluster --------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """What ``bmgd status --json`` prints."""
-        return self._loop.call(self._daemon.status())
+        return self._thread.call(self._daemon.status())
 
     def members(self) -> list[dict[str, Any]]:
         """A dict for every node id, sorted by id."""
-        return self._loop.call(self._daemon.members())
+        return self._thread.call(self._daemon.members())
 
     def links(self) -> list[dict[str, Any]]:
         """A dict for every link that is up, sorted by id."""
-        return self._loop.call(self._daemon.links())
+        return self._thread.call(self._daemon.links())
 
     def ping(self, destination: int, *, timeout: float = 10.0) -> float:
         """Seconds from sending a probe to a node until it came back."""
-        return self._loop.call(self._daemon.ping(destination, timeout=timeout))
+        return self._thread.call(self._daemon.ping(destination, timeout=timeout))
 
     def trace(self, destination: int, *, timeout: float = 10.0) -> Trace:
         """The path that a real probe took to a node."""
-        return self._loop.call(self._daemon.trace(destination, timeout=timeout))
+        return self._thread.call(self._daemon.trace(destination, timeout=timeout))
 
     def evict(self, node_id: int, *, timeout: float = 10.0) -> bool:
         """Take a node out of the cluster; whether it is known to have ended."""
-        return self._loop.call(self._daemon.evict(node_id, timeout=timeout))
+        return self._thread.call(self._daemon.evict(node_id, timeout=timeout))
 
     def drain(self, timeout: float = 30.0) -> Drained:
         """Let the daemon finish what it has, leave the cluster, and end."""
-        return self._loop.call(self._daemon.drain(timeout))
+        return self._thread.call(self._daemon.drain(timeout))
 
     def leave(self) -> None:
         """Let the daemon leave the cluster and end."""
-        self._loop.call(self._daemon.leave())
+        self._thread.call(self._daemon.leave())
 
     def membership(self) -> AbstractContextManager[Reader[Change]]:
         """Follow the membership: one `Change` for every node id, then every change, no gap."""
@@ -436,12 +316,12 @@ class Daemon:
     @contextmanager
     def register(self, name: str) -> Iterator[None]:
         """Be known to the whole cluster as a program of this name, until the block is left."""
-        with self._loop.hold(self._daemon.register(name)):
+        with self._thread.hold(self._daemon.register(name)):
             yield
 
     def running_programs(self) -> list[Program]:
         """The registered programs of all nodes that are held alive, sorted by id."""
-        return self._loop.call(self._daemon.running_programs())
+        return self._thread.call(self._daemon.running_programs())
 
     def programs(self) -> AbstractContextManager[Reader[Program | ProgramEnd]]:
         """Follow the registered programs of all nodes: those that run, then every start and end."""
@@ -453,10 +333,10 @@ class Daemon:
 
     @contextmanager
     def _entered(
-        self, context: AbstractAsyncContextManager[Any], make: Callable[[_Loop, Any], T]
+        self, context: AbstractAsyncContextManager[Any], make: Callable[[LoopThread, Any], T]
     ) -> Iterator[T]:
-        with self._loop.hold(context) as value:
-            yield make(self._loop, value)
+        with self._thread.hold(context) as value:
+            yield make(self._thread, value)
 
 
 @contextmanager
@@ -472,9 +352,9 @@ def connect(address: str, *, reconnect: bool = False) -> Iterator[Daemon]:
         NoDaemonError: nobody answers there.
         VersionError: the daemon speaks no version of the control protocol that this client does.
     """
-    loop = _Loop()
+    thread = LoopThread()
     try:
-        with loop.hold(client.connect(address, reconnect=reconnect)) as daemon:
-            yield Daemon(loop, daemon)
+        with thread.hold(client.connect(address, reconnect=reconnect)) as daemon:
+            yield Daemon(thread, daemon)
     finally:
-        loop.close()
+        thread.close()

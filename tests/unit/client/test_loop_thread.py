@@ -1,0 +1,106 @@
+"""A thread with a loop: how contexts that it holds are entered and left, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from bmgd.client.loop_thread import LoopThread
+from bmgd.errors import NoDaemonError
+
+DEADLINE_S = 10.0
+
+
+class Held(AbstractAsyncContextManager[str]):
+    """Notes how it is left, and takes some turns of the loop for it."""
+
+    def __init__(self, name: str, log: list[tuple[str, object]]) -> None:
+        self._name = name
+        self._log = log
+
+    async def __aenter__(self) -> str:
+        return self._name
+
+    async def __aexit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        await asyncio.sleep(0)
+        exit_code = error.code if isinstance(error, SystemExit) else None
+        self._log.append((self._name, exit_code or kind))
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    made = LoopThread()
+    yield made
+    if made.is_alive:
+        made.close()
+
+
+def test_a_program_that_exits_in_its_blocks_leaves_them_in_order_and_ends_with_its_code(
+    loop: LoopThread,
+) -> None:
+    left: list[tuple[str, object]] = []
+    with (
+        pytest.raises(SystemExit) as ended,
+        loop.hold(Held("connection", left)),
+        loop.hold(Held("registration", left)),
+    ):
+        sys.exit(3)
+    assert ended.value.code == 3
+    assert left == [("registration", 3), ("connection", 3)]
+    assert loop.call(asyncio.sleep(0, "goes on")) == "goes on"
+
+
+def test_a_program_that_is_interrupted_in_a_block_leaves_it(loop: LoopThread) -> None:
+    left: list[tuple[str, object]] = []
+    with pytest.raises(KeyboardInterrupt), loop.hold(Held("a", left)):
+        raise KeyboardInterrupt
+    assert left == [("a", KeyboardInterrupt)]
+    loop.close()
+
+
+def test_a_call_that_is_under_way_when_the_loop_ends_fails(loop: LoopThread) -> None:
+    begun = loop.begin(asyncio.Event().wait())
+    loop.close()
+    with pytest.raises(NoDaemonError, match="closed"):
+        begun.result(DEADLINE_S)
+    with pytest.raises(NoDaemonError, match="closed"):
+        loop.call(asyncio.sleep(0))
+
+
+def test_a_block_that_is_left_after_the_loop_ended_fails(loop: LoopThread) -> None:
+    left: list[tuple[str, object]] = []
+    with pytest.raises(NoDaemonError, match="closed"), loop.hold(Held("a", left)):
+        loop.close()
+    assert left == [("a", asyncio.CancelledError)]
+
+
+async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None:
+    raised: list[type[Exception]] = []
+
+    def program() -> None:
+        loop = LoopThread()
+        waiting, started = asyncio.Event(), threading.Event()
+
+        async def begin_late() -> None:
+            started.set()
+            try:
+                await waiting.wait()
+            finally:
+                # All tasks are ended now: what came from another thread would be begun, and left.
+                try:
+                    loop.begin(waiting.wait())
+                except NoDaemonError as error:
+                    raised.append(type(error))
+
+        begun = loop.begin(begin_late())
+        assert started.wait(DEADLINE_S)
+        loop.close()
+        assert isinstance(begun.exception(), NoDaemonError)
+
+    await asyncio.to_thread(program)
+    assert raised == [NoDaemonError]
