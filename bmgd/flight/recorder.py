@@ -35,9 +35,9 @@ from bmgd.flight.values import (
     SnapshotNumber,
     Writer,
     is_of_the_core,
+    packed,
 )
 from bmgd.wire.holding import held_bytes
-from bmgd.wire.packing import pack
 
 INTERVAL_NS: Final = 30_000_000_000
 STEP_BYTES: Final = 320
@@ -121,7 +121,7 @@ class Segment:
         """
         writer = Writer(payloads=payloads, shared=True)
         data = writer.write(node)
-        self.state, self.table = pack(data), pack(writer.table)
+        self.state, self.table = packed(data), packed(writer.table)
         return writer.object_count
 
     def drop_state(self, why: str) -> None:

@@ -25,8 +25,8 @@ from bmgd.core.events import Event
 from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.flight.recorder import Failed, Segment, Step, restored
-from bmgd.flight.values import Reader, Writer
-from bmgd.wire.packing import compress, decompress, pack, unpack
+from bmgd.flight.values import Reader, Writer, packed
+from bmgd.wire.packing import compress, decompress, unpack
 
 MAGIC: Final = b"BMGDREC1"
 VERSION: Final = 1
@@ -100,10 +100,14 @@ class Recording:
 
 
 def digest_of(effects: Iterable[Effect]) -> bytes:
-    """What effects come to: equal for equal effects, whatever their payloads."""
+    """What effects come to: equal for equal effects, whatever their payloads.
+
+    Raises:
+        NotRecordable: there is something in them that a recording cannot hold.
+    """
     writer = Writer()
     data = [writer.write(_comparable(effect)) for effect in effects]
-    return hashlib.blake2b(pack([writer.table, data]), digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(packed([writer.table, data]), digest_size=DIGEST_BYTES).digest()
 
 
 def kinds_of(effects: Iterable[Effect]) -> list[str]:
@@ -125,6 +129,9 @@ def frames(head: Head, segments: Iterable[Segment]) -> Iterator[bytes]:
 
     Args:
         segments: they may grow meanwhile; what is in them now is written.
+
+    Raises (from the iterator):
+        NotRecordable: a step has something that a recording cannot hold.
     """
     seen = [(segment, len(segment.kept)) for segment in segments]
     yield MAGIC + _frame(
@@ -171,7 +178,7 @@ def _steps(number: int, steps: list[Step], payloads: bool) -> bytes:
 
 
 def _frame(document: dict[str, Any]) -> bytes:
-    body = compress(pack(document))
+    body = compress(packed(document))
     return _LENGTH.pack(len(body)) + body
 
 

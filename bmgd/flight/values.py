@@ -45,7 +45,19 @@ _INT_MAX: Final = 2**63
 
 
 class NotRecordable(BmgdError):
-    """A value that a recording cannot hold now: work under way, or a class that is not listed."""
+    """A value that a recording cannot hold now: of a class that is not listed, or nested too deeply."""
+
+
+def packed(data: Any) -> bytes:
+    """Plain data as bytes.
+
+    Raises:
+        NotRecordable: it is nested too deeply, or has text that cannot be encoded.
+    """
+    try:
+        return pack(data)
+    except ValueError as error:
+        raise NotRecordable(f"a value that cannot be packed: {error}") from None
 
 
 def is_of_the_core(value: Any, name: str) -> bool:
@@ -104,6 +116,12 @@ class Writer:
         Raises:
             NotRecordable: there is something in it that a recording cannot hold.
         """
+        try:
+            return self._write(value)
+        except RecursionError:
+            raise NotRecordable("a value that is nested too deeply") from None
+
+    def _write(self, value: Any) -> Any:
         cls = type(value)
         if cls in _PLAIN or cls is bytes:
             return value
@@ -112,7 +130,7 @@ class Writer:
                 return value
             return ["i", value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)]
         if cls is tuple:
-            return ["t", *map(self.write, value)]
+            return ["t", *map(self._write, value)]
         if cls is Omitted:
             return ["p", value.length]
         writer = _WRITERS.get(cls)
@@ -137,7 +155,7 @@ class Writer:
         if isinstance(value, Enum):
             return ["e", self._class(cls), value.value]
         if isinstance(value, tuple) and hasattr(cls, "_fields"):
-            return ["n", self._class(cls), *map(self.write, value)]
+            return ["n", self._class(cls), *map(self._write, value)]
         if isinstance(value, BmgdError):
             return ["x", catalog.names().get(cls, "errors.BmgdError"), str(value)]
         if isinstance(value, type):
@@ -160,7 +178,7 @@ class Writer:
             if is_payload and not (self._payloads or is_of_the_core(value, name)):
                 row.append(_omitted(value, field))
             else:
-                row.append(["?"] if field is _ABSENT else self.write(field))
+                row.append(["?"] if field is _ABSENT else self._write(field))
         return row
 
     def _names(self, value: Any, number: int) -> Sequence[str]:
@@ -194,26 +212,26 @@ class Writer:
     def _write_default(self, value: defaultdict[Any, Any]) -> list[Any]:
         factory = value.default_factory
         kind = _FACTORIES.get(factory) if factory in _FACTORIES else None
-        name = kind if kind is not None else self.write(factory)
+        name = kind if kind is not None else self._write(factory)
         return ["v", name, *self._items(value)]
 
     def _write_counter(self, value: Counter[Any]) -> list[Any]:
         return ["k", *self._items(value)]
 
     def _items(self, value: dict[Any, Any]) -> list[Any]:
-        return [self.write(part) for item in value.items() for part in item]
+        return [self._write(part) for item in value.items() for part in item]
 
     def _write_list(self, value: list[Any]) -> list[Any]:
-        return ["l", *map(self.write, value)]
+        return ["l", *map(self._write, value)]
 
     def _write_deque(self, value: deque[Any]) -> list[Any]:
-        return ["q", value.maxlen, *map(self.write, value)]
+        return ["q", value.maxlen, *map(self._write, value)]
 
     def _write_set(self, value: set[Any]) -> list[Any]:
-        return ["s", *sorted(map(self.write, value), key=pack)]
+        return ["s", *sorted(map(self._write, value), key=packed)]
 
     def _write_frozenset(self, value: frozenset[Any]) -> list[Any]:
-        return ["f", *sorted(map(self.write, value), key=pack)]
+        return ["f", *sorted(map(self._write, value), key=packed)]
 
     def _write_bytearray(self, value: bytearray) -> list[Any]:
         return ["b", bytes(value)]
@@ -223,7 +241,7 @@ class Writer:
         return ["R", version, array.array("Q", words).tobytes(), gauss]
 
     def _write_method(self, value: MethodType) -> list[Any]:
-        return ["m", self.write(value.__self__), value.__name__]
+        return ["m", self._write(value.__self__), value.__name__]
 
     def _write_snapshot(self, value: Snapshot | SnapshotNumber) -> list[Any]:
         return ["S", value.generation]

@@ -114,9 +114,15 @@ class Ending:
             self.end(1, "no memory is left: this daemon cannot go on")
             return
         logging.getLogger("bmgd").critical("a bug in bmgd ends this daemon", exc_info=error)
-        if self.exit_code is None and self.flight is not None:
-            path = self.flight.write_now("bug")
-            if path:
-                text = f"what led to it is in {path}: bmgd replay"
-                self._telling.log.line("recording", text, logging.ERROR)
-        self.end(1, f"a bug in bmgd: {error!r}")
+        try:
+            if self.exit_code is None:
+                self._write_what_led_to_it()
+        finally:
+            # Also where the recorder has a bug of its own: this one is the reason.
+            self.end(1, f"a bug in bmgd: {error!r}")
+
+    def _write_what_led_to_it(self) -> None:
+        path = "" if self.flight is None else self.flight.write_now("bug")
+        if path:
+            text = f"what led to it is in {path}: bmgd replay"
+            self._telling.log.line("recording", text, logging.ERROR)

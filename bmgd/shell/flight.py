@@ -16,6 +16,7 @@ from bmgd.core.events import Event
 from bmgd.core.node import Node
 from bmgd.errors import RequestError
 from bmgd.flight.recorder import FlightRecorder
+from bmgd.flight.values import NotRecordable
 from bmgd.version import VERSION
 
 FILES_MAX: Final = 8
@@ -24,6 +25,9 @@ FILES_MAX: Final = 8
 SUFFIX: Final = ".bmgdrec"
 PART: Final = ".part"
 """Behind the name of a file that is not yet whole."""
+
+_UNWRITTEN: Final = (OSError, NotRecordable, MemoryError)
+"""Why there is no file: none can be written, something cannot be recorded, there is no memory for it."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Warn = Callable[[str, str], None]
@@ -70,7 +74,7 @@ class Flight:
             self._recorder = FlightRecorder(
                 node, now_ns, config.flight_bytes, payloads=payloads, make=make
             )
-        except Exception as error:  # noqa: BLE001 (what only looks on must not end the daemon)
+        except MemoryError as error:
             self.give_up(error)
             return None
         return self._recorder.note
@@ -81,11 +85,11 @@ class Flight:
             return
         try:
             self._recorder.note_failure(now_ns, event)
-        except Exception as error:  # noqa: BLE001 (the core's own failure is what counts)
+        except MemoryError as error:
             self.give_up(error)
 
-    def give_up(self, error: Exception) -> None:
-        """The recorder itself failed: its daemon goes on without one."""
+    def give_up(self, error: MemoryError) -> None:
+        """There is no memory for the recorder: its daemon goes on without one, and has what it took."""
         self._recorder = None
         self._has_failed = True
         self._warn("recording", f"the flight recorder failed and records no more: {error!r}")
@@ -119,7 +123,7 @@ class Flight:
             with open(path, "xb", opener=_private) as file:
                 for piece in self._frames(self._recorder, reason):
                     file.write(piece)
-        except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
+        except _UNWRITTEN as error:
             self._warn("recording", f"cannot be written to {path}: {_why(error)}")
             return ""
         self._clear(path)
@@ -156,7 +160,7 @@ class Flight:
                     # The daemon goes on between two pieces.
                     await asyncio.sleep(0)
             os.replace(path + PART, path)
-        except Exception as error:  # noqa: BLE001 (a daemon is as it is, recorded or not)
+        except _UNWRITTEN as error:
             self._warn("recording", f"cannot be written to {path}: {_why(error)}")
         else:
             self._say("recording", f"the last steps were written to {path} ({reason})")
@@ -206,7 +210,7 @@ def directory_of(config: Config) -> str:
     return os.path.dirname(control_path(config.control)) if config.control else "."
 
 
-def _why(error: Exception) -> str:
+def _why(error: OSError | NotRecordable | MemoryError) -> str:
     return (isinstance(error, OSError) and error.strerror) or repr(error)
 
 

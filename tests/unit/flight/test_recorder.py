@@ -207,10 +207,20 @@ def test_recorder_waits_with_a_state_while_work_is_under_way(node: Node) -> None
     assert len(recorder.segments) == 2
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [object(), "\udcff", nested(3_000)], ids=["class", "text", "deep"]
+)
 def test_recorder_of_a_state_that_cannot_be_written_keeps_the_newest_steps(
-    node: Node, tmp_path: Path
+    node: Node, tmp_path: Path, value: Any
 ) -> None:
-    node.parts.context.moved_ns[NodeId(3)] = object()  # type: ignore[assignment]
+    node.parts.context.moved_ns[NodeId(3)] = value
     recorder = FlightRecorder(node, 0, 100_000, steps_per_s=10**9)
     for number in range(3_000):
         recorder.note(number, Heard((LinkId(1),)), [])

@@ -26,6 +26,7 @@ from bmgd.flight.values import (
     Writer,
     is_of_the_core,
 )
+from bmgd.flight.values import packed as as_bytes
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
@@ -211,6 +212,23 @@ def test_values_of_a_method_belong_to_the_object_that_came_back() -> None:
 def test_values_that_are_not_listed_are_refused(value: Any) -> None:
     with pytest.raises(NotRecordable):
         Writer().write(value)
+
+
+def test_values_that_are_nested_too_deeply_are_refused() -> None:
+    value: list[Any] = []
+    for _ in range(sys.getrecursionlimit()):
+        value = [value]
+    with pytest.raises(NotRecordable, match="nested too deeply"):
+        Writer().write(value)
+
+
+def test_values_that_cannot_be_packed_are_refused() -> None:
+    value: list[Any] = []
+    for _ in range(3_000):
+        value = ["l", value]
+    for data in (value, ["a text without an encoding: \udcff"]):
+        with pytest.raises(NotRecordable, match="cannot be packed"):
+            as_bytes(data)
 
 
 HOSTILE: list[tuple[Any, Any]] = [

@@ -95,9 +95,9 @@ def test_programs_are_told_of_the_steps_before_one_that_fails(daemon: Any) -> No
     assert steps(daemon, [MOVED], events=2) == ["failed", MOVED]
 
 
-def test_recorder_that_fails_is_given_up_and_the_daemon_goes_on(daemon: Any) -> None:
+def test_recorder_without_memory_is_given_up_and_the_daemon_goes_on(daemon: Any) -> None:
     def fail(*_: object) -> None:
-        raise ZeroDivisionError
+        raise MemoryError
 
     class Failing(Around):
         def give_up(self, error: Exception) -> None:
@@ -107,8 +107,19 @@ def test_recorder_that_fails_is_given_up_and_the_daemon_goes_on(daemon: Any) -> 
     daemon._node, daemon._transport, daemon._telling.control = Core([PING], [PING]), around, around
     daemon._stepping.begin(daemon._node, around, around, fail)
     daemon._stepping.emit_all([Heard(())] * 2)
-    assert around.done == [ZeroDivisionError, "put", "put", "written"]
+    assert around.done == [MemoryError, "put", "put", "written"]
     assert daemon._ending.exit_code is None
+
+
+def test_daemon_ends_by_its_own_bug_where_the_recorder_has_one_too(daemon: Any) -> None:
+    class Failing(Around):
+        def write_now(self, why: str) -> None:
+            raise ZeroDivisionError
+
+    daemon._telling.control = daemon._ending.flight = Failing()
+    with pytest.raises(ZeroDivisionError):
+        daemon._ending.on_failure(InvariantError("the core's"))
+    assert daemon._ending.exit_code == 1
 
 
 # --- without an id ------------------------------------------------------------------------------------
