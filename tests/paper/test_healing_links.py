@@ -42,8 +42,19 @@ def test_figure_5b_the_adaptive_method_touches_10_to_30_percent_below_256_nodes_
     assert ratios[4096] < 0.065 < ratios[1024] < 0.08
 
 
-def test_figure_5a_the_adaptive_method_may_open_ten_times_what_it_closes() -> None:
+def test_figure_5a_the_adaptive_method_may_open_ten_times_what_it_closes_or_close_four_times() -> (
+    None
+):
     assert link_counts(24)[2:] == (3, 30)
+    assert link_counts(25)[2:] == (25, 6)
+
+
+def test_figure_5a_the_adaptive_method_is_even_just_where_the_degree_stays() -> None:
+    for size in [*range(16, 300), *range(509, 518), *range(765, 772)]:
+        _, _, closed, opened = link_counts(size)
+        is_even = max(closed, opened) < 1.5 * min(closed, opened)
+        keeps_degree = BinomialGraph(size).degree == BinomialGraph(size - 1).degree
+        assert is_even == keeps_degree, size
 
 
 def test_section_3_1_the_range_of_closed_links_is_met_by_few_deaths_only() -> None:
