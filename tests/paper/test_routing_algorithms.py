@@ -9,6 +9,7 @@ import pytest
 from bmgd import _labroutes
 from bmgd.routing.papers import basic, bit_counting, bit_elimination, breadth_first, variant
 from bmgd.routing.papers.bit_elimination import check_11, eliminated, transformed
+from bmgd.routing.papers.forms import Form
 from bmgd.routing.papers.survey import Overhead, SurveyedAlgorithm, hop_counts, overhead
 from bmgd.topology import BinomialGraph
 from bmgd.topology.levels import ranks_per_level
@@ -120,6 +121,33 @@ def test_section_3_2_distance_110_becomes_128_ahead_and_18_back_in_two_steps() -
     form = eliminated(110, top=9)
     assert (form.ahead, form.behind, form.weight) == (128, 18, 3)
     assert transformed(110, top=9) == form
+
+
+@pytest.mark.parametrize(("makes_last_step", "printed"), [(False, "3.83"), (True, "1.56")])
+def test_section_3_2_the_elimination_does_not_stop_by_the_whole_distance(
+    makes_last_step: bool, printed: str
+) -> None:
+    """Table 1 has 1.28199 %; so "the result after adding" is not the distance that is walked."""
+    overheads_percent = []
+    for top in range(4, 13):
+        weights = [_stopped_by_distance(each, top, makes_last_step) for each in range(2 << top)]
+        for n in range(1 << top, min(2 << top, SIZES.stop)):
+            hops = sum(map(min, weights[1:n], weights[n - 1 : 0 : -1]))
+            optimal = sum(hops * count for hops, count in enumerate(ranks_per_level(n)))
+            overheads_percent.append(100 * (hops / optimal - 1))
+    assert len(overheads_percent) == len(SIZES)
+    assert f"{sum(overheads_percent) / len(SIZES):.2f}" == printed
+
+
+def _stopped_by_distance(length: int, top: int, makes_last_step: bool) -> int:
+    """The jumps of a walk if the elimination ends when the distance would exceed the longest jump."""
+    ahead, behind = length, 0
+    while (low := check_11(ahead)) and (makes_last_step or ahead + low <= 1 << top):
+        ahead += low
+        behind += low
+        if ahead > 1 << top:
+            break
+    return Form(ahead, behind, top, 1).weight
 
 
 def test_section_3_2_the_order_of_the_jumps_matters_once_every_relay_works_out_its_own() -> None:

@@ -206,10 +206,22 @@ EXPERIMENTS: Final = (
             "claims that the binomial graph is comparable to hypercube and torus, dearer than the "
             "4-ary Hypertree, and significantly cheaper than HiC(4,h), Chord, ring and complete "
             "graph. All of it is found but for HiC(4,h), whose diameter is as low as a tree's at a "
-            "degree of 8: it is the cheaper one.\n\n" + NOTE
+            "degree of 8: it is the cheaper one from 84 nodes on; and for Hypertrees of 341 nodes or "
+            "fewer, which are as dear as the binomial graph or dearer.\n\n" + NOTE
         ),
         columns=_cost_columns("cost_factor", "hops·links", "of the node that has most"),
-        checks=_cost_checks("cost_factor"),
+        checks=(
+            *_cost_checks("cost_factor"),
+            Check(
+                "not higher than the 4-ary Hypertree's where that has 341 nodes or fewer, against the "
+                "paper",
+                lambda rows: all(
+                    value <= 1
+                    for size, value in _ratios(rows, "4-ary Hypertree", "cost_factor")
+                    if size <= 341
+                ),
+            ),
+        ),
         run=_figure_3b,
         plot=Plot(
             x="size", ys=("cost_factor",), by="topology", log_x=True, log_y=True, x_label="nodes"
@@ -226,7 +238,13 @@ EXPERIMENTS: Final = (
             "node, gain by it.\n\n" + NOTE
         ),
         columns=_cost_columns("cost", "hops·links", "counted"),
-        checks=_cost_checks("cost"),
+        checks=(
+            *_cost_checks("cost"),
+            Check(
+                "higher than the 4-ary Hypertree's at every size",
+                lambda rows: _at_least(rows, "4-ary Hypertree", "cost", 1.3, 0),
+            ),
+        ),
         run=_figure_3c,
         plot=Plot(x="size", ys=("cost",), by="topology", log_x=True, log_y=True, x_label="nodes"),
     ),

@@ -7,7 +7,7 @@ appears. Repeat.
 **When to stop.** The paper repeats "until there is no consecutive bit left or the result after
 adding the values is more than j_m", the longest jump, and leaves open what "the result" is. If it is
 the whole distance, so that 71 = 1000111 of n = 100 must not become 72 - 1 as 72 is more than 64, the
-average overhead is 3.83 % instead of the 1.28199 % that the paper prints (1.43 % if that step is
+average overhead is 3.83 % instead of the 1.28199 % that the paper prints (1.56 % if that step is
 still made, as the last one). Read as the jump that the pair l, 2l is carried to, it gives every
 printed digit: a pair may be replaced while 4l <= j_m, as beyond that there is no such jump. A longer
 run that the same step carries past j_m is still right: 2 * j_m then stands for two jumps of j_m. So
