@@ -550,6 +550,7 @@ function list(ids) {
 }
 
 function bytes(count) {
+  if (!Number.isFinite(count)) return "–"; // a daemon of another release may not tell it
   if (count < 1000) return `${Math.round(count)} B`;
   const units = ["kB", "MB", "GB", "TB"];
   let at = -1;

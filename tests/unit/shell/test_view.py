@@ -12,6 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from bmgd.cli.cluster_table import line_of, rows_of
 from bmgd.core.commands import AskReports, Command, ShowMembers
 from bmgd.core.effects import Observed, RecordChanged
 from bmgd.shell import view as view_module
@@ -307,6 +308,7 @@ def test_view_keeps_a_bounded_timeline_and_leaves_out_the_quiet_events() -> None
         json.dumps(report(1, [], suspects=[2**63])).encode(),
         json.dumps(report(1, [], links=[[2**63] * 9])).encode(),
         json.dumps(report(1, [], state="\ud800")).encode(),
+        json.dumps(report(1, [], incarnation="0x1")).encode(),
     ],
 )
 async def test_view_counts_a_report_that_is_none(body: bytes) -> None:
@@ -356,6 +358,19 @@ def test_view_keeps_of_a_report_what_can_be_shown() -> None:
     # As the page gets it, and as a program does.
     json.dumps(kept, allow_nan=False)
     msgpack.packb(kept)
+
+
+def test_view_keeps_no_figure_of_a_report_that_is_none() -> None:
+    figures = dict.fromkeys(("backlog_bytes", "cpu_ms", "rss_bytes", "uptime_s", "lag_us"), 1.5)
+    wrong = {"sent_bytes": "1", "received_bytes": [1], "delivered": True, "relayed_frames": "x"}
+    body = json.dumps({**report(1, [0]), **figures, **wrong, "version": 7, "pid": "12"}).encode()
+    kept = parse_report(1, body)
+    assert kept == {**report(1, [0]), **figures}
+    # As `bmgd top` shows it.
+    summary: dict[str, list[int]] = {"silent": [], "suspected": []}
+    document = {"reports": [kept], "members": [{"id": 1, "status": "alive"}], "summary": summary}
+    former = {"reports": [{**kept, "uptime_s": 1.0}]}
+    assert "1.5" not in line_of(rows_of(document, former)[0])
 
 
 def test_report_that_would_be_too_long_leaves_links_out_and_says_so() -> None:
