@@ -7,6 +7,7 @@ import { Ring } from "./ring.js";
 
 const TABLE_MS = 250; // how often the table follows
 const FRAMES_MAX = 1500; // moments that the timeline can go back to
+const SILENCE_MS = 25000; // the daemon writes at least every 10 s
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
 const $ = (id) => document.getElementById(id);
 
@@ -34,19 +35,31 @@ function withToken(options = {}) {
   return key ? { ...options, headers: { Authorization: `Bearer ${key}` } } : options;
 }
 
+let silence = 0; // the timer that gives up a daemon from which nothing comes
+
+function heard(giveUp) {
+  clearTimeout(silence);
+  silence = setTimeout(() => giveUp.abort(), SILENCE_MS);
+}
+
 async function listen() {
   for (;;) {
+    const giveUp = new AbortController();
+    heard(giveUp);
     try {
-      const response = await fetch("/events", withToken({ cache: "no-store" }));
+      const response = await fetch("/events", withToken({ cache: "no-store", signal: giveUp.signal }));
       if (response.status === 401) {
+        clearTimeout(silence);
         await askForToken();
         continue;
       }
-      if (response.ok) await read(response.body.getReader());
+      if (response.ok) await read(response.body.getReader(), giveUp);
       else connected("lost", (await response.text()).trim());
     } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // what fetch gives when nobody answers
+      // What fetch gives when nobody answers, and when it was given up.
+      if (!(error instanceof TypeError || error.name === "AbortError")) throw error;
     }
+    clearTimeout(silence);
     if (document.body.dataset.connection !== "lost") {
       connected("lost", state.ownId === null ? "nobody answers here" : `node ${state.ownId} does not answer`);
     }
@@ -56,12 +69,13 @@ async function listen() {
   }
 }
 
-async function read(reader) {
+async function read(reader, giveUp) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard(giveUp);
     rest += decoder.decode(value, { stream: true });
     let end;
     while ((end = rest.indexOf("\n\n")) >= 0) {

@@ -1,0 +1,81 @@
+"""The page's own logic, without a browser: Node.js runs it over a document as small as it can be."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGE = Path(__file__).parents[2] / "bmgd" / "shell" / "page"
+NODE = shutil.which("node") or shutil.which("nodejs")
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+DEADLINE_S = 60.0
+
+BEGIN = """
+import assert from "node:assert/strict";
+import { $, cluster, daemon, load, member, pass, report, summary } from "./document.mjs";
+const rows = () => $("nodes").tBodies[0].children.map((row) => row.dataset.node);
+const connection = () => `${document.body.dataset.connection}: ${$("connection").textContent}`;
+"""
+
+
+async def carried_out(tmp_path: Path, script: str) -> None:
+    """Run a script of a test beside the page's files; it fails where an assertion of it does."""
+    for file in PAGE.glob("*.js"):
+        shutil.copy(file, tmp_path)
+    shutil.copy(HERE / "document.mjs", tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "test.js").write_text(BEGIN + script)
+    process = await asyncio.create_subprocess_exec(
+        str(NODE), "test.js", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+    assert process.returncode == 0, output.decode()
+
+
+async def test_page_shows_every_node_of_the_cluster(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        await load();
+        daemon.tell("cluster", cluster([0, 1, 2]));
+        await pass(1000);
+        assert.deepEqual(rows(), [0, 1, 2]);
+        assert.equal($("agreement").textContent, "All 3 nodes agree");
+        assert.equal($("count-links").textContent, "3");
+        assert.equal(connection(), "live: live");
+        process.exit(0);
+        """,
+    )
+
+
+async def test_page_that_hears_nothing_says_so_and_connects_again(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        await load();
+        daemon.tell("cluster", cluster([0, 1]));
+        for (let i = 0; i < 6; i += 1) {
+          await pass(10000);
+          daemon.write(": beat\\n\\n");
+        }
+        await pass(1000);
+        assert.equal(connection(), "live: live");
+        assert.equal(daemon.asked.length, 1);
+        // The daemon is stopped, or the way to it is gone: nothing comes, and nothing ends.
+        daemon.answers = false;
+        await pass(30000);
+        assert.equal(connection(), "lost: node 0 does not answer");
+        await pass(60000);
+        daemon.answers = true;
+        await pass(30000);
+        daemon.tell("cluster", cluster([0, 1]));
+        await pass(1000);
+        assert.equal(connection(), "live: live");
+        process.exit(0);
+        """,
+    )
