@@ -128,8 +128,8 @@ class Flow:
     # --- what is allowed ----------------------------------------------------------------------
 
     def allow(self, *, held: bool, delay_s: float, bytes_per_second: float) -> None:
-        """Follow new rules; what was late under the former ones is not late any more."""
-        if not delay_s and self.delay_s:
+        """Follow new rules; where they are easier, what was late by the former is not late any more."""
+        if delay_s < self.delay_s or _is_less(self.bytes_per_second, bytes_per_second):
             self._queue = deque((0.0, data) for _, data in self._queue)
             self._free_at_s = 0.0
         self.held, self.delay_s, self.bytes_per_second = held, delay_s, bytes_per_second
@@ -256,6 +256,11 @@ class Flow:
             self._on_broken()
             return
         self._on_ended()
+
+
+def _is_less(former: float, present: float) -> bool:
+    """Whether one bound of bytes per second is below another; 0 is none."""
+    return former > 0 and (present == 0 or former < present)
 
 
 class Splice:

@@ -300,6 +300,30 @@ async def test_proxy_slow_link_keeps_to_its_rate_and_its_order() -> None:
         assert far.received == b"".join(struct.pack(">H", count) * 50 for count in range(20))
 
 
+@pytest.mark.parametrize(
+    "eased",
+    [
+        {"order": "mend", "links": None},
+        {"order": "slow", "links": [[1, 0]], "nodes": [], "delay_ms": 0, "bytes_per_second": 10**8},
+    ],
+)
+async def test_proxy_bound_of_bytes_that_is_taken_back_makes_nothing_late(
+    eased: dict[str, object],
+) -> None:
+    async with bench() as b:
+        near, far = await b.linked(1, 0)
+        slow = {"order": "slow", "links": [[1, 0]], "nodes": [], "delay_ms": 0}
+        b.proxy.obey(slow | {"bytes_per_second": 10})
+        near.send(bytes(1000))
+        await until(lambda: len(far.received) == 1000)
+        near.send(b"a minute and a half late")
+        (splice,) = b.proxy._splices
+        await until(lambda: len(splice._flows[0]._queue) == 1)
+        b.proxy.obey(eased)
+        near.send(b", and what is behind it")
+        await until(lambda: far.received.endswith(b"late, and what is behind it"))
+
+
 async def test_proxy_learns_whose_a_joiners_gate_is() -> None:
     async with bench(ids=(0, None)) as b:
         port = int(b.detours[1].outside.rpartition(":")[2])
