@@ -100,3 +100,18 @@ def test_truth_knows_who_was_sent_away() -> None:
     assert present is not None
     assert truth.is_ending(N1, present, 6 * S)
     assert not truth.is_ending(N1, present, 4 * S)
+
+
+def test_truth_mended_ends_all_that_was_slow_and_hogged() -> None:
+    slow = Slow(nodes=(N1,), delay_ms=20.0)
+    given = history(
+        disturbed(1 * S, slow),
+        disturbed(2 * S, slow),
+        disturbed(1 * S, Hog(1, 60.0)),
+        disturbed(2 * S, Hog(1, 1.0)),
+        Mended(4 * S),
+    )
+    truth = Truth.of(given)
+    assert truth.is_slow_within(N1, 1 * S, 4 * S - 1)
+    assert not truth.is_slow_within(N1, 5 * S, 9 * S)
+    assert not truth.hogged_within(5 * S, 9 * S)
