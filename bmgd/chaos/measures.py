@@ -136,9 +136,14 @@ class Measures:
     def _detection(
         self, kind: str, node: NodeId, at_ns: int, observers: set[NodeId]
     ) -> Detection | None:
-        """None when the node was back, or everybody else was disturbed, before all could know."""
+        """None when the node was back, or everybody else was disturbed, before all could know, or when
+        it was held gone already.
+        """
         first: dict[NodeId, int] = {}
+        before: dict[NodeId, Status] = {}
         for fact in self._beliefs[node]:
+            if fact.at_ns < at_ns:
+                before[fact.node] = fact.status
             if at_ns <= fact.at_ns <= at_ns + FOUND_NS and fact.status in _gone(kind):
                 first.setdefault(fact.node, fact.at_ns)
         truth, latest_ns = self._truth, at_ns + FOUND_NS
@@ -149,6 +154,9 @@ class Measures:
             for observer in observers
             if truth.runs_through(observer, at_ns, first.get(observer, min(until_ns, latest_ns)))
         ]
+        if any(before.get(observer) in _gone(kind) for observer in steady):
+            # It was stopped or cut off before, and held gone for that.
+            return None
         is_known = all(observer in first for observer in steady)
         took_ns = (
             max(first[observer] for observer in steady) - at_ns if is_known and steady else None

@@ -48,6 +48,20 @@ def test_measures_a_death_that_one_never_learns_of_is_not_found() -> None:
     assert [d.took_ns for d in found] == [None]
 
 
+def test_measures_a_death_that_was_believed_before_measures_nothing() -> None:
+    stopped: list[Fact] = [Stopped(10 * S, N3)]
+    stopped += [believed(10 * S + ms * MS, node, 3) for node, ms in enumerate((5, 30, 20))]
+    given = history(*stopped, *death(30 * S), end())
+    assert [(d.kind, d.took_ns) for d in measures(given).detections()] == [("stop", 30 * MS)]
+
+
+def test_measures_a_death_after_a_refuted_one_is_measured() -> None:
+    told = [believed(10 * S + node, node, 3) for node in range(3)]
+    told += [believed(11 * S + node, node, 3, Status.ALIVE) for node in range(3)]
+    given = history(*told, *death(30 * S, 5, 30, 20), end())
+    assert [(d.kind, d.took_ns) for d in measures(given).detections()] == [("kill", 30 * MS)]
+
+
 def test_measures_whoever_was_stopped_before_it_knew_is_no_observer() -> None:
     given = history(*death(10 * S, 5, 30), Stopped(10 * S + MS, N2), end())
     assert [d.took_ns for d in measures(given).detections() if d.kind == "kill"] == [30 * MS]
