@@ -45,7 +45,8 @@ class Conditions:
         long_percent: how many of those are pieces of a long message.
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
-        older_percent: how many founders are of an older release, until they are started again.
+        older_percent: how many founders are of an older release, until they are started again with
+            their state.
         rekeys: how often the secret changes that links are made under, on one host after the other;
             0 for links without one.
         looks_per_s: how many programs look at something in a second, while faults go on.

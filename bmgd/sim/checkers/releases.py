@@ -2,37 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from bmgd.core.events import Event, Received
+from bmgd.core.effects import Effect, Send, Welcome
+from bmgd.core.events import Event, LinkUp, Received
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds
-from bmgd.types import incarnation_tag
-from bmgd.wire.features import NEEDS, names_of
+from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
+from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.wire.features import NEEDS, Scope, names_of
+from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 from bmgd.wire.messages import RoutedMessage
 
 
 class OlderAreSpared(Checker):
-    """No daemon gets a message of a kind that its release does not know.
+    """No daemon is sent a message of a kind that its release does not know, by whoever can know it.
 
-    But one for a former life, of a later release: nobody may know yet that an older one followed.
+    What the other end of a link must know never comes to an end that does not know it, but for a former
+    life, of a later release. What every member must know a source does not begin to send once it was
+    told of a member that does not know it: by the hello of a link, or by another node. What it sent
+    before may still come to an older daemon, which drops it (ADR 51).
     """
 
     name: ClassVar[str] = "older-are-spared"
-    events: ClassVar[Kinds] = tuple(NEEDS)
-    before_events: ClassVar[Kinds] = tuple(NEEDS)
+    events: ClassVar[Kinds] = (*NEEDS, LinkUp)
+    before_events: ClassVar[Kinds] = EVERY
+    effects: ClassVar[Kinds] = (*NEEDS, Welcome)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._told: dict[NodeId, dict[NodeId, tuple[Incarnation, int]]] = {}
+        self._common = -1
+
+    def on_boot(self, journal: Journal) -> None:
+        self._told[journal.place] = {}
 
     def before(self, journal: Journal, event: Event) -> None:
+        self._common = self._common_of(journal)
         if not isinstance(event, Received):
             return
-        tag = event.message.route.destination_tag if isinstance(event.message, RoutedMessage) else 0
+        message = event.message
+        tag = message.route.destination_tag if isinstance(message, RoutedMessage) else 0
         if tag not in (0, incarnation_tag(journal.incarnation)):
             return
-        need = NEEDS.get(type(event.message))
-        if need is not None and not journal.host.features & need.feature:
-            kind = type(event.message).__name__
-            self.violate(journal, f"got a {kind}, and has no {need.feature.name}")
+        need = NEEDS.get(type(message))
+        if need is None or need.scope is not Scope.NEIGHBOR:
+            return
+        if not journal.host.features & need.feature:
+            text = f"got a {type(message).__name__}, and has no {need.feature.name}"
+            self.violate(journal, text)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        came = event.message if isinstance(event, Received) else None
+        route = came.route if isinstance(came, RoutedMessage) else None
+        if route is None or route.source != journal.host.id:
+            # What comes back to its source was sent before.
+            self._check_sent(journal, effects)
+        if isinstance(came, OlderMembers):
+            self._learn(journal, came.members)
+        elif isinstance(event, LinkUp) or any(isinstance(e, Welcome) for e in effects):
+            links = journal.links.values()
+            hellos = [MemberFeatures(i.peer, i.incarnation, i.features) for i in links]
+            own = journal.host.features
+            self._learn(journal, [one for one in hellos if own & ~one.features])
+
+    def _check_sent(self, journal: Journal, effects: Sequence[Effect]) -> None:
+        # A member that is told of, or begins to count, in the same step may come later in it.
+        common = self._common | self._common_of(journal)
+        for effect in effects:
+            message = effect.message if isinstance(effect, Send) else None
+            need = NEEDS.get(type(message)) if message is not None else None
+            if need is None or need.scope is not Scope.CLUSTER or common & need.feature:
+                continue
+            assert isinstance(message, RoutedMessage)
+            if message.route.source == journal.host.id:
+                text = f"sends a {type(message).__name__}, and knows who has no {need.feature.name}"
+                self.violate(journal, text)
+
+    # --- who is older -------------------------------------------------------------------------
+
+    def _learn(self, journal: Journal, members: Iterable[MemberFeatures]) -> None:
+        told = self._told[journal.place]
+        for node_id, life, features in members:
+            if node_id == journal.host.id or not journal.inside.membership.can_be(node_id):
+                continue
+            if node_id not in told or told[node_id][0] < life:
+                told[node_id] = life, features
+
+    def _common_of(self, journal: Journal) -> int:
+        """The features that this process has, and every member that it was told of and that lives."""
+        common, membership = journal.host.features, journal.inside.membership
+        for node_id, (life, features) in self._told[journal.place].items():
+            record = membership.get(node_id)
+            is_over = record is None or record.incarnation > life or membership.is_gone(node_id)
+            if not is_over:
+                common &= features
+        return common
 
 
 class FeaturesAreInCommon(Checker):

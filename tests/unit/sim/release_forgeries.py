@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from bmgd.core.effects import Send
 from bmgd.core.events import Received
+from bmgd.types import NodeId
+from bmgd.wire.ask_messages import ReadersAsk
 from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 
 
@@ -13,6 +16,13 @@ def told_what_it_does_not_know(forger: Any) -> None:
     """The process is of an older release, and gets a message of a newer kind."""
     forger.host.features = 0
     forger.step(Received(forger.link, OlderMembers(())))
+
+
+def asked_though_an_older_member_is_known(forger: Any) -> None:
+    """It is told of an older member, and asks everybody for readers all the same."""
+    older = MemberFeatures(NodeId(2), forger.scene.journals[NodeId(2)].incarnation, 0)
+    forger.step(Received(forger.link, OlderMembers((older,))))
+    forger.deadline(Send(forger.link, ReadersAsk(forger.route(), "t")))
 
 
 def unknown_older_member(forger: Any) -> None:
@@ -24,5 +34,6 @@ def unknown_older_member(forger: Any) -> None:
 
 FORGERIES_OF_RELEASES: Final[list[tuple[str, Callable[[Any], None]]]] = [
     ("older-are-spared", told_what_it_does_not_know),
+    ("older-are-spared", asked_though_an_older_member_is_known),
     ("features-are-in-common", unknown_older_member),
 ]

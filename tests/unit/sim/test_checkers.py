@@ -60,7 +60,7 @@ from bmgd.types import (
     Status,
     incarnation_tag,
 )
-from bmgd.wire.ask_messages import Answer, ProgramAsk
+from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
@@ -709,6 +709,14 @@ def test_false_death_is_excused_by_what_ails_that_process_and_no_other(disturbed
     forger.deadline(Observed("verdict", joiner.id, joiner.node.incarnation))
     found = {violation.checker for violation in forger.scene.violations}
     assert ("no-false-death" in found) == (disturbed == 8)
+
+
+def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it() -> None:
+    forger = cluster()
+    ask = ReadersAsk(forger.route(destination=ME, source=PEER, source_incarnation=forger.life), "t")
+    forger.host.features = 0
+    forger.step(Received(forger.link, ask))
+    assert forger.scene.violations == []
 
 
 def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
