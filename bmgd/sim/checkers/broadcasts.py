@@ -21,7 +21,9 @@ from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.broadcast_messages import (
     Broadcast,
+    BroadcastPiece,
     Multicast,
+    Piece,
     ReliableBroadcast,
     Skipped,
     Stable,
@@ -115,6 +117,7 @@ class AudiencesNeverChange(Checker):
                 message.id_space,
                 message.exceptions,
                 message.skips,
+                message.piece if isinstance(message, BroadcastPiece) else None,
             )
             if self._seen.setdefault(key, what) != what:
                 self.violate(journal, f"changes the broadcast {key}")
@@ -128,8 +131,8 @@ class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
 
     In the simulation all are on one topic: their counts follow one another, but for news of programs,
-    or what is between is told as missed. At best effort each payload comes once at most; a multicast
-    only to those it names.
+    or what is between is told as missed. Each is what its source was given. At best effort each payload
+    comes once at most; a multicast only to those it names.
     """
 
     name: ClassVar[str] = "readers-see-everything"
@@ -140,7 +143,8 @@ class ReadersSeeEverything(Checker):
         super().__init__(scene)
         self._last: dict[tuple[int, NodeId, Incarnation], int] = {}
         self._payloads: Counter[tuple[int, bytes]] = Counter()
-        self._texts: dict[tuple[NodeId, Incarnation, int], bytes] = {}
+        self._texts: dict[tuple[NodeId, Incarnation, int], tuple[bytes, Piece | None]] = {}
+        """As its source was given it, or as a reader was first shown it."""
         self._readers: set[int] = set()
         self._of_programs: set[tuple[NodeId, Incarnation, int]] = set()
         self._next: dict[LifeKey, int] = {}
@@ -164,6 +168,10 @@ class ReadersSeeEverything(Checker):
             return
         self._next[life] = window.next
         topics = {sent.sequence: sent.command.topic for sent in window.unstable}
+        for sent in window.unstable:
+            if sent.sequence >= first:
+                text = sent.command.payload, sent.command.piece
+                self._texts[(*life, sent.sequence)] = text
         # What was stable at once, because nobody else is there, is what the event has asked for.
         is_broadcast = isinstance(event, CommandIssued) and isinstance(event.command, BroadcastTo)
         for count in range(first, window.next):
@@ -179,8 +187,9 @@ class ReadersSeeEverything(Checker):
             return
         self._follow(journal, effect, effect.sequence, effect.sequence)
         known = (effect.source, effect.incarnation, effect.sequence)
-        if self._texts.setdefault(known, effect.payload) != effect.payload:
-            self.violate(journal, f"another payload than others have as {known}")
+        text = effect.payload, effect.piece
+        if self._texts.setdefault(known, text) != text:
+            self.violate(journal, f"another payload than its source was given as {known}")
 
     def _follow(
         self, journal: Journal, effect: Announce | TellMissed, first: int, last: int

@@ -17,7 +17,13 @@ from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.types import Incarnation, NodeId
-from bmgd.wire.broadcast_messages import Broadcast, Multicast, ReliableBroadcast
+from bmgd.wire.broadcast_messages import (
+    Broadcast,
+    BroadcastPiece,
+    Multicast,
+    Piece,
+    ReliableBroadcast,
+)
 from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
 from bmgd.wire.stream_messages import Entry, Segment, SharedSegment
@@ -51,6 +57,25 @@ def gains_hops(f: Any) -> None:
 def changes_an_audience(f: Any) -> None:
     first = ReliableBroadcast(TO_PEER, "news", b"x", 0, (), 8, 0, (), 0)
     f.deadline(Send(f.link, first), Send(f.link, replace(first, exceptions=1 << 6)))
+
+
+def changes_the_place_of_a_piece(f: Any) -> None:
+    first = BroadcastPiece(TO_PEER, "news", b"x", 0, (), 8, 0, (), 0, Piece(1, 0, 9))
+    f.deadline(Send(f.link, first), Send(f.link, replace(first, piece=Piece(1, 4, 9))))
+
+
+def shows_another_payload(f: Any) -> None:
+    f.network.cut(4, 5)
+    f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.deadline(Announce(77, ME, f.inside.context.incarnation, 1, "news", b"y"))
+
+
+def shows_a_piece_in_another_place(f: Any) -> None:
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.step(CommandIssued(78, Subscribe("news", 1)))
+    shown = Announce(77, SOURCE, LIFE, 1, "news", b"y", Piece(1, 0, 9))
+    f.deadline(shown, replace(shown, request=78, piece=Piece(1, 4, 9)))
 
 
 def shows_a_hole(f: Any) -> None:
@@ -188,6 +213,9 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("covers-are-parted-once", covers_twice),
     ("covers-are-parted-once", gains_hops),
     ("audiences-never-change", changes_an_audience),
+    ("audiences-never-change", changes_the_place_of_a_piece),
+    ("readers-see-everything", shows_another_payload),
+    ("readers-see-everything", shows_a_piece_in_another_place),
     ("readers-see-everything", shows_a_hole),
     ("readers-see-everything", shows_one_again),
     ("readers-see-everything", tells_of_what_it_showed),
