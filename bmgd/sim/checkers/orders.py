@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, get_args
 
 from bmgd.core.commands import (
@@ -38,6 +38,7 @@ from bmgd.core.events import (
     LinkDown,
     LinkUp,
 )
+from bmgd.routing import Snapshot
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import LinkId, NodeId, NodeState, Status, outranks
@@ -293,10 +294,26 @@ class SnapshotsAreCurrent(Checker):
             self.violate(journal, f"links {linked}, published {self._published[journal.place]}")
             self._published[journal.place] = linked
         if changed:
-            planned = inside.plans_relayout()
-            hops = {p: changed[-1].next_hop(p) for p in linked if inside.membership.in_layout(p)}
-            wrong = {p: hop for p, hop in hops.items() if hop > 0 and hop != linked[p]}
-            if wrong:
-                self.violate(journal, f"the snapshot sends elsewhere: {wrong}, links {linked}")
-            if not planned and changed[-1].layout_size != inside.membership.layout_size:
-                self.violate(journal, "the snapshot has another layout")
+            self._check_hops(journal, changed[-1], linked)
+
+    def _check_hops(
+        self, journal: Journal, snapshot: Snapshot, linked: Mapping[NodeId, LinkId]
+    ) -> None:
+        inside, links = journal.inside, set(linked.values())
+        if not inside.plans_relayout() and snapshot.layout_size != inside.membership.layout_size:
+            self.violate(journal, "the snapshot has another layout")
+        hops = {
+            peer: hop
+            for peer in map(NodeId, range(snapshot.id_space))
+            if (hop := snapshot.next_hop(peer)) != -1
+        }
+        others = {peer: hop for peer, hop in hops.items() if hop not in links}
+        if others:
+            self.violate(journal, f"the snapshot sends over links that are not up: {others}")
+        # Who has left the layout has no rank in it, nor has anybody where this node is outside.
+        near = [peer for peer in linked if inside.membership.in_layout(peer)]
+        if inside.plans_relayout() or not inside.membership.in_layout(journal.host.id):
+            near = [peer for peer in near if peer in hops]
+        wrong = {peer: hops.get(peer) for peer in near if hops.get(peer) != linked[peer]}
+        if wrong:
+            self.violate(journal, f"the snapshot sends elsewhere: {wrong}, links {linked}")

@@ -29,6 +29,7 @@ from bmgd.core.effects import (
     Displaced,
     Effect,
     Exit,
+    ForwardingChanged,
     Observed,
     RecordChanged,
     Renewed,
@@ -41,6 +42,7 @@ from bmgd.core.events import CommandIssued, DeadlineReached, Event, Greeted, Rec
 from bmgd.core.stream_in import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
+from bmgd.routing import Snapshot
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
 from bmgd.sim.checkers.closing import LinksCloseByRule
@@ -211,6 +213,16 @@ def two_lives(f: Forger) -> None:
 def unheard_link(f: Forger) -> None:
     del f.inside.links.by_peer[PEER]
     f.deadline()
+
+
+def snapshot_with_a_link_that_is_not_up(f: Forger) -> None:
+    rows = [(peer, links[0].id) for peer, links in f.inside.links.by_peer.items()]
+    stranger = min({*range(8)} - {ME} - {peer for peer, _ in rows})
+    f.deadline(ForwardingChanged(Snapshot(10**6, ME, 8, (), [*rows, (stranger, NOWHERE)])))
+
+
+def snapshot_without_links(f: Forger) -> None:
+    f.deadline(ForwardingChanged(Snapshot(10**6, ME, 8, (), [])))
 
 
 def forgotten_ask(f: Forger) -> None:
@@ -623,6 +635,8 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("requests-are-answered-once", broadcast_unanswered_by_who_takes_another_id),
     ("requests-are-answered-once", broadcast_unanswered_at_its_deadline),
     ("snapshots-are-current", unheard_link),
+    ("snapshots-are-current", snapshot_with_a_link_that_is_not_up),
+    ("snapshots-are-current", snapshot_without_links),
     ("messages-are-taken-once", unknown_payload),
     ("messages-are-taken-once", taken_twice),
     ("messages-are-taken-once", taken_of_a_life_that_none_vouches_for),
