@@ -82,7 +82,15 @@ class HelloBytes:
             self._differ(target, hello, told)
         self._waiting[theirs] = talk
 
-    def rejected(self, host: Host, target: Host, dial: Dial | AskContact, refusal: Refusal) -> None:
+    def rejected(
+        self,
+        host: Host,
+        target: Host,
+        dial: Dial | AskContact,
+        refusal: Refusal,
+        *,
+        proven: bool,
+    ) -> None:
         """A dial is refused before any core hears of it."""
         cluster = _OTHER_CLUSTER if target.squatter else _CLUSTER
         life = UNKNOWN_INCARNATION if target.member is None else target.node.incarnation
@@ -92,6 +100,8 @@ class HelloBytes:
             self._differ(host, refusal, talk.dialer.refusal or talk.dialer.state)
         elif refusal is Refusal.DUPLICATE and talk.dialer.known_of_me != life:
             self._differ(host, life, talk.dialer.known_of_me)
+        elif talk.dialer.is_proven != proven:
+            self._differ(host, (refusal, proven), talk.dialer.is_proven)
 
     def welcomed(self, theirs: End, known: Incarnation) -> None:
         """The acceptor takes the link; `linked` follows where the dialer hears of it."""
@@ -123,9 +133,9 @@ class HelloBytes:
             return
         talk.acceptor.refuse(refusal, known)
         self._say(talk, theirs.host)
-        told = talk.dialer.refusal, talk.dialer.known_of_me
-        if talk.dialer.state is not HelloState.REFUSED or told != (refusal, known):
-            self._differ(theirs.host, (refusal, known), told)
+        told = talk.dialer.refusal, talk.dialer.known_of_me, talk.dialer.is_proven
+        if talk.dialer.state is not HelloState.REFUSED or told != (refusal, known, True):
+            self._differ(theirs.host, (refusal, known, True), told)
 
     def granted(self, theirs: End, granted: Granted) -> None:
         """A joiner is told its id, the founders, and every record page by page."""

@@ -41,11 +41,13 @@ def event_of_failure(
     evidence: Evidence,
     refusal: Refusal | None = None,
     known_of_me: Incarnation = UNKNOWN_INCARNATION,
+    *,
+    proven: bool = True,
 ) -> Event:
     """What the dialer's core is told when its dial came to nothing."""
     if isinstance(dial, AskContact):
-        return AskFailed(evidence, refusal)
-    return DialFailed(dial.peer, evidence, refusal, known_of_me)
+        return AskFailed(evidence, refusal, proven)
+    return DialFailed(dial.peer, evidence, refusal, known_of_me, proven)
 
 
 def begin_joining(

@@ -181,8 +181,10 @@ class Wires:
         evidence: Evidence,
         refusal: Refusal | None = None,
         known: Incarnation = UNKNOWN_INCARNATION,
+        *,
+        proven: bool = True,
     ) -> None:
-        failed = event_of_failure(dial, evidence, refusal, known)
+        failed = event_of_failure(dial, evidence, refusal, known, proven=proven)
         at_ns = self._timeline.now_ns + delay_ns
         self._timeline.plan(at_ns, self._ways.tell, host, self._emit, host, failed)
 
@@ -196,9 +198,11 @@ class Wires:
         known: Incarnation = UNKNOWN_INCARNATION,
     ) -> None:
         """A dial ends with the hello, before any core hears of it."""
+        # Who has one's own id says so when both have proven themselves; all else is said before.
+        proven = not host.keys or refusal is Refusal.DUPLICATE
         if self.hello_bytes is not None:
-            self.hello_bytes.rejected(host, target, dial, refusal)
-        self._fail(host, dial, delay_ns, Evidence.REJECTED, refusal, known)
+            self.hello_bytes.rejected(host, target, dial, refusal, proven=proven)
+        self._fail(host, dial, delay_ns, Evidence.REJECTED, refusal, known, proven=proven)
 
     def _greet(self, end: End, hello: Event) -> None:
         if end.open:

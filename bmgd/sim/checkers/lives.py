@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
+from bmgd.core.commands import Leave
 from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
-from bmgd.core.events import Event, Received
+from bmgd.core.events import CommandIssued, DialFailed, Event, Received
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import order_of
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
+from bmgd.wire.hello import MISCONFIGURED
 from bmgd.wire.link_messages import Notice
+
+REFUSED_BY_ALL: Final = "every neighbor refuses"
 
 
 class LivesGrow(Checker):
@@ -127,18 +131,64 @@ class AccusationIsAnswered(Checker):
 
 
 class ExitsHaveAReason(Checker):
-    """A daemon ends only when asked, evicted, a duplicate, or configured for another cluster."""
+    """A daemon ends only when asked, evicted, a duplicate, or configured for another cluster.
+
+    Configured for another cluster: it was never linked, and all whom it wants to be linked to refuse it
+    for good. Whoever says so before `start_ms` are over has proven to be a member, or none can.
+    """
 
     name: ClassVar[str] = "exits-have-a-reason"
-    events: ClassVar[Kinds] = ()
+    events: ClassVar[Kinds] = (CommandIssued, DialFailed)
     effects: ClassVar[Kinds] = (Exit,)
 
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._begun_ns: dict[NodeId, int] = {}
+        self._asked: set[NodeId] = set()
+        self._refused: dict[NodeId, dict[NodeId, bool]] = {}
+        """Who refuses a process for good, by its place, and whether that is proven."""
+
+    def on_boot(self, journal: Journal) -> None:
+        place = journal.place
+        self._begun_ns[place] = journal.host.local_ns(self.scene.now_ns)
+        self._asked.discard(place)
+        self._refused[place] = {}
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, CommandIssued) and isinstance(event.command, Leave):
+            self._asked.add(journal.place)
+        elif isinstance(event, DialFailed):
+            refused = self._refused[journal.place]
+            if event.refusal in MISCONFIGURED:
+                refused[event.peer] = event.proven
+            elif not refused.get(event.peer, True):
+                del refused[event.peer]
         for effect in effects:
-            if isinstance(effect, Exit) and effect.code:
-                told = isinstance(event, Received) and isinstance(event.message, Notice)
-                if told and not self._is_outranked(journal, event):
-                    self.violate(journal, f"ended for no record: {effect.reason}")
+            if isinstance(effect, Exit):
+                problem = self._problem(journal, event, effect)
+                if problem:
+                    self.violate(journal, f"ended {problem}: {effect.reason}")
+
+    def _problem(self, journal: Journal, event: Event, ended: Exit) -> str:
+        if not ended.code:
+            return "" if journal.place in self._asked else "and was not asked to"
+        if isinstance(event, Received) and isinstance(event.message, Notice):
+            return "" if self._is_outranked(journal, event) else "for no record"
+        if ended.reason.startswith(REFUSED_BY_ALL):
+            return self._why_not_refused(journal)
+        return ""
+
+    def _why_not_refused(self, journal: Journal) -> str:
+        if journal.ever_linked:
+            return "though it was linked"
+        refused, wanted = self._refused[journal.place], journal.inside.dialling.wanted
+        if not wanted or not refused.keys() >= set(wanted):
+            return f"though not all of {wanted} refuse it"
+        waited_ns = journal.now_ns - self._begun_ns[journal.place]
+        is_in_time = waited_ns >= journal.inside.settings.start_ns
+        if not is_in_time and not all(refused[peer] for peer in wanted):
+            return f"after {waited_ns / 1e6:.0f} ms for what nobody has proven"
+        return ""
 
     def _is_outranked(self, journal: Journal, event: Event) -> bool:
         assert isinstance(event, Received)

@@ -39,10 +39,22 @@ def hello_of_another_life(f: Forger) -> None:
 def refusal_that_nobody_has_a_reason_for(f: Forger) -> None:
     hello_bytes = f.network.wires.hello_bytes
     assert hello_bytes is not None
-    hello_bytes.rejected(f.host, f.network.hosts[PEER], _dial(f), Refusal.WRONG_CLUSTER)
+    peer = f.network.hosts[PEER]
+    hello_bytes.rejected(f.host, peer, _dial(f), Refusal.WRONG_CLUSTER, proven=True)
+
+
+def refusal_of_a_stranger_that_is_told_as_proven(f: Forger) -> None:
+    hello_bytes, peer = f.network.wires.hello_bytes, f.network.hosts[PEER]
+    assert hello_bytes is not None
+    f.host.keys = peer.keys = ("secret",)
+    peer.squatter = "cluster"
+    hello_bytes.rejected(f.host, peer, _dial(f), Refusal.WRONG_CLUSTER, proven=False)
+    assert f.scene.violations == []
+    hello_bytes.rejected(f.host, peer, _dial(f), Refusal.WRONG_CLUSTER, proven=True)
 
 
 FORGERIES_OF_HELLOS: list[tuple[str, Callable[[Forger], None]]] = [
     ("hellos-mean-what-they-say", hello_of_another_life),
     ("hellos-mean-what-they-say", refusal_that_nobody_has_a_reason_for),
+    ("hellos-mean-what-they-say", refusal_of_a_stranger_that_is_told_as_proven),
 ]

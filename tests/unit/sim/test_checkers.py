@@ -38,7 +38,14 @@ from bmgd.core.effects import (
     StreamMoved,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, DeadlineReached, Event, Greeted, Received
+from bmgd.core.events import (
+    CommandIssued,
+    DeadlineReached,
+    DialFailed,
+    Event,
+    Greeted,
+    Received,
+)
 from bmgd.core.stream_in import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
@@ -55,6 +62,7 @@ from bmgd.sim.host import Host
 from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
 from bmgd.types import (
     UNKNOWN_INCARNATION,
+    Evidence,
     Incarnation,
     LinkId,
     NodeId,
@@ -64,6 +72,7 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
+from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.stream_messages import Segment, SegmentAck
@@ -589,6 +598,16 @@ def neighbors_all_dead(f: Forger) -> None:
         f.deadline()
 
 
+def ended_for_what_nobody_has_proven(f: Forger) -> None:
+    f.scene.boot(f.host)
+    f.journal.ever_linked.clear()
+    for peer in f.inside.dialling.wanted:
+        f.step(DialFailed(peer, Evidence.REJECTED, Refusal.WRONG_CLUSTER, proven=False))
+    # What those wanted do is another checker's: the core is asked nothing here.
+    f.scene.violations.clear()
+    f.deadline(Exit(1, "every neighbor refuses this node: another cluster"))
+
+
 FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("records-are-joined", changed_alone),
     ("lives-grow", lower_incarnation),
@@ -597,6 +616,9 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
         "exits-have-a-reason",
         lambda f: f.step(Received(f.link, Notice(((PEER, f.record()),))), [Exit(1, "")]),
     ),
+    ("exits-have-a-reason", lambda f: f.deadline(Exit(0, "left the cluster"))),
+    ("exits-have-a-reason", lambda f: f.deadline(Exit(1, "every neighbor refuses this node: x"))),
+    ("exits-have-a-reason", ended_for_what_nobody_has_proven),
     ("digests-mean-memberships", broken_digest),
     ("ranks-are-a-bijection", broken_ranks),
     ("one-side-goes-on", even_split_without_the_lowest),

@@ -10,6 +10,7 @@ import pytest
 from bmgd.core.effects import Dial, Effect
 from bmgd.core.events import DialFailed, Event, LinkDown, Received
 from bmgd.sim import Network
+from bmgd.sim.checkers import watch
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host
 from bmgd.sim.observing import Watcher
@@ -191,6 +192,29 @@ def test_dial_of_a_dead_address_finds_who_has_it(
     network.hosts[NodeId(0)].squatter = squatter
     failed = dial_to_zero(network, seen)
     assert (failed.evidence, failed.refusal) == (evidence, refusal)
+
+
+@pytest.mark.parametrize(("keys", "proven"), [((), True), (("secret",), False)])
+def test_start_among_strangers_ends_at_once_only_where_nobody_can_prove_anything(
+    keys: tuple[str, ...], proven: bool
+) -> None:
+    network = Network(2, start=False)
+    scene = watch(network)
+    network.keys = keys
+    network.boot(0)
+    network.kill(0)
+    network.hosts[NodeId(0)].squatter = "cluster"
+    seen = Pings(1)
+    network.watchers.append(seen)
+    host = network.boot(1)
+    network.run(10)
+    assert {(failed.refusal, failed.proven) for failed in seen.failed} == {
+        (Refusal.WRONG_CLUSTER, proven)
+    }
+    assert (host.exit is not None) == proven
+    network.run(10)
+    assert host.exit is not None
+    assert scene.violations == []
 
 
 def test_dial_of_a_listener_that_has_just_died_is_accepted_for_a_moment() -> None:
