@@ -304,7 +304,7 @@ class Daemon:
             control.close()
             self._telling.control = None
         else:
-            control.end_watchers(SubscriptionError("this node is given a new id"))
+            control.answers.end_watchers(SubscriptionError("this node is given a new id"))
 
     def _log_start(self) -> None:
         config = self._config

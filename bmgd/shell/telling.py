@@ -15,7 +15,8 @@ from collections.abc import Callable
 from bmgd.config import Config
 from bmgd.core.effects import Observed, RecordChanged
 from bmgd.shell.advice import with_advice
-from bmgd.shell.control import ControlServer, ForPrograms
+from bmgd.shell.control import ControlServer
+from bmgd.shell.control_answers import ForPrograms
 from bmgd.shell.log import DaemonLog
 from bmgd.shell.reports import Report, Reports
 from bmgd.shell.service_manager import ServiceManager
@@ -98,7 +99,7 @@ class Telling:
         while untold:
             effect = untold.popleft()
             if control is not None:
-                control.tell(effect)
+                control.answers.tell(effect)
 
     def show_what_happened(self) -> None:
         """Tell the log, the starter and the programs, after the neighbors have been told."""
@@ -131,7 +132,7 @@ class Telling:
         self.log.observed(with_advice(observed, self.config))
         self._surveying.observed(observed)
         if self.control is not None:
-            self.control.observed(observed, at_ns)
+            self.control.answers.observed(observed, at_ns)
         if observed.event == "ready":
             self._manager.ready(f"node {self.config.id} is ready, {observed.detail}")
         elif observed.event == "leaving":
@@ -147,6 +148,6 @@ class Telling:
         self.log.record(changed.id, changed.record.incarnation, status)
         self._surveying.record_changed(changed)
         if self.control is not None:
-            self.control.record_changed(changed, at_ns)
+            self.control.answers.record_changed(changed, at_ns)
         if changed.id != self.config.id:
             self.report("notice", at_ns, peer=changed.id, status=status)

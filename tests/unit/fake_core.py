@@ -65,18 +65,24 @@ class FakeCore:
         self._told_more.set()
         match command:
             case ShowStatus():
-                self.server.reply(Reply(request, {"id": 0, "state": "ready"}))
+                self.server.answers.reply(Reply(request, {"id": 0, "state": "ready"}))
             case ShowMembers():
                 members = [self.member(node_id) for node_id in range(3)]
-                self.server.reply(Reply(request, {"revision": self.revision, "members": members}))
+                self.server.answers.reply(
+                    Reply(request, {"revision": self.revision, "members": members})
+                )
             case ShowLinks():
-                self.server.reply(Reply(request, [{"id": 1, "dialled_by": 1, "state": "up"}]))
+                self.server.answers.reply(
+                    Reply(request, [{"id": 1, "dialled_by": 1, "state": "up"}])
+                )
             case SendTo(destination) | ProbeTo(destination) if destination == SILENT:
                 pass
             case SendTo(destination):
-                self.server.reply(Reply(request, error=SENDERS.get(destination)))
+                self.server.answers.reply(Reply(request, error=SENDERS.get(destination)))
             case ProbeTo(destination):
-                self.server.reply(Reply(request, {"rtt_ns": 1500, "path": [0, destination]}))
+                self.server.answers.reply(
+                    Reply(request, {"rtt_ns": 1500, "path": [0, destination]})
+                )
             case OpenStream(destination):
                 self.open_stream(request, destination)
             case PutSegment():
@@ -85,7 +91,7 @@ class FakeCore:
                 numbers = self.streams.pop(request, [])
                 if not abandon:
                     following = len(numbers) + 1
-                    self.server.stream_ended(StreamEnded(request, following, following))
+                    self.server.answers.stream_ended(StreamEnded(request, following, following))
             case Subscribe(topic, credit):
                 self.subscribe(request, topic, credit)
             case Consumed(_, long) if long:
@@ -100,7 +106,7 @@ class FakeCore:
                 self.unconsumed.clear()
                 self.reader = None
             case Leave():
-                self.server.reply(Reply(request))
+                self.server.answers.reply(Reply(request))
 
     async def until_told(self, condition: Callable[[], bool]) -> None:
         """Wait until what was told fulfils a condition."""
@@ -123,7 +129,7 @@ class FakeCore:
         """Let a record change."""
         self.revision += 1
         record = Record(Incarnation(2**64 - 1), 1, status, "127.0.0.1:1")
-        self.server.record_changed(RecordChanged(NodeId(node_id), record, self.revision), 7)
+        self.server.answers.record_changed(RecordChanged(NodeId(node_id), record, self.revision), 7)
 
     def put(self, *payloads: bytes) -> None:
         """Let messages come."""
@@ -134,11 +140,11 @@ class FakeCore:
         """A stream, unless nobody has that id; nothing is told of one to `SILENT`."""
         error = SENDERS.get(destination)
         if isinstance(error, RequestError):
-            self.server.reply(Reply(request, error=error))
+            self.server.answers.reply(Reply(request, error=error))
             return
         self.streams[request] = []
         self.destinations[request] = destination
-        self.server.reply(Reply(request, {"credit": CREDIT_BYTES}))
+        self.server.answers.reply(Reply(request, {"credit": CREDIT_BYTES}))
 
     def put_segment(self, request: int, put: PutSegment) -> None:
         """Confirm it at once, or end the stream with the error of its destination."""
@@ -149,18 +155,20 @@ class FakeCore:
         error = SENDERS.get(destination)
         if error is not None:
             del self.streams[request]
-            self.server.stream_ended(StreamEnded(request, number, number, error))
+            self.server.answers.stream_ended(StreamEnded(request, number, number, error))
         elif destination != SILENT and not self.holds_back:
             put_cost = number * COST_MAX
-            self.server.stream_moved(StreamMoved(request, number + 1, put_cost + CREDIT_BYTES))
+            self.server.answers.stream_moved(
+                StreamMoved(request, number + 1, put_cost + CREDIT_BYTES)
+            )
 
     def subscribe(self, request: int, topic: str, credit: int) -> None:
         """One reader at a time."""
         if topic == "taken" or self.reader is not None:
-            self.server.reply(Reply(request, error=RequestError("too many subscriptions")))
+            self.server.answers.reply(Reply(request, error=RequestError("too many subscriptions")))
             return
         self.reader, self.credit = request, credit
-        self.server.reply(Reply(request))
+        self.server.answers.reply(Reply(request))
         self.hand_out()
 
     def hand_out(self) -> None:
@@ -169,7 +177,7 @@ class FakeCore:
             payload = self.waiting.popleft()
             self.unconsumed.append(payload)
             self.credit -= 1
-            self.server.deliver(delivered(self.reader, NodeId(9), "jobs", payload))
+            self.server.answers.deliver(delivered(self.reader, NodeId(9), "jobs", payload))
 
 
 @asynccontextmanager

@@ -382,7 +382,7 @@ async def test_a_closed_pipe_shows_no_traceback(core: FakeCore) -> None:
 async def test_a_daemon_that_goes_away_is_code_3(core: FakeCore) -> None:
     process = await start("monitor", "--control", core.address)
     async with asyncio.timeout(DEADLINE_S):
-        while not core.server._monitors:  # noqa: ASYNC110
+        while not core.server._calls.monitors:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         core.server.close()
         _, err = await process.communicate()

@@ -140,7 +140,7 @@ async def test_membership_begins_with_everybody(core: FakeCore, daemon: bmgd.Dae
 
 async def test_monitor(core: FakeCore, daemon: bmgd.Daemon) -> None:
     async with daemon.monitor() as events:
-        core.server.observed(Observed("suspected"), 7)
+        core.server.answers.observed(Observed("suspected"), 7)
         assert (await anext(events))["event"] == "suspected"
 
 
@@ -150,7 +150,7 @@ async def test_a_program_too_slow_for_a_stream_is_told(
     monkeypatch.setattr("bmgd.client.daemon.CHANGES_MAX", 8)
     async with daemon.monitor() as events:
         for _ in range(100):
-            core.server.observed(Observed("event"), 7)
+            core.server.answers.observed(Observed("event"), 7)
         await daemon.status()
         with pytest.raises(bmgd.SubscriptionError):
             async for _ in events:

@@ -39,7 +39,7 @@ async def test_a_subscription_that_has_ended_is_not_opened_at_the_next_daemon(
             subscription = daemon.subscribe("jobs")
             messages = await subscription.__aenter__()
             assert core.reader is not None
-            core.server.reply(Reply(core.reader, error=RequestError("it ends")))
+            core.server.answers.reply(Reply(core.reader, error=RequestError("it ends")))
             with pytest.raises(RequestError, match="it ends"):
                 await anext(messages)
         async with fake_daemon(path) as core:
@@ -102,7 +102,7 @@ async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path
             await core.until_told(lambda: bool(put(core)))
             (request,) = core.streams
             refused = StreamMoved(request, 2, 1 << 20, (1,), (), "QueueFullError", "it is full")
-            core.server.stream_moved(refused)
+            core.server.answers.stream_moved(refused)
             # Answered behind it.
             await daemon.status()
         async with fake_daemon(path):

@@ -43,7 +43,7 @@ def piece(
 ) -> None:
     assert core.reader is not None
     life = Incarnation(1)
-    core.server.deliver(
+    core.server.answers.deliver(
         Deliver(
             core.reader,
             NodeId(9),
@@ -164,9 +164,9 @@ async def test_segment_that_holds_something_else_is_dropped_and_counted(
         assert core.reader is not None
         core.unconsumed.extend([b"", b""])
         life = Incarnation(1)
-        core.server.deliver(Deliver(core.reader, NodeId(9), life, "jobs", 2, b"\xc4\x01x"))
+        core.server.answers.deliver(Deliver(core.reader, NodeId(9), life, "jobs", 2, b"\xc4\x01x"))
         core.unconsumed.append(b"good")
-        core.server.deliver(delivered(core.reader, NodeId(9), "jobs", b"good"))
+        core.server.answers.deliver(delivered(core.reader, NodeId(9), "jobs", b"good"))
         async with asyncio.timeout(DEADLINE_S):
             assert (await anext(messages)).payload == b"good"
         assert messages.malformed == 2
@@ -326,7 +326,7 @@ def doubt(core: FakeCore, *numbers: int) -> None:
     (request,) = core.streams
     detail = "no confirmation before the deadline"
     moved = StreamMoved(request, 1, 1 << 20, (), numbers, "UnreachableError", detail)
-    core.server.stream_moved(moved)
+    core.server.answers.stream_moved(moved)
 
 
 async def test_leaving_a_stream_by_its_error_ends_it_and_raises_once(
@@ -382,7 +382,7 @@ def go_on(core: FakeCore) -> None:
     """All that was held back of its only stream is confirmed, and what follows at once."""
     core.holds_back = False
     ((request, segments),) = core.streams.items()
-    core.server.stream_moved(StreamMoved(request, len(segments) + 1, 8 << 20))
+    core.server.answers.stream_moved(StreamMoved(request, len(segments) + 1, 8 << 20))
 
 
 async def test_nothing_is_put_between_the_pieces_of_a_long_message(

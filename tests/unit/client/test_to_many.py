@@ -34,7 +34,9 @@ class ManyCore(FakeCore):
                 self.told.append((request, command))
                 failed = [] if command.topic == "good" or not command.reliable else FAILED
                 confirmed = [0, 1] if command.reliable else []
-                self.server.reply(Reply(request, {"confirmed": confirmed, "failed": failed}))
+                self.server.answers.reply(
+                    Reply(request, {"confirmed": confirmed, "failed": failed})
+                )
             case _:
                 super().issue(request, command)
 
@@ -45,7 +47,7 @@ class ManyCore(FakeCore):
     def announce(self, payload: bytes) -> None:
         assert self.reader is not None
         life = Incarnation(1 << 32)
-        self.server.announce(Announce(self.reader, NodeId(4), life, 0, "news", payload))
+        self.server.answers.announce(Announce(self.reader, NodeId(4), life, 0, "news", payload))
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ async def test_what_was_missed_is_an_item_of_the_subscription(core: ManyCore) ->
     ):
         core.announce(b"1")
         assert core.reader is not None
-        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 2, 5))
+        core.server.answers.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 2, 5))
         assert (await anext(messages)).payload == b"1"
         missed: object = await anext(messages)
         assert missed == bmgd.Missed(source=4, first=2, last=5, incarnation=1 << 32)
@@ -175,7 +177,7 @@ async def test_recv_says_what_was_missed(core: ManyCore) -> None:
     async def follow() -> None:
         await core.until_told(lambda: core.reader is not None)
         assert core.reader is not None
-        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(7), 2, 5))
+        core.server.answers.announce(TellMissed(core.reader, NodeId(4), Incarnation(7), 2, 5))
         core.announce(b"6")
 
     task = asyncio.create_task(follow())
@@ -204,7 +206,9 @@ def piece(
 ) -> None:
     assert core.reader is not None
     life, place = Incarnation(1 << 32), Piece(number, at, size)
-    core.server.announce(Announce(core.reader, NodeId(4), life, sequence, "news", payload, place))
+    core.server.answers.announce(
+        Announce(core.reader, NodeId(4), life, sequence, "news", payload, place)
+    )
 
 
 async def test_long_broadcast_goes_in_pieces_and_is_confirmed_by_whom_all_are(
@@ -253,7 +257,7 @@ async def test_long_broadcast_that_lacks_a_piece_is_missed_as_a_whole(core: Many
         piece(core, 6, 0, b"x" * 16, 32, number=10)
         long = await anext(messages)
         assert core.reader is not None
-        core.server.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 7, 8))
+        core.server.answers.announce(TellMissed(core.reader, NodeId(4), Incarnation(1 << 32), 7, 8))
         piece(core, 9, 8, b"8", 9)
         core.announce(b"next")
         missed: object = await anext(messages)

@@ -50,15 +50,15 @@ class Core:
         self.told.append((number, command))
         match command:
             case OpenInbox():
-                self.server.reply(Reply(number, {"inbox": 1}))
+                self.server.answers.reply(Reply(number, {"inbox": 1}))
             case OpenQuestions():
-                self.server.reply(Reply(number, {"credit": 9, "first": 2**32 + 1}))
+                self.server.answers.reply(Reply(number, {"credit": 9, "first": 2**32 + 1}))
             case OpenAnswers():
-                self.server.reply(Reply(number, {"credit": 9}))
+                self.server.answers.reply(Reply(number, {"credit": 9}))
             case Subscribe():
-                self.server.reply(Reply(number))
+                self.server.answers.reply(Reply(number))
             case FindReaders():
-                self.server.reply(Reply(number, {"readers": [1], "silent": [2]}))
+                self.server.answers.reply(Reply(number, {"readers": [1], "silent": [2]}))
             case _:
                 pass
 
@@ -95,7 +95,7 @@ async def test_questions_go_by_a_stream_that_names_the_inbox(tmp_path: Path) -> 
             FindReaders("rpc", 1_000_000_000),
         ]
         died = DeadError(3, "it is dead")
-        core.server.stream_ended(StreamEnded(core.number(OpenQuestions), 2, 2, died))
+        core.server.answers.stream_ended(StreamEnded(core.number(OpenQuestions), 2, 2, died))
         end = await p.hear()
         assert isinstance(end, End)
         assert (end.sequence, end.name, end.fields["next"]) == (2, "DeadError", 2)
@@ -107,7 +107,9 @@ async def test_answers_come_to_the_inbox(tmp_path: Path) -> None:
         assert await p.hear() == Result(1, {"inbox": 1})
         body = pack_messages([answer_head(ANSWER, 9) + b"a"])
         number = core.number(OpenInbox)
-        core.server.deliver(Deliver(number, NodeId(3), Incarnation(77), "_inbox.1", 1, body))
+        core.server.answers.deliver(
+            Deliver(number, NodeId(3), Incarnation(77), "_inbox.1", 1, body)
+        )
         item = await p.hear()
         assert isinstance(item, Item)
         assert (item.value["source"], item.value["body"]) == (3, body)
@@ -131,7 +133,7 @@ async def test_questions_come_to_a_read_and_are_answered_by_a_stream(tmp_path: P
         deliver = Deliver(
             reader, NodeId(3), Incarnation(77), "rpc", 2, body, inbox=5, question=2**32 + 1
         )
-        core.server.deliver(deliver)
+        core.server.answers.deliver(deliver)
         item = await p.hear()
         assert isinstance(item, Item)
         assert (item.value["inbox"], item.value["question"]) == (5, 2**32 + 1)
@@ -143,7 +145,7 @@ async def test_questions_come_to_a_read_and_are_answered_by_a_stream(tmp_path: P
         puts = [command for _, command in core.told if isinstance(command, PutSegment)]
         assert [put.answers for put in puts] == [(7, 8), (2**64 - 1,), ()]
         gone = NoReaderError(3, "the program that asked is gone")
-        core.server.stream_ended(StreamEnded(core.number(OpenAnswers), 1, 1, gone))
+        core.server.answers.stream_ended(StreamEnded(core.number(OpenAnswers), 1, 1, gone))
         end = await p.hear()
         assert isinstance(end, End)
         assert (end.sequence, end.name) == (5, "NoReaderError")

@@ -16,6 +16,7 @@ from bmgd.core.commands import SendTo, Unsubscribe
 from bmgd.core.effects import Observed
 from bmgd.errors import ConfigError
 from bmgd.shell import control as server_module
+from bmgd.shell import control_calls
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.control_connection import PAUSE_BYTES
 from bmgd.shell.control_socket import bind_control_socket
@@ -220,7 +221,7 @@ async def test_monitor_shows_events_and_records(core: FakeCore) -> None:
     async with program(core) as p:
         p.say(Request(1, "monitor"))
         assert await p.hear() == Result(1)
-        core.server.observed(Observed("suspected", detail="silence"), 7)
+        core.server.answers.observed(Observed("suspected", detail="silence"), 7)
         core.change(2, Status.DEAD)
         first, second = await p.hear(), await p.hear()
     assert isinstance(first, Item)
@@ -318,11 +319,11 @@ async def test_who_says_no_more_and_reads_nothing_is_closed_in_time(
     async with connected(core) as sock:
         sock.send(encode(Request(1, "monitor")))
         server = core.server
-        await until_true("it watches", lambda: bool(server._monitors))
+        await until_true("it watches", lambda: bool(server._calls.monitors))
         while not server.held_bytes:
-            server.observed(Observed("event", detail="x" * 1000), 7)
+            server.answers.observed(Observed("event", detail="x" * 1000), 7)
         sock.shutdown(socket.SHUT_WR)
-        await until_true("its streams end", lambda: not server._monitors)
+        await until_true("its streams end", lambda: not server._calls.monitors)
         await until_true("it is gone", lambda: not server._programs and not server.lingering)
         # What the kernel held of it is read, and then its end.
         assert len(await end_of(sock)) > 1000
@@ -332,13 +333,13 @@ async def test_who_says_no_more_reads_what_waits(core: FakeCore) -> None:
     async with connected(core) as sock:
         sock.send(encode(Request(1, "monitor")))
         server = core.server
-        await until_true("it watches", lambda: bool(server._monitors))
+        await until_true("it watches", lambda: bool(server._calls.monitors))
         sent = 0
         while not server.held_bytes:
-            server.observed(Observed("event", detail="x" * 1000), 7)
+            server.answers.observed(Observed("event", detail="x" * 1000), 7)
             sent += 1
         sock.shutdown(socket.SHUT_WR)
-        await until_true("its streams end", lambda: not server._monitors)
+        await until_true("its streams end", lambda: not server._calls.monitors)
         assert len(server.lingering) == 1
         assert len(await end_of(sock)) > sent * 1000
         await until_true("it is gone", lambda: not server.lingering)
@@ -358,12 +359,12 @@ async def test_one_request_too_many_is_told_so(
 async def test_a_reader_too_slow_loses_its_streams(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "OUTGOING_BYTES_MAX", 1 << 16)
+    monkeypatch.setattr(control_calls, "OUTGOING_BYTES_MAX", 1 << 16)
     async with program(core) as p:
         p.say(Request(1, "monitor"))
         assert await p.hear() == Result(1)
         for _ in range(2000):
-            core.server.observed(Observed("event", detail="x" * 1000), 7)
+            core.server.answers.observed(Observed("event", detail="x" * 1000), 7)
         items = 0
         while isinstance(frame := await p.hear(), Item):
             items += 1
@@ -434,15 +435,15 @@ async def test_programs_that_do_not_read_are_cut_and_nobody_is_let_in_above_the_
         slow.say(Request(1, "monitor"))
         assert isinstance(await slow.hear(), Result)
         for _ in range(250):
-            core.server.observed(Observed("x", detail="y" * 4096), 7)
-        monkeypatch.setattr(server_module, "HELD_BYTES_MAX", 50_000)
+            core.server.answers.observed(Observed("x", detail="y" * 4096), 7)
+        monkeypatch.setattr(control_calls, "HELD_BYTES_MAX", 50_000)
         async with program(core) as other:
             answer = await other.hear()
             assert isinstance(answer, Failure)
             assert (answer.sequence, answer.name) == (0, "RequestError")
             assert "do not read" in answer.message
         assert core.server.held_bytes > PAUSE_BYTES
-        core.server.observed(Observed("x", detail="y"), 7)
+        core.server.answers.observed(Observed("x", detail="y"), 7)
         frames = []
         while (frame := await slow.hear()) is not None:
             frames.append(frame)

@@ -45,7 +45,7 @@ class Around:
 
     def __init__(self) -> None:
         self.done: list[object] = []
-        self.links = self
+        self.links = self.answers = self
 
     def absorbed(self) -> list[Event]:
         return []
