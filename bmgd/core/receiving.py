@@ -8,6 +8,8 @@ A neighbor that sends more than it may is not listened to (`flood.py`).
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from bmgd.core.context import Link
 from bmgd.core.effects import Overlooked
 from bmgd.core.parts import Parts
@@ -19,22 +21,12 @@ from bmgd.wire.ask_messages import (
     JoinRequest,
     Probe,
     ProbeReply,
-    ProgramAsk,
-    ProgramList,
     ReadersAnswer,
     ReadersAsk,
     Report,
     ReportAsk,
     TraceAnswer,
     TraceAsk,
-)
-from bmgd.wire.broadcast_messages import (
-    Broadcast,
-    Multicast,
-    ReliableBroadcast,
-    Skipped,
-    Stable,
-    Watermark,
 )
 from bmgd.wire.link_messages import (
     Buckets,
@@ -116,6 +108,8 @@ class Receiving:
             case Goodbye():
                 # The shell turns a goodbye into LinkDown before it comes here.
                 pass
+            case _:
+                assert_never(message)
 
     def _on_no_way(self, message: RoutedMessage) -> None:
         """A search of this node's own came back without having found its destination."""
@@ -149,18 +143,6 @@ class Receiving:
                 parts.growth.on_request(message)
             case JoinGrant(_, incarnation, node_id):
                 parts.growth.on_grant(incarnation, node_id)
-            case (
-                Broadcast()
-                | Multicast()
-                | SharedSegment()
-                | ReliableBroadcast()
-                | Watermark()
-                | Stable()
-                | Skipped()
-                | ProgramAsk()
-                | ProgramList()
-            ):
-                parts.to_many.on_message(message)
             case ReadersAsk():
                 parts.finding.on_ask(message)
             case ReadersAnswer():
@@ -173,3 +155,5 @@ class Receiving:
                 parts.survey.on_trace_ask(message)
             case TraceAnswer():
                 parts.survey.on_trace_answer(message)
+            case _:
+                parts.to_many.on_message(message)

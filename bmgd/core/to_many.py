@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 from bmgd.core.announcements import Announcements
 from bmgd.core.branching import Branching
@@ -36,6 +37,7 @@ from bmgd.types import Incarnation
 from bmgd.wire.ask_messages import ProgramAsk, ProgramList
 from bmgd.wire.broadcast_messages import (
     Broadcast,
+    BroadcastMessage,
     Multicast,
     ReliableBroadcast,
     Skipped,
@@ -45,17 +47,7 @@ from bmgd.wire.broadcast_messages import (
 from bmgd.wire.link_messages import Pull, Watermarks
 from bmgd.wire.stream_messages import SharedSegment
 
-MessageToMany = (
-    Broadcast
-    | Multicast
-    | SharedSegment
-    | ReliableBroadcast
-    | Watermark
-    | Stable
-    | Skipped
-    | ProgramAsk
-    | ProgramList
-)
+MessageToMany = BroadcastMessage | SharedSegment | ProgramAsk | ProgramList
 CommandToMany = (
     BroadcastTo | MulticastTo | ConsumedAnnouncements | Register | Unregister | ShowPrograms
 )
@@ -132,6 +124,8 @@ class ToMany:
                 self.programs.on_ask(message)
             case ProgramList():
                 self.programs.on_list(message)
+            case _:
+                assert_never(message)
         self.orphans.on_changed()
 
     def on_link_message(self, link: Link, message: Watermarks | Pull) -> None:

@@ -165,3 +165,21 @@ class ReadersAnswer:
 
     route: Route
     has_reader: bool
+
+
+AskMessage = (
+    Probe
+    | ProbeReply
+    | Ask
+    | Answer
+    | JoinRequest
+    | JoinGrant
+    | ReportAsk
+    | Report
+    | TraceAsk
+    | TraceAnswer
+    | ReadersAsk
+    | ReadersAnswer
+    | ProgramAsk
+    | ProgramList
+)

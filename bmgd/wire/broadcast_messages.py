@@ -143,3 +143,8 @@ class Skipped:
     route: Route
     skips: tuple[Skip, ...]
     stable: int
+
+
+BroadcastMessage = (
+    Broadcast | Multicast | ReliableBroadcast | BroadcastPiece | Watermark | Stable | Skipped
+)

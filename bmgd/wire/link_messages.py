@@ -157,3 +157,19 @@ class OlderMembers:
     """To a neighbor: members that lack features, at most `OLDER_MEMBERS_MAX`, sorted by id."""
 
     members: tuple[MemberFeatures, ...]
+
+
+LinkMessage = (
+    Heartbeat
+    | Ping
+    | Pong
+    | Notice
+    | Buckets
+    | PageAsk
+    | RecordPage
+    | Unwanted
+    | Goodbye
+    | Watermarks
+    | Pull
+    | OlderMembers
+)

@@ -1,4 +1,4 @@
-"""Every message between daemons, as two unions.
+"""Every message between daemons, as unions.
 
 *Link messages* are for the daemon at the other end of one link and never go further. *Routed messages*
 carry a `Route` and are relayed hop by hop to the node that it names. How both become bytes: `codec.py`.
@@ -11,87 +11,12 @@ carry a `Route` and are relayed hop by hop to the node that it names. How both b
 
 from __future__ import annotations
 
-from bmgd.wire.ask_messages import (
-    Answer,
-    Ask,
-    JoinGrant,
-    JoinRequest,
-    Probe,
-    ProbeReply,
-    ProgramAsk,
-    ProgramList,
-    ReadersAnswer,
-    ReadersAsk,
-    Report,
-    ReportAsk,
-    TraceAnswer,
-    TraceAsk,
-)
-from bmgd.wire.broadcast_messages import (
-    Broadcast,
-    BroadcastPiece,
-    Multicast,
-    ReliableBroadcast,
-    Skipped,
-    Stable,
-    Watermark,
-)
-from bmgd.wire.link_messages import (
-    Buckets,
-    Goodbye,
-    Heartbeat,
-    Notice,
-    OlderMembers,
-    PageAsk,
-    Ping,
-    Pong,
-    Pull,
-    RecordPage,
-    Unwanted,
-    Watermarks,
-)
-from bmgd.wire.stream_messages import Segment, SegmentAck, SharedSegment, StreamReset, Unreachable
+from bmgd.wire.ask_messages import AskMessage
+from bmgd.wire.broadcast_messages import BroadcastMessage
+from bmgd.wire.link_messages import LinkMessage
+from bmgd.wire.stream_messages import StreamMessage
 
-LinkMessage = (
-    Heartbeat
-    | Ping
-    | Pong
-    | Notice
-    | Buckets
-    | PageAsk
-    | RecordPage
-    | Unwanted
-    | Goodbye
-    | Watermarks
-    | Pull
-    | OlderMembers
-)
-RoutedMessage = (
-    Segment
-    | SegmentAck
-    | StreamReset
-    | Unreachable
-    | Probe
-    | ProbeReply
-    | Ask
-    | Answer
-    | JoinRequest
-    | JoinGrant
-    | ReportAsk
-    | Report
-    | TraceAsk
-    | TraceAnswer
-    | ReadersAsk
-    | ReadersAnswer
-    | ProgramAsk
-    | ProgramList
-    | Broadcast
-    | Multicast
-    | SharedSegment
-    | ReliableBroadcast
-    | BroadcastPiece
-    | Watermark
-    | Stable
-    | Skipped
-)
+__all__ = ["LinkMessage", "Message", "RoutedMessage"]
+
+RoutedMessage = StreamMessage | AskMessage | BroadcastMessage
 Message = LinkMessage | RoutedMessage

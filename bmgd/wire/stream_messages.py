@@ -152,3 +152,6 @@ class SharedSegment:
     topic: str
     entries: tuple[Entry, ...]
     body: bytes = field(repr=False)
+
+
+StreamMessage = Segment | SegmentAck | StreamReset | Unreachable | SharedSegment
