@@ -20,7 +20,7 @@ from itertools import islice
 
 from bmgd.core.broadcast_frames import BroadcastFrames
 from bmgd.core.broadcast_reports import BroadcastReports
-from bmgd.core.broadcast_window import BroadcastWindow
+from bmgd.core.broadcast_window import BroadcastWindow, OwnBroadcast
 from bmgd.core.context import Context, RecordMoved
 from bmgd.core.membership import Standing
 from bmgd.routing.id_sets import without
@@ -150,7 +150,7 @@ class BroadcastPeers:
         if peer.life > life:
             peer.correct(life)
         elif peer.life not in (UNKNOWN_INCARNATION, life):
-            self._begin_anew(node_id, peer, life)
+            self._begin_anew(node_id, peer, life, self._window.next)
         peer.life = life
         return peer
 
@@ -194,6 +194,19 @@ class BroadcastPeers:
             first = sent.sequence
         return first
 
+    def _first_with(self, node_id: NodeId, gone_at: int) -> int:
+        """From which sequence on all is for a node that is back: some may be sent before that is seen."""
+        first = self._window.next
+        for sent in reversed(self._window.unstable if gone_at else ()):
+            if sent.sequence < gone_at or not self._is_for(sent, node_id):
+                break
+            first = sent.sequence
+        return first
+
+    @staticmethod
+    def _is_for(sent: OwnBroadcast, node_id: NodeId) -> bool:
+        return node_id < sent.id_space and not sent.exceptions >> node_id & 1
+
     def _on_alive(
         self, node_id: NodeId, life: Incarnation, former: Incarnation, *, was_gone: bool
     ) -> None:
@@ -212,16 +225,15 @@ class BroadcastPeers:
         if peer.life > life:
             peer.correct(life)
         if peer.life != life and (peer.life or (peer.gone_at and known != life)):
-            self._begin_anew(node_id, peer, life)
+            self._begin_anew(node_id, peer, life, self._first_with(node_id, peer.gone_at))
         elif peer.gone_at:
             self._take_back(node_id, peer)
         peer.life = life
 
-    def _begin_anew(self, node_id: NodeId, peer: Peer, life: Incarnation) -> None:
-        """A new life has nothing, and misses nothing of what was before it."""
-        following = self._window.next
+    def _begin_anew(self, node_id: NodeId, peer: Peer, life: Incarnation, following: int) -> None:
+        """A new life has nothing, and misses nothing of what was before it: below `following`."""
         for sent in self._window.unstable:
-            if sent.missing >> node_id & 1:
+            if sent.missing >> node_id & 1 and sent.sequence < following:
                 sent.missing = without(sent.missing, node_id)
                 sent.restarted |= 1 << node_id
         peer.life, peer.watermark = life, 0
@@ -232,7 +244,7 @@ class BroadcastPeers:
 
     def _take_back(self, node_id: NodeId, peer: Peer) -> None:
         """The same life is held alive again: it is told what has gone on without it."""
-        stable, following = self._window.stable, self._window.next
+        stable, following = self._window.stable, self._first_with(node_id, peer.gone_at)
         gone_at, peer.gone_at = peer.gone_at, 0
         beyond = peer.beyond()
         if beyond < stable:

@@ -1,11 +1,12 @@
-"""Reliable broadcasts that are sent in the step in which somebody is held dead by mistake."""
+"""Reliable broadcasts that are sent in the step in which somebody is held dead by mistake, or is back."""
 
 from __future__ import annotations
 
 from bmgd.core.commands import BroadcastTo, Register, Subscribe, Unregister
+from bmgd.core.effects import Announce
 from bmgd.core.events import Received
 from bmgd.sim import Network
-from bmgd.types import NodeId, Status
+from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, reply_to, settle
@@ -15,15 +16,31 @@ SIZE, SOURCE, VICTIM, STOPPED = 8, 2, 5, 4
 
 def tell_dead(network: Network, *victims: int) -> None:
     """One notice tells the source that these are dead; those that live refute it."""
+    told = [(NodeId(each), believed(network, each)) for each in victims]
+    tell(network, *((each, record._replace(status=Status.DEAD)) for each, record in told))
+
+
+def believed(network: Network, number: int) -> Record:
+    """What the source holds of a node."""
+    membership = network.hosts[NodeId(SOURCE)].node.parts.context.membership
+    record = membership.get(NodeId(number))
+    assert record is not None
+    return record
+
+
+def tell(network: Network, *records: tuple[NodeId, Record]) -> None:
+    """One notice with these records comes to the source."""
     host = network.hosts[NodeId(SOURCE)]
-    membership = host.node.parts.context.membership
-    told = []
-    for victim in map(NodeId, victims):
-        record = membership.get(victim)
-        assert record is not None
-        told.append((victim, record._replace(status=Status.DEAD)))
     link = next(iter(host.node.parts.links.table))
-    network._step(host, Received(link, Notice(tuple(told))))
+    network._step(host, Received(link, Notice(records)))
+
+
+def fill_window(network: Network) -> None:
+    """Node 4 stops, and what the source broadcasts to it leaves no room for all of it."""
+    network.stop(STOPPED)
+    for _ in range(90):
+        network.issue(SOURCE, BroadcastTo("t", bytes(60_000), True, 30 * S))
+    network.run(0.5)
 
 
 def assert_all_confirm(network: Network, missing: set[int]) -> None:
@@ -60,10 +77,50 @@ def test_broadcasts_that_one_of_two_deaths_lets_go_hold_nothing_up_when_the_othe
     network.issue(VICTIM, Subscribe("news", 64))
     network.run(1)
     reply_to(network, SOURCE, BroadcastTo("news", b"first", True, 5 * S))
-    network.stop(STOPPED)
-    for _ in range(90):
-        network.issue(SOURCE, BroadcastTo("t", bytes(60_000), True, 30 * S))
-    network.run(0.5)
+    fill_window(network)
     tell_dead(network, STOPPED, VICTIM)
     network.run(3)
     assert_all_confirm(network, {STOPPED})
+
+
+def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice() -> None:
+    network = Network(SIZE)
+    settle(network)
+    network.issue(VICTIM, Subscribe("t", 64))
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    network.stop(VICTIM)
+    network.run(6)
+    fill_window(network)
+    host = network.hosts[NodeId(VICTIM)]
+    network.resume(VICTIM)
+    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    first = window.next
+    record = Record(
+        host.node.incarnation,
+        believed(network, VICTIM).version + 1,
+        Status.ALIVE,
+        host.address,
+    )
+    dead = believed(network, STOPPED)._replace(status=Status.DEAD)
+    tell(network, (NodeId(STOPPED), dead), (NodeId(VICTIM), record))
+    last = window.next - 1
+    assert first < last
+    network.run(10)
+    got = [item.sequence for item in host.announced if isinstance(item, Announce)]
+    assert got == [1, *range(first, last + 1)]
+
+
+def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_notice() -> None:
+    network = Network(SIZE)
+    settle(network)
+    fill_window(network)
+    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    first = window.next
+    joiner = Record(Incarnation(1 << 32 | 7), 0, Status.ALIVE, "joiner:7400")
+    dead = [
+        (NodeId(i), believed(network, i)._replace(status=Status.DEAD)) for i in (STOPPED, VICTIM)
+    ]
+    tell(network, *dead, (NodeId(SIZE), joiner))
+    assert window.next > first
+    assert all(sent.missing >> SIZE & 1 for sent in window.unstable)
+    assert not any(sent.restarted for sent in window.unstable)
