@@ -120,7 +120,8 @@ class Inbound:
         """Whether this life knows of no former one, and is too young to have been told of one."""
         context = self._context
         is_young = context.now_ns - self._began_ns < context.settings.join_ns
-        return context.state is NodeState.JOINING and is_young and not context.followed
+        # One that leaves may not have been ready before.
+        return context.state is not NodeState.READY and is_young and not context.followed
 
     def _on_best_effort(self, segment: Segment) -> None:
         route = segment.route

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bmgd.core.commands import ProbeTo, SendTo, Subscribe
+from bmgd.core.commands import Leave, ProbeTo, SendTo, Subscribe
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
@@ -82,6 +82,24 @@ def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_form
     assert host.node.parts.topics.table.waiting() == 1
 
 
+def test_young_life_that_leaves_before_it_is_ready_does_not_say_what_was_not_taken() -> None:
+    network = Network(3, start=False)
+    host, other = network.boot(0), network.boot(1)
+    network.run(0.1)
+    assert host.node.state is NodeState.JOINING
+    network.issue(0, SendTo(NodeId(2), "t", b"unconfirmed", 10 * S))
+    network.issue(0, Leave())
+    refusals = Answers()
+    network.watchers.append(refusals)
+    (end,) = ends_between(host, NodeId(1))
+    to_nobody = Route(NodeId(0), NodeId(1), other.node.incarnation, hop_budget=9)
+    network._step(host, Received(end.link, segment(to_nobody, b"x")))
+    assert refusals.resets == []
+    network.run(host.node.parts.context.settings.join_ns / S)
+    network._step(host, Received(end.link, segment(to_nobody, b"x")))
+    assert refusals.resets == [ResetReason.LEAVING]
+
+
 def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
     network = Network(8)
     settle(network)
@@ -125,6 +143,17 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     assert replies[third].error is None
     assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
     assert network.hosts[NodeId(1)].node.parts.topics.table.waiting() == 2
+
+
+class Answers(Watcher):
+    """Why the hosts take nothing more of streams."""
+
+    def __init__(self) -> None:
+        self.resets: list[int] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        messages = [effect.message for effect in effects if isinstance(effect, Send)]
+        self.resets += [each.reason for each in messages if isinstance(each, StreamReset)]
 
 
 class Acks(Watcher):
