@@ -79,3 +79,32 @@ async def test_page_that_hears_nothing_says_so_and_connects_again(tmp_path: Path
         process.exit(0);
         """,
     )
+
+
+async def test_page_that_connects_again_forgets_what_it_had(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        const event = (n) => ({ n, t: n, kind: "record", node: 1, status: "alive" });
+        const ring = await load();
+        daemon.tell("cluster", cluster([0, 1, 2, 3], { events: [event(1), event(2)] }));
+        await pass(1000);
+        daemon.tell("event", event(3));
+        await pass(1000);
+        // Somebody looks back when the daemon goes; another cluster is at its port then, a smaller one.
+        $("scrub").handlers.input({ target: { value: "2" } });
+        assert.match($("past-text").textContent, /^As it was at/);
+        daemon.end();
+        await pass(1000);
+        daemon.tell("cluster", cluster([0, 1]));
+        await pass(1000);
+        assert.deepEqual(rows(), [0, 1]);
+        assert.deepEqual(ring.nodes.map((node) => node.id), [0, 1]);
+        assert.equal($("past").hidden, true);
+        assert.equal($("scrub").max, 0);
+        daemon.tell("member", member(1, "excluded"));
+        await pass(1000);
+        assert.equal(ring.nodes[1].look, "dead");
+        process.exit(0);
+        """,
+    )

@@ -135,6 +135,13 @@ function onCluster(cluster) {
   state.edges = edgesNow();
   ring.connect(state.edges, false);
   $("events").replaceChildren();
+  $("scrub").max = 0;
+  lookBack(-1);
+  for (const [id, row] of rows) {
+    if (state.members.has(id)) continue;
+    row.remove();
+    rows.delete(id);
+  }
   for (const event of cluster.events) onEvent(event);
   onSummary(cluster.summary);
   offerTrace();
