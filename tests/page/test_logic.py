@@ -108,3 +108,21 @@ async def test_page_that_connects_again_forgets_what_it_had(tmp_path: Path) -> N
         process.exit(0);
         """,
     )
+
+
+async def test_page_asks_again_for_a_token_that_cannot_be_one(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        // As pasted out of a text that shortens it; no header can hold it.
+        await load({ hash: "#token=%zz\\u2026" });
+        assert.equal(daemon.asked.length, 0);
+        assert.equal(connection(), "lost: the token is wanted");
+        assert.equal($("token-problem").textContent, "That is not the token.");
+        $("token").value = " 0123456789abcdef\\n";
+        $("token-form").onsubmit({ preventDefault() {} });
+        await pass(0);
+        assert.equal(daemon.asked[0].headers.Authorization, "Bearer 0123456789abcdef");
+        process.exit(0);
+        """,
+    )

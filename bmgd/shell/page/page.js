@@ -24,10 +24,19 @@ window.bmgdRing = ring; // for those who measure frame times
 function token() {
   const found = /[#&]token=([^&]+)/.exec(location.hash);
   if (found) {
-    sessionStorage.setItem("token", decodeURIComponent(found[1]));
+    sessionStorage.setItem("token", decoded(found[1]));
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem("token") || "";
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch (error) {
+    if (!(error instanceof URIError)) throw error;
+    return text; // a token may have a % of its own
+  }
 }
 
 function withToken(options = {}) {
@@ -44,6 +53,8 @@ function heard(giveUp) {
 
 async function listen() {
   for (;;) {
+    // What a header cannot hold would seem to be a daemon that does not answer.
+    while (!/^[!-~]*$/.test(token())) await askForToken();
     const giveUp = new AbortController();
     heard(giveUp);
     try {
