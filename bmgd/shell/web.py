@@ -28,6 +28,7 @@ PAGE: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
     "/ring.js": ("ring.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }

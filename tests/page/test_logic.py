@@ -23,7 +23,7 @@ const connection = () => `${document.body.dataset.connection}: ${$("connection")
 """
 
 
-async def carried_out(tmp_path: Path, script: str) -> None:
+async def carried_out(tmp_path: Path, script: str, *flags: str) -> None:
     """Run a script of a test beside the page's files; it fails where an assertion of it does."""
     for file in PAGE.glob("*.js"):
         shutil.copy(file, tmp_path)
@@ -31,7 +31,7 @@ async def carried_out(tmp_path: Path, script: str) -> None:
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "test.js").write_text(BEGIN + script)
     process = await asyncio.create_subprocess_exec(
-        str(NODE), "test.js", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        str(NODE), *flags, "test.js", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     output, _ = await asyncio.wait_for(process.communicate(), DEADLINE_S)
     assert process.returncode == 0, output.decode()
@@ -125,4 +125,62 @@ async def test_page_asks_again_for_a_token_that_cannot_be_one(tmp_path: Path) ->
         assert.equal(daemon.asked[0].headers.Authorization, "Bearer 0123456789abcdef");
         process.exit(0);
         """,
+    )
+
+
+async def test_page_says_of_which_moment_a_picture_is(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        const event = (n) => ({ n, t: n, kind: "record", node: 1, status: "excluded" });
+        const ring = await load();
+        daemon.tell("cluster", cluster([0, 1, 2], { events: [event(1)] }));
+        await pass(1000);
+        daemon.tell("member", member(1, "excluded"));
+        daemon.tell("event", event(2));
+        await pass(1000);
+        daemon.tell("member", member(1, "alive"));
+        daemon.tell("report", report(1, [0, 2]));
+        await pass(1000);
+        const look = (at) => $("scrub").handlers.input({ target: { value: String(at) } });
+        look(1);
+        assert.match($("past-text").textContent, /^As it was at/);
+        assert.equal(ring.nodes[1].look, "dead");
+        assert.deepEqual([...ring.links.keys()], ["0-2"]);
+        // It happened before the page was there.
+        look(0);
+        assert.match($("past-text").textContent, /^As it was when this page was opened, after/);
+        assert.equal(ring.nodes[1].look, "alive");
+        assert.equal(ring.links.size, 3);
+        process.exit(0);
+        """,
+    )
+
+
+async def test_page_keeps_pictures_of_many_links_within_a_bound(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        const ids = [...Array(200).keys()];
+        const event = (n) => ({ n, t: n, kind: "record", node: 1, status: "alive" });
+        const ring = await load();
+        daemon.tell("cluster", cluster(ids));
+        for (let n = 0; n < 200; n += 1) {
+          daemon.tell("event", event(n));
+          daemon.tell("report", report(0, ids.slice(1, 50 + n % 2), { uptime_s: n + 2 }));
+          await pass(300);
+        }
+        global.gc();
+        const held = process.memoryUsage();
+        const mb = (held.heapUsed + held.arrayBuffers) / 1e6;
+        assert.ok(mb < 100, `${mb} MB`);
+        const look = (at) => $("scrub").handlers.input({ target: { value: String(at) } });
+        look(0);
+        assert.match($("past-text").textContent, /^As it is now; there is no picture any more of/);
+        look(198);
+        assert.match($("past-text").textContent, /^As it was at/);
+        assert.equal(ring.links.size, 200 * 199 / 2);
+        process.exit(0);
+        """,
+        "--expose-gc",
     )

@@ -3,6 +3,7 @@
 // Events: `cluster` (everything; the state begins anew), `member`, `report`, `summary`, `event` (one line
 // of the timeline), `dropped` (this page was cut, and why). Texts from daemons are only ever set as text.
 
+import { Pictures, edgesOf } from "./pictures.js";
 import { Ring } from "./ring.js";
 
 const TABLE_MS = 250; // how often the table follows
@@ -14,7 +15,7 @@ const $ = (id) => document.getElementById(id);
 const state = {
   ownId: null, canTrace: false, members: new Map(), reports: new Map(), rates: new Map(),
   summary: null, events: [], frames: [], past: null, selected: null, sort: ["id", 1], retries: 0,
-  statuses: new Map(), edges: new Map(),
+  statuses: new Map(), edges: new Map(), pictures: new Pictures(),
 };
 const ring = new Ring($("ring"), select, point);
 window.bmgdRing = ring; // for those who measure frame times
@@ -139,6 +140,7 @@ function onCluster(cluster) {
   state.rates = new Map();
   state.events = [];
   state.frames = [];
+  state.pictures = new Pictures();
   $("cluster").textContent = `${cluster.cluster}, seen from node ${cluster.own_id}`;
   document.title = `bmgd ${cluster.cluster}`;
   connected("live", "live");
@@ -153,7 +155,9 @@ function onCluster(cluster) {
     row.remove();
     rows.delete(id);
   }
-  for (const event of cluster.events) onEvent(event);
+  // Of what happened before, the first picture is the nearest.
+  const before = cluster.events.map((event) => addFrame(event, true));
+  if (before.length) takePicture(before);
   onSummary(cluster.summary);
   offerTrace();
   changed();
@@ -494,20 +498,28 @@ $("path-clear").addEventListener("click", () => {
 // --- the timeline ---------------------------------------------------------------------------------
 
 function onEvent(event) {
-  state.events.push(event);
-  const frame = { event, statuses: null, edges: null };
-  state.frames.push(frame);
-  // What the event has brought about is there a moment later.
+  takePicture([addFrame(event, false)]);
+}
+
+// What an event has brought about is there a moment later.
+function takePicture(frames) {
+  const { pictures } = state;
   setTimeout(() => {
-    frame.statuses = state.statuses;
-    frame.edges = state.edges;
+    const picture = pictures.take(state.statuses, state.edges);
+    for (const frame of frames) frame.picture = picture;
   }, 250);
+}
+
+function addFrame(event, isBefore) {
+  state.events.push(event);
+  const frame = { event, isBefore, picture: null };
+  state.frames.push(frame);
   const item = document.createElement("li");
   const button = document.createElement("button");
   button.type = "button";
   const time = document.createElement("time");
   time.dateTime = new Date(event.t).toISOString();
-  time.textContent = new Date(event.t).toLocaleTimeString([], { hour12: false });
+  time.textContent = timeOf(event);
   const text = document.createElement("span");
   text.textContent = textOf(event);
   text.className = mood(event);
@@ -527,6 +539,7 @@ function onEvent(event) {
   const scrub = $("scrub");
   scrub.max = state.frames.length;
   if (state.past === null) scrub.value = scrub.max;
+  return frame;
 }
 
 function lookBack(at) {
@@ -542,13 +555,20 @@ function lookBack(at) {
   }
   frame.button.setAttribute("aria-current", "true");
   frame.button.scrollIntoView({ block: "nearest" });
-  $("past-text").textContent = `As it was at ${new Date(frame.event.t).toLocaleTimeString([], { hour12: false })}: ${textOf(frame.event)}`;
-  showRing(frame.statuses || state.statuses);
-  ring.connect(frame.edges || state.edges, false);
+  const picture = frame.picture?.links ? frame.picture : null;
+  const near = frame.isBefore ? "As it was when this page was opened, after" : "As it was at";
+  const how = picture ? near : "As it is now; there is no picture any more of";
+  $("past-text").textContent = `${how} ${timeOf(frame.event)}: ${textOf(frame.event)}`;
+  showRing(picture ? picture.statuses : state.statuses);
+  ring.connect(picture ? edgesOf(picture) : state.edges, false);
 }
 
 $("scrub").addEventListener("input", (event) => lookBack(Number(event.target.value)));
 $("live").addEventListener("click", () => lookBack(-1));
+
+function timeOf(event) {
+  return new Date(event.t).toLocaleTimeString([], { hourCycle: "h23" });
+}
 
 function textOf(event) {
   const { kind, node, peer, detail, status } = event;
