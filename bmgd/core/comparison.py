@@ -6,7 +6,7 @@ that differ, in pages of at most `RECORDS_PER_NOTICE_MAX` records, by ascending 
 
     (nothing) --digests differ twice--> Buckets --buckets differ--> PageAsk(lowest id)
     PageAsk --RecordPage, more to come--> PageAsk(the id that follows)
-            --RecordPage, the last--> (nothing)         --link lost, no page for `PAGE_NS`--> (nothing)
+            --RecordPage, the last--> (nothing)         --link gone, no page for `PAGE_NS`--> (nothing)
             --RecordPage that does not go on--> (nothing)
 
 So one page is underway at a time, however many records differ and over however many links: a node that
@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bmgd.core.context import Context, Link
+from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.types import LinkId, NodeId, Record
 from bmgd.wire.link_messages import BUCKETS, Buckets, PageAsk, RecordPage
@@ -48,8 +49,9 @@ class _Fetch:
 class Comparison:
     """The comparison of memberships over links."""
 
-    def __init__(self, context: Context, notices: Notices) -> None:
+    def __init__(self, context: Context, links: Links, notices: Notices) -> None:
         self._context = context
+        self._links = links
         self._notices = notices
         self._fetch: _Fetch | None = None
         self._rests_until_ns: dict[LinkId, int] = {}
@@ -83,6 +85,9 @@ class Comparison:
     def _may_fetch(self, link: LinkId) -> bool:
         """Whether a peer may be asked now: no other one is, and it is not others' turn."""
         fetch, now_ns = self._fetch, self._context.now_ns
+        if fetch is not None and fetch.link not in self._links.table:
+            # Lost, or closed by this node: no page comes any more.
+            fetch = self._fetch = None
         if fetch is not None:
             if now_ns - fetch.asked_ns < PAGE_NS:
                 fetch.others_wait |= fetch.link != link
@@ -111,7 +116,7 @@ class Comparison:
     def on_page(self, link: LinkId, page: RecordPage) -> None:
         """Records came over a link, which may be gone by now; ask for the next ones."""
         fetch = self._fetch
-        is_expected = fetch is not None and fetch.link == link
+        is_expected = fetch is not None and fetch.link == link and link in self._links.table
         passes_on = fetch is None or not is_expected or fetch.pages == 0
         following = self._take(page, link, passes_on=passes_on)
         if fetch is None or not is_expected:
@@ -124,11 +129,6 @@ class Comparison:
         else:
             fetch.pages += 1
             self._ask(following)
-
-    def on_link_lost(self, link: Link) -> None:
-        """A link is gone, perhaps with a page."""
-        if self._fetch is not None and self._fetch.link == link.id:
-            self._fetch = None
 
     def _ask(self, after: NodeId) -> None:
         fetch = self._fetch

@@ -71,7 +71,7 @@ class Parts:
         work = self.work = Work(context)
         links = self.links = Links(context)
         notices = self.notices = Notices(context, links)
-        comparison = self.comparison = Comparison(context, notices)
+        comparison = self.comparison = Comparison(context, links, notices)
         self.retirement = Retirement(context, notices)
         forwarding = self.forwarding = Forwarding(context, links)
         self.quorum = Quorum(context)

@@ -50,7 +50,6 @@ class Reactions:
                 parts.context.observe("link down", link.peer, link.incarnation, evidence.value)
                 if not parts.links.to(link.peer):
                     parts.greeting.on_gone(link.peer)
-                parts.comparison.on_link_lost(link)
                 parts.dialling.on_link_lost(link, evidence)
             case LongSettled(source, stream, taken):
                 if source == parts.context.id:

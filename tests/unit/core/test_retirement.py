@@ -475,6 +475,20 @@ def test_page_is_asked_of_another_where_the_link_is_lost() -> None:
     assert [m for m in sent(differing(node, 6, link=2)) if isinstance(m, PageAsk)]
 
 
+def test_page_is_asked_of_another_where_this_node_closed_the_link() -> None:
+    node = node_of()
+    address, later = PEERS.address_of(NodeId(1)), Incarnation(LIFE + 2**32)
+    differing(node, 4)
+    effects = node.step(5, LinkUp(LinkId(2), NodeId(1), later, address, UNKNOWN_INCARNATION, 2))
+    assert any(isinstance(e, Close) and e.link == 1 for e in effects)
+    # What had come before the goodbye is taken over, and nothing more asked for on this link.
+    page = RecordPage(((NodeId(8), record()),), (), NodeId(9))
+    effects = node.step(6, Received(LinkId(1), page))
+    assert node.parts.context.membership.get(NodeId(8)) == record()
+    assert not any(isinstance(m, PageAsk) for m in sent(effects))
+    assert [m for m in sent(differing(node, 7, link=2)) if isinstance(m, PageAsk)]
+
+
 def with_two_links() -> Node:
     node = node_of()
     address = PEERS.address_of(NodeId(2))
