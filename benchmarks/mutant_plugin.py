@@ -1,7 +1,7 @@
 """A pytest plugin for mutants: ``-p benchmarks.mutant_plugin``.
 
 With `BMGD_MUTANT`, a file that `mutants.by_tests` writes, it plants the mutant before any test is read,
-and runs the tests named there in their order. With an empty one it notes which lines each test comes to.
+and runs the tests named there in their order, or all where none is named. With an empty one it notes which lines each test comes to.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class _Chosen:
         resource.setrlimit(resource.RLIMIT_CPU, (int(order["cpu_s"]), resource.RLIM_INFINITY))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if not self._places:
+            return
         items[:] = [item for item in items if item.nodeid in self._places]
         items.sort(key=lambda item: self._places[item.nodeid])
 

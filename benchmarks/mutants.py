@@ -2,6 +2,8 @@
 
     python -m benchmarks.mutants [--count 800] [--seeds 100] [--jobs 2]   what has no result yet
     python -m benchmarks.mutants --report                                 the page, of what there is
+    python -m benchmarks.mutants --only TEXT                              those named so, by the simulator again
+    python -m benchmarks.mutants --only TEXT --tests FILE...              those named so, by these tests
     python -m benchmarks.mutants --show NAME                              one mutant as a difference
 
 The mutants are those of `mutating.py`, sampled evenly over the modules of `MODULES` by a hash of their
@@ -17,6 +19,8 @@ left out (`reached.py`). Those that fail without any mutant do not count. A muta
 take far more CPU than without it is killed by its time. Results are kept, a line of JSON each, so that
 the campaign can be ended and begun again; a mutant of a function whose text has changed since is tried
 again. Survivors that no run can tell from the original are explained in docs/mutants-explained.toml.
+
+Tests that are named are all run, until one fails; if none does, that is no result, as others might.
 """
 
 from __future__ import annotations
@@ -60,6 +64,8 @@ SEED_CPU_S: Final = (5.0, 3.0)
 """What a seed may take: so much, and so many times what it took when it was looked at."""
 TESTS_CPU_S: Final = (60.0, 3.0)
 """What all tests may take, in the same way."""
+NAMED_TESTS_CPU_S: Final = 900.0
+"""What tests may take that were chosen by hand."""
 TESTS_S: Final = 6_000.0
 """For tests that wait and do nothing: long, as others may use the same machine."""
 
@@ -135,13 +141,23 @@ def by_tests(mutant: Mutant, tests: Reached) -> Row:
         return {"killed": False, "by": "", "tests": 0, "cpu_s": 0.0}
     least_s, times = TESTS_CPU_S
     cpu_s = least_s + times * sum(tests.cpu_s[name] for name in names)
+    return _by_tests(mutant, names, sorted({_file(name) for name in names}), cpu_s)
+
+
+def by_named_tests(mutant: Mutant, files: list[str]) -> Row:
+    """Whether one of all tests in some files fails with the mutant."""
+    return _by_tests(mutant, [], files, NAMED_TESTS_CPU_S)
+
+
+def _by_tests(mutant: Mutant, names: list[str], files: list[str], cpu_s: float) -> Row:
+    """Run tests, all of the files where none is named, in so much CPU time."""
     reached.BUILD.mkdir(parents=True, exist_ok=True)
     chosen = reached.BUILD / f"tests-{os.getpid()}.json"
     order = {"module": mutant.module, "number": mutant.number, "cpu_s": cpu_s, "tests": names}
     chosen.write_text(json.dumps(order), encoding="utf-8")
     environment = hunting.environment_of(mutant) | {"BMGD_MUTANT": str(chosen)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    by = _run_tests(sorted({_file(name) for name in names}), environment)
+    by = _run_tests(files, environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     chosen.unlink()
@@ -173,6 +189,8 @@ def _run_tests(files: list[str], environment: dict[str, str]) -> str:
         return "its time"
     if done.returncode == -signal.SIGXCPU:
         return "its time"
+    if "no tests ran" in done.stdout or not done.stdout:
+        raise RuntimeError(f"no test was run: {done.stderr}")
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if failed:
         return failed[0].split(" ")[1]
@@ -221,6 +239,27 @@ def run(chosen: list[Mutant], seeds: int, jobs: int) -> None:
     if left:
         for row in _try_all(partial(try_tests, tests=_look("tests", seeds)), left, jobs):
             rows[row["name"]] |= {"tests": row["tests"]}
+            _keep(rows)
+
+
+def run_only(chosen: list[Mutant], text: str, seeds: int, files: list[str]) -> None:
+    """Try mutants again whose names have a text in them: by the simulator, or by all tests of files."""
+    os.environ["BMGD_ENGINE"] = "python"
+    rows = read_rows(chosen)
+    named = [mutant for mutant in chosen if text in mutant.name]
+    if not files:
+        trial = partial(try_simulator, seeds=_look("seeds", seeds), found=Counter())
+        hunting.import_all()
+        for row in _try_all(trial, named, 1):
+            tests = rows.get(row["name"], row)["tests"]
+            rows[row["name"]] = row | {"tests": tests}
+            _keep(rows)
+        return
+    for mutant in [mutant for mutant in named if mutant.name in rows]:
+        tests = by_named_tests(mutant, files)
+        print(f"{mutant.name}: {tests['by'] or 'NO TEST'} ({tests['cpu_s']} s)", flush=True)
+        if tests["killed"]:
+            rows[mutant.name] |= {"tests": tests}
             _keep(rows)
 
 
@@ -301,6 +340,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="tried at a time")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--show", default="", metavar="NAME", help="one mutant as a difference")
+    parser.add_argument("--only", default="", metavar="TEXT", help="those with a text in their name")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="of --only: these")
     parser.add_argument("--look", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.show:
@@ -309,7 +350,12 @@ def main() -> None:
     if arguments.look:
         reached.find_seeds(modules(), arguments.seeds)
         return
-    if not arguments.report:
+    missing = [file for file in arguments.tests if not (ROOT / file.split("::")[0]).exists()]
+    if missing:
+        parser.error(f"there is no file {missing[0]}")
+    if arguments.only:
+        run_only(sample(arguments.count), arguments.only, arguments.seeds, arguments.tests)
+    elif not arguments.report:
         run(sample(arguments.count), arguments.seeds, arguments.jobs)
     chosen = sample(COUNT)
     rows = list(read_rows(chosen).values())
