@@ -35,7 +35,7 @@ class Notices:
         """Join a record; if it changed anything, pass it on over all links but the given one.
 
         Args:
-            passes_on: whether others are told; if not, they find it by its digest.
+            passes_on: whether others are told; if not, they find it by its digest, unless they are about to be told of it.
         """
         membership = self._context.membership
         before = membership.get(node_id)
@@ -54,7 +54,8 @@ class Notices:
         *,
         passes_on: bool,
     ) -> None:
-        if passes_on:
+        # Of what is about to be told only the latest is still believed.
+        if passes_on or node_id in self._pending:
             self._pending[node_id] = (after, link)
         self._context.emit(RecordChanged(node_id, after, revision))
         self._context.tell(RecordMoved(node_id, before, after, link))

@@ -489,6 +489,22 @@ def test_page_is_asked_of_another_where_this_node_closed_the_link() -> None:
     assert [m for m in sent(differing(node, 7, link=2)) if isinstance(m, PageAsk)]
 
 
+def test_what_is_about_to_be_told_is_told_as_a_later_page_has_it() -> None:
+    node = node_of()
+    address = PEERS.address_of(NodeId(2))
+    node.step(3, LinkUp(LinkId(2), NodeId(2), LIFE, address, UNKNOWN_INCARNATION, 2))
+    differing(node, S)
+    # The first page goes out at once, what comes within 5 ms is gathered.
+    node.step(S + 1, Received(LinkId(1), RecordPage(((NodeId(8), record()),), (), NodeId(9))))
+    told(node, S + 2, (9, record(Status.DEAD)))
+    refuted = record()._replace(version=1)
+    node.step(S + 3, Received(LinkId(1), RecordPage(((NodeId(9), refuted),), (), None)))
+    effects = node.step(S + 6_000_000, DeadlineReached())
+    rows = [row for m in sent(effects) if isinstance(m, Notice) for row in m.records]
+    assert rows
+    assert set(rows) == {(NodeId(9), refuted)}
+
+
 def with_two_links() -> Node:
     node = node_of()
     address = PEERS.address_of(NodeId(2))
