@@ -1,7 +1,8 @@
 """A pytest plugin for mutants: ``-p benchmarks.mutant_plugin``.
 
 With `BMGD_MUTANT`, a file that `mutants.by_tests` writes, it plants the mutant before any test is read,
-and runs the tests named there in their order, or all where none is named. With an empty one it notes which lines each test comes to.
+and runs the tests named there in their order, or all where none is named. With an empty one it notes
+which lines each test comes to.
 """
 
 from __future__ import annotations

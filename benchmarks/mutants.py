@@ -2,8 +2,8 @@
 
     python -m benchmarks.mutants [--count 800] [--seeds 100] [--jobs 2]   what has no result yet
     python -m benchmarks.mutants --report                                 the page, of what there is
-    python -m benchmarks.mutants --only TEXT                              those named so, by the simulator again
-    python -m benchmarks.mutants --only TEXT --tests FILE...              those named so, by these tests
+    python -m benchmarks.mutants --only TEXT                              those named so, in the simulator
+    python -m benchmarks.mutants --only TEXT --tests FILE...              those named so, in these tests
     python -m benchmarks.mutants --show NAME                              one mutant as a difference
 
 The mutants are those of `mutating.py`, sampled evenly over the modules of `MODULES` by a hash of their
@@ -340,7 +340,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="tried at a time")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--show", default="", metavar="NAME", help="one mutant as a difference")
-    parser.add_argument("--only", default="", metavar="TEXT", help="those with a text in their name")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="those with a text in their name"
+    )
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="of --only: these")
     parser.add_argument("--look", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
