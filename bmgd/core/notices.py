@@ -35,7 +35,8 @@ class Notices:
         """Join a record; if it changed anything, pass it on over all links but the given one.
 
         Args:
-            passes_on: whether others are told; if not, they find it by its digest, unless they are about to be told of it.
+            passes_on: whether others are told; if not, they find it by its digest, unless they are about to
+                be told of this id.
         """
         membership = self._context.membership
         before = membership.get(node_id)

@@ -110,6 +110,11 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     looks = Random(f"looks {seed}")
     if looks.random() < 0.3:
         simulated["looks_per_s"] = looks.choice((2, 20, 60))
+    narrow = Random(f"narrow {seed}")
+    if narrow.random() < 0.25:
+        # Smaller steps are more steps: if each cost time, nodes would never be done.
+        simulated |= {"step_cost_us": 0, "late_us_max": 0}
+        simulated["narrow_percent"] = narrow.choice((10, 40, 100))
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 

@@ -27,6 +27,7 @@ from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
+from bmgd.sim.narrowing import narrowed
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
 from bmgd.sim.onlookers import Onlookers
@@ -187,9 +188,10 @@ class Simulation:
         began = time.perf_counter()
         rest_s = None
         try:
-            self._safety_phase()
-            if not self._has_failed():
-                rest_s = self._liveness_phase()
+            with narrowed(self.plan.seed, self.network.conditions.narrow_percent):
+                self._safety_phase()
+                if not self._has_failed():
+                    rest_s = self._liveness_phase()
         except InvariantError as error:
             self._violate("no-bug-is-met", str(error))
         except BUGS as error:

@@ -35,19 +35,22 @@ class ChangesAreFlooded(Checker):
     """A record that changed goes out over every link but the one it came on.
 
     A link that is up when the record changes, or comes up before it has gone out, is among them: there
-    is no moment at which a link has shown the digest and is not yet flooded.
+    is no moment at which a link has shown the digest and is not yet flooded. Of the pages that a node
+    fetches only the first is passed on: who has missed as much fetches the others too.
     """
 
     name: ClassVar[str] = "changes-are-flooded"
     events: ClassVar[Kinds] = (Notice, RecordPage, DeadlineReached)
-    effects: ClassVar[Kinds] = (RecordChanged, Notice)
+    effects: ClassVar[Kinds] = (RecordChanged, Notice, PageAsk)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._owed: dict[NodeId, dict[tuple[LinkId, NodeId], tuple[Record, int]]] = {}
+        self._goes_on: dict[NodeId, set[LinkId]] = {}
+        """The links over which each process has asked for a page that follows another."""
 
     def on_boot(self, journal: Journal) -> None:
-        self._owed[journal.place] = {}
+        self._owed[journal.place], self._goes_on[journal.place] = {}, set()
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         owed = self._owed[journal.place]
@@ -60,9 +63,23 @@ class ChangesAreFlooded(Checker):
                 if due is not None and record >= due[0]:
                     del owed[came_on, node_id]
         if effects:
-            self._note_changes(journal, effects, came_on, records)
+            is_later_page = came_on in self._goes_on[journal.place] and not isinstance(
+                event.message if isinstance(event, Received) else None, Notice
+            )
+            if not is_later_page:
+                self._note_changes(journal, effects, came_on, records)
+            self._note_pages(journal, effects)
         if owed and is_deadline(event):
             self._dun(journal)
+
+    def _note_pages(self, journal: Journal, effects: Sequence[Effect]) -> None:
+        goes_on = self._goes_on[journal.place]
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, PageAsk):
+                if effect.message.after:
+                    goes_on.add(effect.link)
+                else:
+                    goes_on.discard(effect.link)
 
     def _note_changes(
         self,

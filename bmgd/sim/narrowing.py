@@ -1,0 +1,69 @@
+"""Bounds of the core made narrow for one run, so that short runs come to them.
+
+A bound of thousands is never reached in seconds. What is done there, and in what pieces long work is
+done, would not be tried. So in some seeds some bounds are small. Only such bounds are here at which nothing is
+refused to programs and nobody is given up: a cluster with narrow bounds must do all that others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from random import Random
+from typing import Final
+
+_CORE: Final = "bmgd.core"
+
+NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
+    (("deadlines",), "DEADLINES_PER_STEP", 2),
+    (("work",), "PIECES_PER_STEP", 1),
+    (("notices", "membership"), "RECORDS_PER_NOTICE_MAX", 2),
+    (("membership",), "LOOKED_AT_MAX", 2),
+    (("retirement",), "LEFT_NS", 1_500_000_000),
+    (("retirement",), "AT_ONCE_MAX", 1),
+    (("greeting",), "HELD_MAX", 1),
+    (("visited",), "BITMAP_SPACE_MAX", 0),
+    (("acknowledging",), "ACKS_PER_STEP", 1),
+    (("acknowledging",), "FLOW_BEGIN", 1),
+    (("inbound",), "KEPT_MAX", 2),
+    (("inbound", "stream_table"), "SPAN", 8),
+    (("granting",), "ACTIVE_MAX", 1),
+    (("granting",), "TOLD_OF_ROOM", 1),
+    (("stream_out",), "UNDERWAY_MAX", 2),
+    (("stream_sending",), "BURST", 1),
+    (("asking",), "LOSSES_PER_SEGMENT", 1),
+    (("branching",), "BRANCHES_MAX", 1),
+    (("branching", "multicasting"), "CAREFUL_MAX", 1),
+    (("broadcast_source",), "SENT_PER_STEP_MAX", 1),
+    (("broadcast_source",), "RESENT_PER_STEP_MAX", 1),
+    (("broadcast_window",), "UNSTABLE_MAX", 2),
+    (("broadcast_retention",), "AHEAD_MAX", 2),
+    (("broadcast_retention",), "SKIPS_KEPT_MAX", 1),
+    (("broadcast_orphans",), "PULLED_MAX", 1),
+    (("broadcast_orphans",), "TOLD_MAX", 1),
+    (("programs",), "ASKED_PER_STEP_MAX", 1),
+)
+"""The modules of the core that have a bound, its name there, and what it is where it is narrow."""
+
+
+@contextmanager
+def narrowed(seed: int, percent: int) -> Iterator[None]:
+    """Some bounds are narrow inside.
+
+    Args:
+        seed: decides which.
+        percent: how many of them.
+    """
+    random = Random(f"narrow bounds {seed}")
+    chosen = [bound for bound in NARROW if random.random() * 100 < percent]
+    before: list[tuple[object, str, int]] = []
+    try:
+        for modules, name, narrow in chosen:
+            for module in map(import_module, (f"{_CORE}.{module}" for module in modules)):
+                before.append((module, name, getattr(module, name)))
+                setattr(module, name, narrow)
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
