@@ -35,8 +35,8 @@ class Notices:
         """Join a record; if it changed anything, pass it on over all links but the given one.
 
         Args:
-            passes_on: whether others are told; if not, they find it by its digest, unless they are about to
-                be told of this id.
+            passes_on: whether others are told; if not, they find it by its digest, or when they are told
+                of this id anyway.
         """
         membership = self._context.membership
         before = membership.get(node_id)

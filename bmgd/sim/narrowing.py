@@ -1,8 +1,9 @@
 """Bounds of the core made narrow for one run, so that short runs come to them.
 
 A bound of thousands is never reached in seconds. What is done there, and in what pieces long work is
-done, would not be tried. So in some seeds some bounds are small. Only such bounds are here at which nothing is
-refused to programs and nobody is given up: a cluster with narrow bounds must do all that others do.
+done, would not be tried. So in some seeds some bounds are small. Only such bounds are here at which
+nothing is refused to programs and nobody is given up: a cluster with narrow bounds must do all that
+others do.
 """
 
 from __future__ import annotations
