@@ -173,7 +173,7 @@ EXPERIMENTS: Final = (
         title="Routing in hierarchical dual-nets, against the bound of theorem 2",
         explanation=(
             "Every pair of nodes of small networks, and samples of large ones, to ten million nodes. "
-            "Each path is checked link by link.\\n\\nAlgorithm 1 chooses at which place of the "
+            "Each path is checked link by link.\n\nAlgorithm 1 chooses at which place of the "
             "super-node a message crosses between the classes: as printed, at the place u_3 that it "
             "has. That goes a way to the place and back where the super-nodes of two levels are not "
             "nested, and exceeds the bound: 17 hops instead of 15 in the network of the paper's own "
@@ -228,7 +228,7 @@ EXPERIMENTS: Final = (
         title="Broadcast in hierarchical dual-nets, against the bound of theorem 3",
         explanation=(
             "The schedule of Algorithm 2 from several nodes of each network, checked step by step: who "
-            "sends has the message, sends over a link, and no node takes part twice in a step.\\n\\nIt "
+            "sends has the message, sends over a link, and no node takes part twice in a step.\n\nIt "
             "takes exactly what theorem 3 says, where a product of rings takes the *sum* of the "
             "steps of its rings, half of each rounded up. (§5 prints their product, by mistake.) Read "
             "literally, the algorithm goes around rings that are informed already when super-nodes are "

@@ -144,8 +144,8 @@ EXPERIMENTS: Final = (
             "searched.\n\n"
             "Where they differ: (x+y+z)/2 is right for even sides only, each side counts half of it "
             "rounded down. 2n + n/2 - 2 is right for cube-connected cycles from n = 4 on, n = 3 has "
-            "6. A ring of two has one link per node. Of HDN see hdn-table-1 for the size, hdn- "
-            "figure-8 for the diameter. (The text says that the dual-cube is made from an n-cube: of "
+            "6. A ring of two has one link per node. Of HDN see hdn-table-1 for the size, "
+            "hdn-figure-8 for the diameter. (The text says that the dual-cube is made from an n-cube: of "
             "an (n-1)-cube, for the table to be right.)"
         ),
         columns=(

@@ -60,6 +60,8 @@ def test_experiment_tells_all_about_itself(experiment: Experiment) -> None:
     assert "\n" not in experiment.title
     assert len(experiment.title) <= 100
     assert len(experiment.explanation) >= 100
+    # An escape that was escaped, or a word that was parted.
+    assert not re.search(r"\\|\w- \w|  ", experiment.explanation)
     assert experiment.checks
     names = experiment.column_names
     assert len(set(names)) == len(names)
