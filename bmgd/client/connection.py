@@ -27,7 +27,9 @@ from bmgd.errors import (
     SubscriptionError,
 )
 from bmgd.wire import control
-from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, FrameReader, Parts
+from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, Parts
+from bmgd.wire.control_errors import error_of
+from bmgd.wire.control_reader import FrameReader
 
 ANSWER_S: Final = 10.0
 """How long a daemon may take for what it needs no other node for."""
@@ -346,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
             case control.Result(sequence, value):
                 self._settle(sequence, value, None)
             case control.Failure(sequence, name, message, fields):
-                error = control.error_of(name, message, fields)
+                error = error_of(name, message, fields)
                 if sequence == 0:
                     self._lose(error)
                 else:
@@ -355,7 +357,7 @@ class Connection(asyncio.BufferedProtocol):
             case control.Item(sequence, value):
                 self._add(sequence, value)
             case control.End(sequence, name, message, fields):
-                ended = control.error_of(name, message, fields) if name else None
+                ended = error_of(name, message, fields) if name else None
                 self._finish(sequence, ended, fields)
             case _:
                 raise ProtocolError("that frame is a program's to send")

@@ -34,6 +34,7 @@ from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
 from bmgd.wire.bounds import MESSAGES_PER_SEGMENT_MAX, PAYLOAD_BYTES_MAX
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
+from bmgd.wire.control_errors import error_of
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 Priority = Literal["high", "normal", "bulk"]
@@ -461,7 +462,7 @@ class Outgoing:
                     "detail": str(lost["detail"]),
                     "sent": sent,
                 }
-                error = control.error_of(str(lost["error"]), str(lost["detail"]), fields)
+                error = error_of(str(lost["error"]), str(lost["detail"]), fields)
                 if segment is not None:
                     self._settle(segment, error)
 

@@ -31,7 +31,8 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.wire import control
-from bmgd.wire.control import ANSWER_BYTES_MAX, FrameReader
+from bmgd.wire.control import ANSWER_BYTES_MAX
+from bmgd.wire.control_reader import FrameReader
 
 PAUSE_MIN_S: Final = 0.02
 PAUSE_MAX_S: Final = 2.0

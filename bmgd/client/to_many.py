@@ -19,7 +19,7 @@ from bmgd.errors import (
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
-from bmgd.wire.control import error_of
+from bmgd.wire.control_errors import error_of
 
 Quality = Literal["reliable", "best-effort"]
 GRACE_S: Final = 5.0

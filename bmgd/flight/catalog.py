@@ -16,7 +16,8 @@ from typing import Any, Final
 _ROOMS: Final = ("core", "wire", "routing")
 _BESIDE_CORE: Final = ("types", "peers", "policy", "profiles", "healing", "errors")
 _ABOUT_BYTES: Final = {
-    *("wire.codec", "wire.fields", "wire.control", "wire.packing", "routing.papers"),
+    *("wire.codec", "wire.fields", "wire.packing", "routing.papers"),
+    *("wire.control", "wire.control_reader", "wire.control_errors"),
     *("wire.link_formats", "wire.stream_formats", "wire.ask_formats", "wire.broadcast_formats"),
 }
 """Modules of those rooms whose classes no core holds."""

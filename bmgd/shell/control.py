@@ -45,6 +45,8 @@ from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.shell.verbs import VERBS, parse_unregister
 from bmgd.wire import control
 from bmgd.wire.control import Frame
+from bmgd.wire.control_errors import failed_end, failure_of
+from bmgd.wire.control_reader import ReadBuffer
 
 PROGRAMS_MAX: Final = 1024
 CALLS_MAX: Final = 1024
@@ -81,7 +83,7 @@ class ControlServer:
         self._access = access or Access(os.geteuid())
         self._note = note
         self._server: asyncio.AbstractServer | None = None
-        self.read_buffer = control.ReadBuffer()
+        self.read_buffer = ReadBuffer()
         self.lingering: set[ProgramConnection] = set()
         self._programs: dict[ProgramConnection, None] = {}
         self._calls = Calls(issue, lambda: self.held_bytes)
@@ -167,7 +169,7 @@ class ControlServer:
         try:
             self._check_allowed(program, request.verb)
         except RequestError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
             return
         is_first, program.has_asked = not program.has_asked, True
         if request.verb == "hello":
@@ -187,7 +189,7 @@ class ControlServer:
                 raise RequestError(f"more than {CALLS_MAX} requests at a time")
             command = _among(program, parse(request.params))
         except RequestError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
             return
         self._calls.begin(program, request, command)
 
@@ -199,10 +201,10 @@ class ControlServer:
                 raise RequestError("hello is the first request of a connection")
             answer = control.Result(request.sequence, answer_hello(request.params))
         except VersionError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
             program.finish()
         except RequestError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
         else:
             program.write(answer)
 
@@ -214,7 +216,7 @@ class ControlServer:
             if call is None or call.verb != "register" or not call.opened:
                 raise RequestError(f"request {number} is no registration")
         except RequestError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
             return
         self._calls.drop(call)
         self._issue(call.number, command)
@@ -228,7 +230,7 @@ class ControlServer:
                 raise RequestError("wrong parameters: needed are none")
             answer = control.Result(request.sequence, self._own_verbs[request.verb]())
         except BmgdError as error:
-            program.write(control.failure_of(request.sequence, error))
+            program.write(failure_of(request.sequence, error))
         else:
             program.write(answer)
 
@@ -241,7 +243,7 @@ class ControlServer:
             command = command_of(call, frame)
         except RequestError as error:
             self._calls.end(call)
-            program.write(control.failed_end(call.sequence, error))
+            program.write(failed_end(call.sequence, error))
             return
         if command is not None:
             self._issue(call.number, command)

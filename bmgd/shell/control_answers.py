@@ -28,6 +28,7 @@ from bmgd.shell.verbs import (
 )
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
+from bmgd.wire.control_errors import fields_of
 
 ForPrograms = Deliver | StreamMoved | Reply | StreamEnded | Announce | TellMissed | ProgramsChanged
 """What a step of the core has for programs."""
@@ -128,7 +129,7 @@ class Answers:
         self._calls.drop(call)
         error = ended.error
         name, text = ("", "") if error is None else (type(error).__name__, str(error))
-        fields = {} if error is None else control.fields_of(error)
+        fields = {} if error is None else fields_of(error)
         fields |= {"next": ended.next, "unsent": ended.unsent}
         call.program.write(control.End(call.sequence, name, text, fields))
 

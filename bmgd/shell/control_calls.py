@@ -19,6 +19,7 @@ from bmgd.core.commands import CloseStream, Command, Unregister, Unsubscribe
 from bmgd.errors import BmgdError, SubscriptionError
 from bmgd.shell.control_connection import PAUSE_BYTES, Call, ProgramConnection
 from bmgd.wire import control
+from bmgd.wire.control_errors import failure_of
 
 HELD_BYTES_MAX: Final = 64 * 2**20
 """What was read of programs and is not whole yet, and what waits for those that do not read."""
@@ -92,7 +93,7 @@ class Calls:
         if call.opened:
             call.program.write(control.End(call.sequence, type(error).__name__, str(error)))
         else:
-            call.program.write(control.failure_of(call.sequence, error))
+            call.program.write(failure_of(call.sequence, error))
 
     def end(self, call: Call) -> None:
         """End a request: the core is told where it goes on there."""

@@ -8,7 +8,9 @@ from typing import Any, Final, Protocol, cast
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.shell.access import Level, Peer, peer_of
 from bmgd.wire import control
-from bmgd.wire.control import Frame, FrameReader, ReadBuffer
+from bmgd.wire.control import Frame
+from bmgd.wire.control_errors import failure_of
+from bmgd.wire.control_reader import FrameReader, ReadBuffer
 
 PAUSE_BYTES: Final = 256 * 1024
 LINGER_S: Final = 5.0
@@ -101,7 +103,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
         try:
             self.level = self._server.admit(self, self.peer)
         except RequestError as error:
-            self.write(control.failure_of(0, error))
+            self.write(failure_of(0, error))
             self.finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -152,7 +154,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
             parts = control.encode_parts(frame)
         except ProtocolError as error:
             detail = RequestError(f"the answer cannot be sent: {error}")
-            parts = control.encode_parts(control.failure_of(frame.sequence, detail))
+            parts = control.encode_parts(failure_of(frame.sequence, detail))
         if len(parts) == 1:
             self._transport.write(parts[0])
         else:
@@ -204,5 +206,5 @@ class ProgramConnection(asyncio.BufferedProtocol):
                     return
                 self._server.on_frame(self, frame)
         except ProtocolError as error:
-            self.write(control.failure_of(0, error))
+            self.write(failure_of(0, error))
             self.finish()

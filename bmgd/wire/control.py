@@ -16,7 +16,9 @@ write a client in another language, is docs/control-protocol.md.
     SETTLED n …            ->                            answers taken, questions done (inbox)
     CANCEL n               ->      <- END n name message the stream is over; "" is no error
 
-This module is bytes and values only; the server is `bmgd.shell.control`, the client `bmgd.client`.
+This module is bytes and values only: frames, and how each becomes bytes and is read again. What came in
+pieces is put together in `control_reader.py`, errors are in `control_errors.py`; the server is
+`bmgd.shell.control`, the client `bmgd.client`.
 """
 
 from __future__ import annotations
@@ -28,10 +30,9 @@ from typing import Any, Final, cast
 
 import msgpack
 
-from bmgd import errors
 from bmgd.dataclass import dataclass
-from bmgd.errors import BmgdError, DeliveryError, ProtocolError, RefusedError
-from bmgd.frameheader import BODY_BYTES_MIN, FRAME_BYTES_MAX, HEADER, HEADER_BYTES
+from bmgd.errors import ProtocolError
+from bmgd.frameheader import FRAME_BYTES_MAX, HEADER, HEADER_BYTES
 from bmgd.wire.segments import bin_prefix
 
 VERSIONS: Final = frozenset({1})
@@ -62,15 +63,11 @@ TIMEOUT_S_MAX: Final = 86_400.0
 COUNT_MAX: Final = 2**48
 """Numbers of segments, counts and sizes in frames."""
 
-_TEXT_BYTES_MAX = 4096
 _VERB_BYTES_MAX = 64
 _LENGTH = struct.Struct(">I")
 
-READ_BYTES: Final = 256 * 1024
-"""So much is read of a connection at once, at most, but for a longer frame."""
 SHORT_BODY_BYTES: Final = 4096
 """The body of a segment up to this length is copied into its frame; a longer one stands behind it."""
-_BUFFER_BYTES_MIN = 16 * 1024
 _VALUE_AT = 1 + 2 + HEADER_BYTES
 _ITEM_FIELDS_MAX = 15
 _BODY_KEY = msgpack.packb("body")
@@ -342,117 +339,6 @@ def _fields(frame: Frame) -> tuple[object, ...]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-class ReadBuffer:
-    """Memory that bytes are read into; of all connections of a process, which take turns."""
-
-    def __init__(self) -> None:
-        self.bytes = bytearray(_BUFFER_BYTES_MIN)
-
-    def reserve(self, size: int) -> None:
-        """Make room for so many bytes; what is in it is lost."""
-        if size > len(self.bytes):
-            # Not resized: somebody may still look at the former one.
-            self.bytes = bytearray(size)
-
-    def settle(self, used: int) -> None:
-        """More where a read has filled it, and what one long frame needed is given back."""
-        size = len(self.bytes)
-        if used == size < READ_BYTES:
-            self.bytes = bytearray(min(4 * size, READ_BYTES))
-        elif size > READ_BYTES:
-            self.bytes = bytearray(READ_BYTES)
-
-
-class FrameReader:
-    """Turns the bytes of one direction into frames.
-
-    Theory of operation. Bytes are read into a buffer that may be others' too, behind what is left of the
-    bytes before. Frames are read where they lie; what is not a whole frame is set aside:
-
-        room() --read--> filled(count) --> next_frame() ... next_frame() is None
-                                                        or settle(): what is left is set aside
-
-    Args:
-        body_bytes_max: a longer frame is malformed; checked before its body is awaited.
-        buffer: to be read into; by default one of its own.
-    """
-
-    def __init__(self, body_bytes_max: int, buffer: ReadBuffer | None = None) -> None:
-        self._body_bytes_max = body_bytes_max
-        self._shared = buffer
-        self._rest = bytearray()
-        self._data = self._rest
-        """What is being read: the rest, or the buffer."""
-        self._at = 0
-        self._end = 0
-        self._wanted = 0
-        """Bytes of the frame that the rest is the beginning of."""
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes that came and were not returned in a frame."""
-        return self._end - self._at
-
-    @property
-    def _buffer(self) -> ReadBuffer:
-        if self._shared is None:
-            self._shared = ReadBuffer()
-        return self._shared
-
-    def room(self) -> memoryview:
-        """Where the next bytes are to be read into; `filled` tells how many came."""
-        self.settle()
-        rest, buffer = self._rest, self._buffer
-        buffer.reserve(max(self._wanted, len(rest) + _BUFFER_BYTES_MIN // 2))
-        into = buffer.bytes
-        into[: len(rest)] = rest
-        return memoryview(into)[len(rest) :]
-
-    def filled(self, count: int) -> None:
-        """So many bytes were read into the room."""
-        self._data = self._buffer.bytes
-        self._end = len(self._rest) + count
-        self._rest = bytearray()
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes as they came from the socket."""
-        self.settle()
-        self._rest += data
-        self._end = len(self._rest)
-
-    def settle(self) -> None:
-        """Set aside what is left: the buffer is another's now."""
-        if self._data is not self._rest:
-            used = self._end
-            self._rest = self._data[self._at : self._end]
-            self._buffer.settle(used)
-        elif self._at:
-            del self._rest[: self._at]
-        self._data, self._at, self._end = self._rest, 0, len(self._rest)
-
-    def next_frame(self) -> Frame | None:
-        """The next whole frame, or None until more bytes come.
-
-        Raises:
-            ProtocolError: the bytes are not the control protocol; nothing more can be read.
-        """
-        start = self._at + _LENGTH.size
-        if self._end < start:
-            self._wanted = 0
-            self.settle()
-            return None
-        (length,) = _LENGTH.unpack_from(self._data, self._at)
-        if not BODY_BYTES_MIN <= length <= self._body_bytes_max:
-            raise ProtocolError(f"a control frame of {length} bytes")
-        if self._end < start + length:
-            self._wanted = _LENGTH.size + length
-            self.settle()
-            return None
-        self._at = start + length
-        with memoryview(self._data) as view, view[start : self._at] as body:
-            return decode(body)
-
-
 def decode(body: bytes | memoryview) -> Frame:
     """Read what follows the length of one frame.
 
@@ -518,43 +404,3 @@ def _are_numbers(values: list[object]) -> bool:
 
 def _is_timeout(value: object) -> bool:
     return type(value) in (int, float) and 0 <= cast(float, value) <= TIMEOUT_S_MAX
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-
-def failure_of(sequence: int, error: BmgdError) -> Failure:
-    """The frame that tells a program of an error."""
-    return Failure(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields_of(error))
-
-
-def fields_of(error: BmgdError) -> dict[str, object]:
-    """What an error has beyond its text."""
-    if isinstance(error, DeliveryError):
-        detail = error.detail[:_TEXT_BYTES_MAX]
-        return {"destination": error.destination, "detail": detail, "sent": error.sent}
-    if isinstance(error, RefusedError):
-        return {"reason": error.reason}
-    return {}
-
-
-def failed_end(sequence: int, error: BmgdError) -> End:
-    """The frame that tells a program why its stream is over."""
-    return End(sequence, type(error).__name__, str(error)[:_TEXT_BYTES_MAX], fields_of(error))
-
-
-def error_of(name: str, message: str, fields: Mapping[str, Any] | None = None) -> BmgdError:
-    """The error that a frame tells of; an unknown name becomes a `RequestError`."""
-    kind = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, BmgdError)):
-        return errors.RequestError(f"{name}: {message}")
-    match dict(fields or {}):
-        case {"destination": int(destination), "detail": str(detail)} if issubclass(
-            kind, DeliveryError
-        ):
-            return kind(destination, detail, sent=(fields or {}).get("sent") is True)
-        case {"reason": str(reason)} if issubclass(kind, RefusedError):
-            return kind(reason)
-    if issubclass(kind, DeliveryError | RefusedError):
-        return errors.RequestError(f"{name}: {message}")
-    return kind(message)

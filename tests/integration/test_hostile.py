@@ -26,7 +26,8 @@ from bmgd.peers import PeerList
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.codec import encode
-from bmgd.wire.control import ANSWER_BYTES_MAX, Failure, FrameReader
+from bmgd.wire.control import ANSWER_BYTES_MAX, Failure
+from bmgd.wire.control_reader import FrameReader
 from bmgd.wire.hello import Hello, Refusal, encode_hello
 from bmgd.wire.link_messages import Ping
 from tests.integration.cluster import Cluster, launched

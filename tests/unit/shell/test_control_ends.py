@@ -15,7 +15,8 @@ from bmgd.client.reconnecting import LastingConnection
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.access import Level, Peer
 from bmgd.shell.control_connection import ProgramConnection
-from bmgd.wire.control import Frame, ReadBuffer
+from bmgd.wire.control import Frame
+from bmgd.wire.control_reader import ReadBuffer
 
 BACKLOG = bytes(1 << 20)
 LINGER_S = 0.05

@@ -14,7 +14,9 @@ from bmgd.shell import control_hello
 from bmgd.shell.control_hello import answer_hello
 from bmgd.version import VERSION
 from bmgd.wire import control
-from bmgd.wire.control import Failure, FrameReader, Request, Result, encode, failure_of
+from bmgd.wire.control import Failure, Request, Result, encode
+from bmgd.wire.control_errors import failure_of
+from bmgd.wire.control_reader import FrameReader
 from tests.unit.fake_core import FakeCore, fake_daemon
 from tests.unit.shell.test_control_server import program
 

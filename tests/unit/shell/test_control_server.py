@@ -28,12 +28,12 @@ from bmgd.wire.control import (
     End,
     Failure,
     Frame,
-    FrameReader,
     Item,
     Request,
     Result,
     encode,
 )
+from bmgd.wire.control_reader import FrameReader
 from tests.integration.cluster import until_true
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
 

@@ -8,17 +8,8 @@ from dataclasses import replace
 import msgpack
 import pytest
 
-from bmgd.errors import (
-    BmgdError,
-    DeadError,
-    NoDaemonError,
-    ProtocolError,
-    RefusedError,
-    RequestError,
-)
+from bmgd.errors import ProtocolError
 from bmgd.wire.control import (
-    ANSWER_BYTES_MAX,
-    READ_BYTES,
     REQUEST_BYTES_MAX,
     SHORT_BODY_BYTES,
     Cancel,
@@ -26,19 +17,16 @@ from bmgd.wire.control import (
     End,
     Failure,
     Frame,
-    FrameReader,
     Item,
     PutSegment,
-    ReadBuffer,
     Request,
     Result,
     Settled,
     decode,
     encode,
     encode_parts,
-    error_of,
-    failure_of,
 )
+from bmgd.wire.control_reader import FrameReader
 
 FRAMES: list[Frame] = [
     Request(1, "send", {"destination": 7, "payload": b"\0\xff", "timeout": 1.5}),
@@ -157,89 +145,6 @@ def test_a_length_is_refused_before_its_body_comes() -> None:
 def test_what_cannot_be_sent_is_refused(value: object) -> None:
     with pytest.raises(ProtocolError):
         encode(Request(1, "send", {"value": value}), REQUEST_BYTES_MAX)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [RequestError("no"), DeadError(3, "it is dead"), RefusedError("busy"), NoDaemonError("x")],
-)
-def test_errors_come_back(error: BmgdError) -> None:
-    failure = failure_of(1, error)
-    again = error_of(failure.name, failure.message, failure.fields)
-    assert (type(again), str(again)) == (type(error), str(error))
-
-
-@pytest.mark.parametrize("name", ["Surprise", "annotations", "ValueError", "DeliveryError", ""])
-def test_unknown_errors_become_request_errors(name: str) -> None:
-    assert type(error_of(name, "text")) is RequestError
-
-
-def piecewise(reader: FrameReader, data: bytes, step: int) -> list[Frame]:
-    """The frames in some bytes that are read in pieces of at most so many."""
-    frames: list[Frame] = []
-    at = 0
-    while at < len(data):
-        room = reader.room()
-        count = min(step, len(room), len(data) - at)
-        room[:count] = data[at : at + count]
-        at += count
-        reader.filled(count)
-        while (frame := reader.next_frame()) is not None:
-            frames.append(frame)
-    return frames
-
-
-@pytest.mark.parametrize("step", [1, 3, 40, 1000, 2**20])
-def test_frames_are_read_where_they_lie_however_they_come(step: int) -> None:
-    sent = FRAMES * 3
-    reader = FrameReader(ANSWER_BYTES_MAX)
-    assert piecewise(reader, b"".join(map(encode, sent)), step) == sent
-    assert reader.waiting_bytes == 0
-
-
-def test_a_frame_longer_than_the_buffer_is_read_and_its_memory_given_back() -> None:
-    long = Result(1, bytes(READ_BYTES * 3))
-    buffer = ReadBuffer()
-    reader = FrameReader(ANSWER_BYTES_MAX, buffer)
-    sent = [long, Result(2)]
-    assert piecewise(reader, b"".join(map(encode, sent)), 2**20) == sent
-    assert piecewise(reader, encode(Result(3)), 2**20) == [Result(3)]
-    assert len(buffer.bytes) <= READ_BYTES
-
-
-def test_readers_that_share_a_buffer_keep_what_is_theirs() -> None:
-    buffer = ReadBuffer()
-    readers = [FrameReader(ANSWER_BYTES_MAX, buffer) for _ in range(3)]
-    data = [encode(Result(number, bytes([number]) * 30_000)) for number in (1, 2, 3)]
-    got: list[list[Frame]] = [[], [], []]
-    for at in range(0, len(data[0]), 7_001):
-        for number, reader in enumerate(readers):
-            got[number] += piecewise(reader, data[number][at : at + 7_001], 7_001)
-            reader.settle()
-    assert got == [[Result(number, bytes([number]) * 30_000)] for number in (1, 2, 3)]
-
-
-def test_a_reader_that_stops_in_between_goes_on_where_it_was() -> None:
-    buffer = ReadBuffer()
-    reader, other = FrameReader(ANSWER_BYTES_MAX, buffer), FrameReader(ANSWER_BYTES_MAX, buffer)
-    data = encode(Result(1)) + encode(Result(2)) + encode(Result(3))[:20]
-    reader.room()[: len(data)] = data
-    reader.filled(len(data))
-    assert reader.next_frame() == Result(1)
-    reader.settle()
-    assert piecewise(other, encode(Result(9)) * 3, 2**20) == [Result(9)] * 3
-    assert reader.next_frame() == Result(2)
-    assert reader.next_frame() is None
-    assert piecewise(reader, encode(Result(3))[20:], 2**20) == [Result(3)]
-
-
-def test_a_buffer_grows_while_reads_fill_it() -> None:
-    buffer = ReadBuffer()
-    before = len(buffer.bytes)
-    reader = FrameReader(ANSWER_BYTES_MAX, buffer)
-    sent = [Result(1, bytes(60_000))] * 20
-    assert piecewise(reader, b"".join(map(encode, sent)), 2**20) == sent
-    assert before < len(buffer.bytes) <= READ_BYTES
 
 
 BODIES = [SHORT_BODY_BYTES, SHORT_BODY_BYTES + 1, 65_536]
