@@ -46,14 +46,6 @@ def ids_in(members: int) -> list[NodeId]:
 
 
 def runs_in(members: int) -> list[tuple[int, int]]:
-    """The runs of neighboring ids of a set, as (first, last), ascending. O(runs * highest / 64)."""
-    found = []
-    at = 0
-    while members:
-        skipped = (members & -members).bit_length() - 1
-        members >>= skipped
-        length = (~members & (members + 1)).bit_length() - 1
-        found.append((at + skipped, at + skipped + length - 1))
-        members >>= length
-        at += skipped + length
-    return found
+    """The runs of neighboring ids of a set, as (first, last), ascending. O(highest / 8 + runs)."""
+    firsts, lasts = members & ~(members << 1), members & ~(members >> 1)
+    return list(zip(ids_in(firsts), ids_in(lasts), strict=True))

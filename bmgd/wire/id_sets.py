@@ -25,7 +25,7 @@ _PAIR = struct.Struct(">II")
 
 
 def encode_id_set(members: int) -> bytes:
-    """The shortest of the three forms. O(highest id / 8 + runs * highest id / 64)."""
+    """The shortest of the three forms. O(highest id / 8 + ids or runs that are written)."""
     if not members:
         return b""
     lowest = (members & -members).bit_length() - 1
