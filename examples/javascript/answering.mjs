@@ -6,11 +6,13 @@
 
 import { Kind } from "./frames.mjs";
 import { Incoming, Outcome, answerTo } from "./incoming.mjs";
-import { Outgoing } from "./outgoing.mjs";
+import { MESSAGE_BYTES_MAX, Outgoing } from "./outgoing.mjs";
 
 const CREDIT = 256;
 const CREDIT_BYTES = 1 << 20;
 const ANSWER_S = 60; // an answer may wait so long for its stream
+const ANSWER_BYTES_MAX = MESSAGE_BYTES_MAX - answerTo(0, Outcome.ANSWER, Buffer.alloc(0)).length;
+const REASON_BYTES_MAX = 4096;
 
 export class Answering {
   #connection;
@@ -21,7 +23,13 @@ export class Answering {
   #streams = new Map(); // "source incarnation inbox" -> Outgoing
   #underway = new Set(); // of promises, one for each answer
 
+  /** Done when no further question comes: with the error, or null where there is none. */
+  ended;
+
+  #end;
+
   constructor(connection, topic, answerTo) {
+    this.ended = new Promise((resolve) => (this.#end = resolve));
     this.#connection = connection;
     this.#incoming = new Incoming(connection);
     this.#topic = topic;
@@ -46,31 +54,48 @@ export class Answering {
     messages.forEach((message, index) => this.#answer(item, message, index));
   }
 
-  onEnd() {}
+  onEnd(error) {
+    this.#end(error);
+  }
 
   async #answer(item, message, index) {
     let outcome = Outcome.ANSWER;
     let rest;
     try {
-      rest = await this.#answerTo(message, item.source);
+      rest = Buffer.from(await this.#answerTo(message, item.source));
+      if (rest.length > ANSWER_BYTES_MAX) throw new RangeError(`the answer has more than ${ANSWER_BYTES_MAX} bytes`);
     } catch (error) {
       outcome = Outcome.FAILED;
-      rest = Buffer.from(error.message);
+      rest = Buffer.from(String(error?.message ?? error)).subarray(0, REASON_BYTES_MAX);
     }
-    if (item.inbox !== undefined) {
-      const answer = answerTo(BigInt(item.question) + BigInt(index), outcome, rest);
-      const taken = new Promise((resolve) => {
-        // It fails where the asker is gone or has given up: nobody is there to be told.
-        this.#streamTo(item).send(answer, ANSWER_S, { onTaken: resolve, onFailed: resolve });
-      });
-      this.#underway.add(taken);
-      taken.then(() => this.#underway.delete(taken));
-    }
+    if (item.inbox !== undefined) this.#put(item, answerTo(BigInt(item.question) + BigInt(index), outcome, rest));
     if (item.count) this.#connection.write(Kind.CONSUMED, this.#number, 1);
   }
 
-  #streamTo({ source, incarnation, inbox }) {
-    const key = `${source} ${incarnation} ${inbox}`;
+  #put(item, answer) {
+    const stream = this.#streamTo(item);
+    const taken = new Promise((resolve) => {
+      // It fails where the asker is gone or has given up: nobody is there to be told.
+      stream.send(answer, ANSWER_S, { onTaken: resolve, onFailed: resolve });
+    });
+    this.#underway.add(taken);
+    taken.then(() => {
+      this.#underway.delete(taken);
+      this.#release(item, stream);
+    });
+  }
+
+  // A stream is kept while something is underway: a connection has 1024 at most, and each asker wants one.
+  #release(item, stream) {
+    const key = keyOf(item);
+    if (!stream.idle || this.#streams.get(key) !== stream) return;
+    this.#streams.delete(key);
+    if (!stream.over) stream.close();
+  }
+
+  #streamTo(item) {
+    const { source, incarnation, inbox } = item;
+    const key = keyOf(item);
     const known = this.#streams.get(key);
     if (known && !known.over) return known;
     const parameters = { destination: source, incarnation, inbox, reader: this.#number };
@@ -78,4 +103,8 @@ export class Answering {
     this.#streams.set(key, stream);
     return stream;
   }
+}
+
+function keyOf({ source, incarnation, inbox }) {
+  return `${source} ${incarnation} ${inbox}`;
 }

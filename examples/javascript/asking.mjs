@@ -42,13 +42,16 @@ export class Asking {
         if (number) this.#settled(0, this.#asked.delete(number) ? [number] : []);
         settle(value);
       };
-      const late = () => outcome(reject)(failure("UnreachableError", destination, "no answer in time", number > 0));
+      const late = () => {
+        takeBack(); // one that waits for room is not sent any more
+        outcome(reject)(failure("UnreachableError", destination, "no answer in time", number > 0));
+      };
       const timer = setTimeout(late, 1000 * timeout);
       const onPut = () => {
         number = stream.next++;
         this.#asked.set(number, { stream, destination, resolve: outcome(resolve), reject: outcome(reject) });
       };
-      stream.out.send(payload, timeout, { onPut, onFailed: outcome(reject) });
+      const takeBack = stream.out.send(payload, timeout, { onPut, onFailed: outcome(reject) });
     });
   }
 

@@ -12,9 +12,10 @@
 
 import { Answering } from "./answering.mjs";
 import { Asking } from "./asking.mjs";
-import { Connection, connected } from "./connection.mjs";
+import { BmgdError, Connection, connected } from "./connection.mjs";
 import { Kind } from "./frames.mjs";
 import { Items } from "./items.mjs";
+import { MESSAGE_BYTES_MAX } from "./outgoing.mjs";
 
 export { BmgdError } from "./connection.mjs";
 
@@ -53,6 +54,8 @@ class Daemon {
   /** Send up to 64 KiB; done when the destination's daemon has it. */
   async send(destination, payload, { topic, timeout = 30 }) {
     const parameters = { destination, topic, payload: Buffer.from(payload), timeout };
+    // The daemon ends the connection for a frame that is too long.
+    if (parameters.payload.length > MESSAGE_BYTES_MAX) throw new BmgdError("RequestError", "at most 64 KiB can be sent", { sent: false });
     await this.#connection.request("send", parameters);
   }
 
@@ -61,11 +64,16 @@ class Daemon {
     return this.#asking.ask(destination, Buffer.from(payload), topic, timeout);
   }
 
-  /** Answer all questions to `topic` by what `answerTo(question, source)` returns, until the connection ends. */
+  /**
+   * Answer all questions to `topic` by the Buffer or text (up to 64 KiB) that `answerTo(question, source)` returns; what
+   * it throws is told to the asker. Gives `{ended}`: a promise that is done when no further question comes, with the error
+   * or null. Without a look at it a program does not learn that it answers nobody any more.
+   */
   async answer(topic, answerTo) {
     const answering = new Answering(this.#connection, topic, answerTo);
     await answering.begin();
     this.#answering.push(answering);
+    return { ended: answering.ended };
   }
 
   /** Read a topic: an async iterable of `{source, topic, payload}`. A message is consumed when the next one is asked for. */

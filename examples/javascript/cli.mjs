@@ -32,13 +32,14 @@ const COMMANDS = {
     let left = Number(count);
     let enough;
     const over = new Promise((resolve) => (enough = resolve));
-    await daemon.answer(topic, (question, source) => {
+    const { ended } = await daemon.answer(topic, (question, source) => {
       print({ question: question.toString("utf8"), source });
       if (--left === 0) setImmediate(enough);
       return Buffer.from(question.toString("utf8").toUpperCase());
     });
     print({ answering: topic });
-    await over;
+    const error = await Promise.race([over, ended]);
+    if (error) throw error;
   },
 
   async members(daemon) {

@@ -78,13 +78,13 @@ export class Connection {
     try {
       for (const { kind, sequence, elements } of this.#splitter.feed(chunk)) this.#take(kind, sequence, elements);
     } catch (error) {
-      this.#end(new BmgdError("ProtocolError", error.message));
+      this.#end(error instanceof BmgdError ? error : new BmgdError("ProtocolError", error.message));
       this.#socket.destroy();
     }
   }
 
   #take(kind, number, elements) {
-    if (number === 0) throw new Error(`${elements[0]}: ${elements[1]}`); // the daemon is about to close
+    if (number === 0) throw new BmgdError(...elements); // the daemon is about to close
     switch (kind) {
       case Kind.RESULT: return this.#answered(number, elements[0]);
       case Kind.ERROR: return this.#claim(number).reject(new BmgdError(...elements));

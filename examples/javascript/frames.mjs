@@ -11,6 +11,7 @@ export const Kind = Object.freeze({
   CONSUMED: 0x85,
   CANCEL: 0x86,
   SEGMENT: 0x87,
+  CLOSE: 0x89,
   CONSUMED_PIECES: 0x8a,
   SETTLED: 0x8b,
   CONSUMED_BROADCASTS: 0x8e,

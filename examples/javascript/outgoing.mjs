@@ -4,10 +4,14 @@
 // fits into the credit, or when all before it are done; until then it waits here. An ITEM says below which
 // number all are done, which of them were not taken, and what the credit is now.
 
+import { BmgdError } from "./connection.mjs";
 import { Kind } from "./frames.mjs";
 import { encode } from "./msgpack.mjs";
 
 const COST_OF_A_SEGMENT = 256; // beside the bytes of its body
+
+/** The longest message that fits into one SEGMENT. Longer ones would go in pieces, which this client does not send. */
+export const MESSAGE_BYTES_MAX = 65_536;
 
 export class Outgoing {
   #connection;
@@ -15,7 +19,8 @@ export class Outgoing {
   #number = 0;
   #credit = 0;
   #next = 1; // the number of the next SEGMENT
-  #waiting = []; // { body, timeout, onPut, onTaken, onFailed }
+  #open = false;
+  #waiting = []; // { body, until, onPut, onTaken, onFailed }
   #underway = new Map(); // the number of a SEGMENT -> { cost, onTaken, onFailed }
   #error = null;
 
@@ -29,6 +34,7 @@ export class Outgoing {
     const { number, answer } = connection.open(verb, parameters, this);
     this.#number = number;
     this.opened = answer.then((value) => {
+      this.#open = true;
       this.#credit = value.credit;
       this.#serve();
       return value;
@@ -40,18 +46,37 @@ export class Outgoing {
     return this.#error !== null;
   }
 
+  /** Whether nothing is underway or waits. */
+  get idle() {
+    return this.#underway.size === 0 && this.#waiting.length === 0;
+  }
+
+  /** No further message: the daemon may forget the stream, and its number counts no more among those in use. */
+  close() {
+    this.#error ??= new BmgdError("RequestError", "the stream is closed", { sent: false });
+    this.#connection.write(Kind.CLOSE, this.#number);
+  }
+
   /**
    * Send one message. `onPut` is called when it leaves this program; then `onTaken` when the other daemon
-   * has it, or `onFailed(error)` when that is not known.
+   * has it, or `onFailed(error)` when that is not known. Returns what takes it back while it waits here.
    */
   send(message, timeout, { onPut = () => {}, onTaken = () => {}, onFailed }) {
-    if (this.#error) return onFailed(this.#error);
-    this.#waiting.push({ body: encode(message), timeout, onPut, onTaken, onFailed });
+    const refused = this.#error ?? tooLong(message);
+    if (refused) {
+      onFailed(refused);
+      return () => {};
+    }
+    const waiting = { body: encode(message), until: performance.now() + 1000 * timeout, onPut, onTaken, onFailed };
+    this.#waiting.push(waiting);
     this.#serve();
+    return () => {
+      this.#waiting = this.#waiting.filter((other) => other !== waiting);
+    };
   }
 
   onEnd(error) {
-    this.#error = error ?? new Error("the stream is closed");
+    this.#error = error ?? this.#error ?? new BmgdError("RequestError", "the stream is closed", { sent: false });
     for (const { onFailed } of [...this.#underway.values(), ...this.#waiting]) onFailed(this.#error);
     this.#underway.clear();
     this.#waiting = [];
@@ -60,7 +85,7 @@ export class Outgoing {
 
   onItem({ next, credit, withdrawn = [], doubted = [], error = "", detail = "" }) {
     for (const number of [...withdrawn, ...doubted]) {
-      const failure = Object.assign(new Error(detail), { name: error, sent: doubted.includes(number) });
+      const failure = new BmgdError(error, detail, { detail, sent: doubted.includes(number) });
       this.#underway.get(number)?.onFailed(failure);
       this.#underway.delete(number);
     }
@@ -74,17 +99,27 @@ export class Outgoing {
   }
 
   #serve() {
-    if (this.#credit === 0) return; // not open yet
+    if (!this.#open) return;
     while (this.#waiting.length) {
       const cost = this.#waiting[0].body.length + COST_OF_A_SEGMENT;
       let held = 0;
       for (const segment of this.#underway.values()) held += segment.cost;
       if (held > 0 && held + cost > this.#credit) return;
-      const { body, timeout, onPut, onTaken, onFailed } = this.#waiting.shift();
+      const { body, until, onPut, onTaken, onFailed } = this.#waiting.shift();
+      const timeout = (until - performance.now()) / 1000; // what is left of it
+      if (timeout <= 0) {
+        onFailed(new BmgdError("UnreachableError", "it could not be sent in time", { sent: false }));
+        continue;
+      }
       const number = this.#next++;
       this.#underway.set(number, { cost, onTaken, onFailed });
       this.#connection.write(Kind.SEGMENT, this.#number, 1, 0, 0, timeout, body);
       onPut();
     }
   }
+}
+
+function tooLong(message) {
+  if (message.length <= MESSAGE_BYTES_MAX) return null;
+  return new BmgdError("RequestError", `at most ${MESSAGE_BYTES_MAX} bytes can be sent`, { sent: false });
 }
