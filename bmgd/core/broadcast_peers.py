@@ -123,7 +123,7 @@ class BroadcastPeers:
         """A node tells up to where it has everything of this life; whether that is taken."""
         context, node_id = self._context, message.route.source
         life = message.route.source_incarnation
-        if context.membership.status_of(node_id) is None:
+        if context.membership.status_of(node_id) in (None, Status.LEFT):
             return False
         if message.route.destination_tag != context.own_tag:
             return False
@@ -176,6 +176,10 @@ class BroadcastPeers:
     def on_record_moved(self, moved: RecordMoved) -> None:
         """Another node died, returned, began a new life, or joined."""
         before, after = moved.before, moved.after
+        if after.status is Status.LEFT:
+            # That life does not return, and ids that have left are more and more.
+            self.by_id.pop(moved.id, None)
+            return
         was_gone = before is None or before.status >= Status.DEAD
         is_gone = after.status >= Status.DEAD
         if is_gone and not was_gone:

@@ -12,8 +12,10 @@ from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, incarnation_tag
+from bmgd.wire.broadcast_messages import Watermark
 from bmgd.wire.link_messages import Notice
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, settle
 
 TOPIC = "news"
@@ -104,3 +106,25 @@ def test_node_that_leaves_says_which_of_its_broadcasts_were_sent() -> None:
     network.issue(0, Leave(S // 5))
     network.run(0.5)
     assert outcomes(network.hosts[NodeId(0)], requests) == [True] * sent + [False] * (300 - sent)
+
+
+def test_source_keeps_nothing_of_joiners_that_have_left() -> None:
+    network = Network(2)
+    settle(network)
+    host = network.join(0)
+    network.run(3)
+    broadcast(network, 0, b"x")
+    network.run(1)
+    source = network.hosts[NodeId(0)]
+    peers = source.node.parts.to_many.source.peers
+    assert host.id in peers.by_id
+    network.issue(host.id, Leave())
+    network.run(3)
+    assert network.status(0)["alive"] == [0, 1]
+    assert sorted(peers.by_id) == [1]
+    # What it acknowledged last may come after the news that it has left.
+    tag = incarnation_tag(source.node.incarnation)
+    late = Watermark(Route(NodeId(0), host.id, host.node.incarnation, tag, 1, 8, 0), 1, 0, False)
+    link = next(iter(source.node.parts.links.table))
+    network._step(source, Received(link, late))
+    assert sorted(peers.by_id) == [1]
