@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar
 
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
-from bmgd.client.connection import Stream
 from bmgd.client.draining import Drained
+from bmgd.client.items import Stream
 from bmgd.client.loop_thread import LoopThread
 from bmgd.client.message import Message
 from bmgd.client.outgoing import Payload, Priority, Quality

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bmgd.client.connection import Stream
 from bmgd.client.daemon import (
     CREDIT_BYTES,
     DEFAULT_TOPIC,
@@ -13,6 +12,7 @@ from bmgd.client.daemon import (
     connect,
 )
 from bmgd.client.draining import Drained, LeftOver
+from bmgd.client.items import Stream
 from bmgd.client.message import LongMessage, Message
 from bmgd.client.programs import Program, ProgramEnd
 from bmgd.client.reading import Interrupted, Messages

@@ -19,8 +19,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.connection import ANSWER_S, Connection, Stream, open_greeted
+from bmgd.client.connection import ANSWER_S, Connection, open_greeted
 from bmgd.client.draining import Drained, drained_of
+from bmgd.client.items import Stream
 from bmgd.client.outgoing import Outgoing, Payload, Priority, Quality
 from bmgd.client.programs import Program, ProgramEnd, ProgramReader, registered, running
 from bmgd.client.reading import Messages

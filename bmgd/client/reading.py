@@ -13,7 +13,8 @@ from itertools import repeat
 from typing import Any, Final, cast
 
 from bmgd.client.assembling import LONGS_MAX, Assembly, Life, Unfinished
-from bmgd.client.connection import Connection, Stream
+from bmgd.client.connection import Connection
+from bmgd.client.items import Stream
 from bmgd.client.message import (
     Asking,
     BroadcastMessage,

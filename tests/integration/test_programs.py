@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.client.connection import Stream
+from bmgd.client.items import Stream
 from bmgd.errors import RequestError
 from tests.integration.cluster import DEADLINE_S, LaunchedCluster, launched, until
 

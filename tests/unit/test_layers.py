@@ -75,7 +75,8 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("connection", "loop_thread"),
+    ("items", "loop_thread"),
+    ("connection",),
     ("reconnecting",),
     ("assembling",),
     ("to_many",),

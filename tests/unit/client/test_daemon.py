@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.client import connection, writing
+from bmgd.client import writing
+from bmgd.client.items import Stream
 from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
 from bmgd.types import NodeId, Status
@@ -230,7 +231,7 @@ def test_the_public_names_are_there_and_cheap() -> None:
 
 
 def test_streams_have_the_bound_that_they_state() -> None:
-    stream: connection.Stream[int] = connection.Stream(2)
+    stream: Stream[int] = Stream(2)
     stream.add([1, 2, 3])
     with pytest.raises(bmgd.SubscriptionError):
         stream.add([4])
