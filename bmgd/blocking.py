@@ -20,11 +20,11 @@ from typing import Any, Generic, TypeVar
 
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
+from bmgd.client.arguments import Payload, Priority, Quality
 from bmgd.client.draining import Drained
 from bmgd.client.items import Stream
 from bmgd.client.loop_thread import LoopThread
 from bmgd.client.message import Message
-from bmgd.client.outgoing import Payload, Priority, Quality
 from bmgd.client.programs import Program, ProgramEnd
 from bmgd.client.reading import Messages
 from bmgd.client.requesting import MAX_ANSWER

@@ -19,7 +19,7 @@ from bmgd.errors import ConfigError
 
 if TYPE_CHECKING:
     from bmgd.client import Daemon
-    from bmgd.client.outgoing import Payload, Quality
+    from bmgd.client.arguments import Payload, Quality
 
 PROGRESS_S = 1.0
 _READ_BYTES = 1 << 16

@@ -33,6 +33,8 @@ from bmgd.wire.control_reader import FrameReader
 
 ANSWER_S: Final = 10.0
 """How long a daemon may take for what it needs no other node for."""
+GRACE_S: Final = 5.0
+"""How much longer than the timeout of what it was asked for a daemon may take to tell of it."""
 
 WRITE_BYTES_MAX: Final = 2**20
 CROWDED_BYTES: Final = 128 * 1024

@@ -19,17 +19,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.connection import ANSWER_S, Connection, open_greeted
+from bmgd.client.arguments import Payload, Priority, Quality, checked_topic
+from bmgd.client.connection import ANSWER_S, GRACE_S, Connection, open_greeted
 from bmgd.client.draining import Drained, drained_of
 from bmgd.client.items import Stream
-from bmgd.client.outgoing import Outgoing, Payload, Priority, Quality
+from bmgd.client.outgoing import Outgoing
 from bmgd.client.programs import Program, ProgramEnd, ProgramReader, registered, running
 from bmgd.client.reading import Messages
 from bmgd.client.reconnecting import open_lasting
 from bmgd.client.requesting import MAX_ANSWER, Asking
 from bmgd.client.sending import SharedStreams
 from bmgd.client.to_many import SendsToMany
-from bmgd.client.writing import Writer, checked_topic
+from bmgd.client.writing import Writer
 from bmgd.config import control_path
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
@@ -47,9 +48,6 @@ MAX_MESSAGE: Final = 64 * 2**20
 
 CHANGES_MAX: Final = 16_384
 """How many items of `membership` or `monitor` wait before the stream ends with an error."""
-
-GRACE_S: Final = 5.0
-"""How much longer than its own timeout a daemon may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)

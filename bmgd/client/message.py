@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.outgoing import Payload
+from bmgd.client.arguments import Payload
 from bmgd.client.replying import Question
 from bmgd.errors import BmgdError, RequestError, UnreachableError
 

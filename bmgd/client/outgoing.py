@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from bmgd.client.arguments import Payload, Priority, Quality
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.errors import (
     BmgdError,
@@ -37,14 +38,8 @@ from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
 from bmgd.wire.control_errors import error_of
 from bmgd.wire.segments import OVERHEAD_BYTES
 
-Priority = Literal["high", "normal", "bulk"]
-Quality = Literal["reliable", "best-effort"]
-Payload = bytes | bytearray | memoryview
-
 CROWDED: Final = 16
 """Segments underway, from which on the next one waits until it is full or one is confirmed."""
-GRACE_S: Final = 5.0
-"""How much longer than a message's own timeout a daemon may take to tell of it."""
 PREFIX_BYTES: Final = 5
 """What a message takes in a segment beyond its bytes, at most."""
 _FULL: Final = PAYLOAD_BYTES_MAX

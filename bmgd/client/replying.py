@@ -10,10 +10,11 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Payload, Pending
-from bmgd.client.writing import check_timeout, checked_payload, send_and_wait, send_long
+from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.client.writing import send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX

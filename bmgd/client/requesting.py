@@ -17,10 +17,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bmgd.client.arguments import Payload, Priority, check_timeout, checked_payload, checked_topic
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Payload, Pending, Priority, with_sent
-from bmgd.client.writing import check_timeout, checked_payload, checked_topic, outcome_of
+from bmgd.client.outgoing import Outgoing, Pending, with_sent
+from bmgd.client.writing import outcome_of
 from bmgd.errors import (
     BmgdError,
     DeliveryError,

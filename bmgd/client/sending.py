@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from bmgd.client.connection import Connection
-from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Payload, Pending, Priority, Quality
-from bmgd.client.writing import (
+from bmgd.client.arguments import (
+    Payload,
+    Priority,
+    Quality,
     check_timeout,
     checked_payload,
     checked_topic,
-    send_and_wait,
-    send_long,
 )
+from bmgd.client.connection import Connection
+from bmgd.client.kept_streams import KeptStreams
+from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.client.writing import send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Final, Literal
+from typing import Any
 
+from bmgd.client.arguments import Quality, checked_topic
 from bmgd.client.assembling import broadcast_long
-from bmgd.client.connection import Connection
+from bmgd.client.connection import GRACE_S, Connection
 from bmgd.errors import (
     DeliveryError,
     PartialError,
@@ -18,12 +19,8 @@ from bmgd.errors import (
     RequestError,
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
-from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
-
-Quality = Literal["reliable", "best-effort"]
-GRACE_S: Final = 5.0
-"""How much longer than its own timeout a daemon may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +137,7 @@ def missed_of(value: Any) -> Missed | None:
 def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise RequestError(f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} fit")
-    try:
-        length = len(topic.encode())
-    except UnicodeEncodeError:
-        raise RequestError("the topic is not valid text") from None
-    if not 1 <= length <= TOPIC_BYTES_MAX:
-        raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
-    return {"topic": topic, "payload": bytes(payload), "quality": quality}
+    return {"topic": checked_topic(topic), "payload": bytes(payload), "quality": quality}
 
 
 def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:

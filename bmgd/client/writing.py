@@ -1,6 +1,6 @@
 """How a program writes: a stream that it holds open, and one message that it waits for.
 
-Both put what they have on an `Outgoing` (`outgoing.py`); what a program hands over is checked here.
+Both put what they have on an `Outgoing` (`outgoing.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bmgd.client.outgoing import GRACE_S, Outgoing, Payload, Pending
-from bmgd.errors import RequestError, UnreachableError
-from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
-from bmgd.wire.control import TIMEOUT_S_MAX
+from bmgd.client.arguments import Payload, checked_payload
+from bmgd.client.connection import GRACE_S
+from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.errors import UnreachableError
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 
 class Writer:
@@ -165,50 +166,6 @@ async def send_and_wait(stream: Outgoing, message: Pending) -> None:
         DeliveryError: it is not, and `sent` says whether it may have been taken.
     """
     await outcome_of(stream, message, "no confirmation before the deadline")
-
-
-def checked_payload(payload: object) -> bytes:
-    """The bytes of a payload.
-
-    Raises:
-        RequestError: it is something else than bytes, or too long.
-    """
-    if not isinstance(payload, bytes | bytearray | memoryview):
-        raise RequestError(
-            f"a payload is bytes, not {type(payload).__name__}: encode a text with .encode()"
-        )
-    size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
-    if size > LONG_BYTES_MAX:
-        raise RequestError(f"the payload has {size} bytes, at most {LONG_BYTES_MAX} fit")
-    return bytes(payload) if size <= PAYLOAD_BYTES_MAX else payload  # type: ignore[return-value]
-
-
-def check_timeout(timeout: float) -> None:
-    """Refuse what is no timeout.
-
-    Args:
-        timeout: in seconds.
-
-    Raises:
-        RequestError: not above 0, or longer than a day.
-    """
-    if not 0 < timeout <= TIMEOUT_S_MAX:
-        raise RequestError(f"a timeout is a number of seconds above 0, at most {TIMEOUT_S_MAX:.0f}")
-
-
-def checked_topic(topic: str) -> str:
-    """A topic.
-
-    Raises:
-        RequestError: it does not have 1 to 255 bytes.
-    """
-    try:
-        length = len(topic.encode())
-    except UnicodeEncodeError:
-        raise RequestError("the topic is not valid text") from None
-    if not 1 <= length <= TOPIC_BYTES_MAX:
-        raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
-    return topic
 
 
 async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue: str) -> None:  # noqa: ASYNC109

@@ -75,7 +75,7 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("items", "loop_thread"),
+    ("arguments", "items", "loop_thread"),
     ("connection",),
     ("reconnecting",),
     ("assembling",),
