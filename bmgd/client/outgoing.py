@@ -1,16 +1,14 @@
 """What a program sends to one topic of one node: packed into segments, confirmed in batches.
 
-Theory of operation. A message waits in `_pending` until the stream may send: its daemon grants credit
+Theory of operation. A message waits in a backlog until the stream may send: its daemon grants credit
 in bytes, and one segment may always be underway. What waits then goes into one segment, by one call.
 What the daemon does not read waits here, and not in the loop. A lone message leaves at the end of this
 turn of the event loop; one that is waited for leaves at once, where the one before it was alone too.
 While `CROWDED` segments are underway what follows waits for the next confirmation, or until a segment
 is full. So no timer delays anything.
 
-    pending --in a segment--> underway --next above it--> confirmed
-       |                         |--withdrawn--------> not sent (UnreachableError, QueueFullError)
-       +--timeout, cancelled     |--doubted----------> in doubt (sent is true)
-          --> not sent           +--stream over------> its error; sent by what the daemon says
+    waiting (backlog.py) --in a segment--> underway (underway.py) --> confirmed, not sent, or in doubt
+       +--timeout, cancelled--> not sent
 
 Messages of `write` have no future each: the first error of the stream is raised by `flush`.
 """
@@ -22,10 +20,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bmgd.client.arguments import Payload, Priority, Quality
+from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending
 from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.client.underway import Segment, Underway
 from bmgd.errors import (
     BmgdError,
-    DeliveryError,
     ProtocolError,
     RequestError,
     SilentDaemonError,
@@ -33,46 +32,12 @@ from bmgd.errors import (
 )
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
-from bmgd.wire.bounds import MESSAGES_PER_SEGMENT_MAX, PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE, TIMEOUT_S_MAX
-from bmgd.wire.control_errors import error_of
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 CROWDED: Final = 16
 """Segments underway, from which on the next one waits until it is full or one is confirmed."""
-PREFIX_BYTES: Final = 5
-"""What a message takes in a segment beyond its bytes, at most."""
-_FULL: Final = PAYLOAD_BYTES_MAX
-
-
-class Pending:
-    """A message that its sender waits for.
-
-    Attributes:
-        confirmed: done when it is, or failed with a `DeliveryError`.
-        segment: the number of the segment that it is in; 0 while it waits here.
-        given_up: its sender waits no longer, and knows that.
-    """
-
-    __slots__ = ("confirmed", "deadline", "given_up", "payload", "segment")
-
-    def __init__(self, payload: bytes, deadline: float, confirmed: asyncio.Future[None]) -> None:
-        self.payload = payload
-        self.deadline = deadline
-        self.confirmed = confirmed
-        self.segment = 0
-        self.given_up = False
-
-
-class _Segment:
-    """Some messages underway to the daemon and beyond."""
-
-    __slots__ = ("cost", "count", "waited")
-
-    def __init__(self, cost: int, count: int, waited: list[Pending]) -> None:
-        self.cost = cost
-        self.count = count
-        self.waited = waited
 
 
 class Outgoing:
@@ -110,13 +75,8 @@ class Outgoing:
         self._answer.add_done_callback(self._on_opened)
         self._is_open = False
         self._credit = 0
-        self._put_cost = 0
-        self._last_number = 0
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        self._waited: dict[int, Pending] = {}
-        """Those of the pending that somebody waits for, by their place."""
-        self._underway: dict[int, _Segment] = {}
+        self._backlog = Backlog()
+        self._underway = Underway(self._settle)
         self._in_long = False
         """Whether a long message is put in part: nothing else may come between its pieces."""
         self._scheduled = False
@@ -151,7 +111,7 @@ class Outgoing:
     @property
     def is_idle(self) -> bool:
         """Whether nothing of it waits or is underway."""
-        return not self._pending and not self._underway
+        return not self._backlog.payloads and not self._underway
 
     @property
     def is_unused(self) -> bool:
@@ -161,7 +121,7 @@ class Outgoing:
     @property
     def is_full(self) -> bool:
         """Whether as much waits as goes into a segment."""
-        return self._pending_bytes >= _FULL
+        return self._backlog.is_full
 
     def _on_opened(self, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled():
@@ -182,13 +142,15 @@ class Outgoing:
 
     def add(self, payload: bytes, waited: Pending | None = None) -> None:
         """Let a message wait for its segment; the caller waits while the stream `is_full`."""
+        # This runs once for every message: nothing is called but for what is waited for.
+        backlog = self._backlog
         goes_alone = False
         if waited is not None:
             goes_alone = self._goes_alone and not self._scheduled and self.is_unused
-            self._waited[len(self._pending)] = waited
-        self._pending.append(payload)
-        self._pending_bytes += len(payload) + PREFIX_BYTES
-        if goes_alone or self._pending_bytes >= _FULL:
+            backlog.waited[len(backlog.payloads)] = waited
+        backlog.payloads.append(payload)
+        backlog.size_bytes += len(payload) + PREFIX_BYTES
+        if goes_alone or backlog.size_bytes >= FULL_BYTES:
             self._pump()
         elif not self._scheduled:
             self._scheduled = True
@@ -199,7 +161,7 @@ class Outgoing:
         self._pump()
 
     def _may_put(self, cost: int) -> bool:
-        has_credit = self._put_cost + cost <= self._credit or not self._underway
+        has_credit = self._underway.put_cost + cost <= self._credit or not self._underway
         return self._is_open and has_credit and self._connection.may_write(self)
 
     def on_writable(self) -> None:
@@ -210,22 +172,18 @@ class Outgoing:
 
     def _pump(self) -> None:
         """Send what waits, as far as it may be."""
-        while self._pending and not self._over and not self._in_long:
-            if self._pending_bytes < _FULL and len(self._underway) >= CROWDED:
+        backlog = self._backlog
+        while backlog.payloads and not self._over and not self._in_long:
+            if not backlog.is_full and len(self._underway) >= CROWDED:
                 return
-            cost = min(self._pending_bytes, _FULL) + OVERHEAD_BYTES
+            cost = min(backlog.size_bytes, FULL_BYTES) + OVERHEAD_BYTES
             if not self._may_put(cost):
                 return
             self._send_segment()
         self._changed.set()
 
     def _send_segment(self) -> None:
-        pending = self._pending
-        if self._pending_bytes <= _FULL + PREFIX_BYTES and len(pending) <= MESSAGES_PER_SEGMENT_MAX:
-            payloads, self._pending, self._pending_bytes = pending, [], 0
-        else:
-            payloads = self._first_fitting()
-        waited = self._take_waited(len(payloads)) if self._waited else []
+        payloads, waited = self._backlog.take()
         timeout = 0.0
         if len(waited) == len(payloads):
             latest = max(message.deadline for message in waited)
@@ -233,23 +191,6 @@ class Outgoing:
         body, more = segment_parts(payloads)
         self._goes_alone = len(payloads) == 1
         self._put(body, len(payloads), waited, timeout, more=more)
-
-    def _first_fitting(self) -> list[bytes]:
-        size = count = 0
-        for payload in self._pending:
-            size += len(payload) + PREFIX_BYTES
-            if count and (size > _FULL + PREFIX_BYTES or count == MESSAGES_PER_SEGMENT_MAX):
-                size -= len(payload) + PREFIX_BYTES
-                break
-            count += 1
-        payloads, self._pending = self._pending[:count], self._pending[count:]
-        self._pending_bytes -= size
-        return payloads
-
-    def _take_waited(self, count: int) -> list[Pending]:
-        taken = [self._waited.pop(at) for at in sorted(self._waited) if at < count]
-        self._waited = {at - count: message for at, message in self._waited.items()}
-        return taken
 
     def _put(
         self,
@@ -261,12 +202,7 @@ class Outgoing:
         flags: int = 0,
         more: bytes | memoryview = b"",
     ) -> int:
-        self._last_number += 1
-        number, cost = self._last_number, len(body) + len(more) + OVERHEAD_BYTES
-        self._put_cost += cost
-        self._underway[number] = _Segment(cost, count, waited)
-        for message in waited:
-            message.segment = number
+        number = self._underway.put(len(body) + len(more) + OVERHEAD_BYTES, count, waited)
         self._connection.write(
             control.PutSegment(self._sequence, count, flags, size, timeout, body, more)
         )
@@ -306,7 +242,7 @@ class Outgoing:
 
     async def _until_turn(self, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""
-        while self._pending or self._in_long:
+        while self._backlog.payloads or self._in_long:
             await self._until_next_change(until)
         self.check()
         self._in_long = True
@@ -372,7 +308,7 @@ class Outgoing:
 
         Raises: as `check`.
         """
-        while self._pending_bytes >= _FULL:
+        while self._backlog.is_full:
             self.check()
             await self.until_changed()
 
@@ -390,15 +326,13 @@ class Outgoing:
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""
         self._pump_all()
-        while not self._over and (
-            self._pending or not all(map(_is_settled, self._underway.values()))
-        ):
+        while not self._over and (self._backlog.payloads or not self._underway.all_settled):
             await self.until_changed()
 
     def _pump_all(self) -> None:
         """What waits goes now, full or not."""
-        waits = self._pending and not self._over and not self._in_long
-        if waits and self._may_put(self._pending_bytes + OVERHEAD_BYTES):
+        waits = self._backlog.payloads and not self._over and not self._in_long
+        if waits and self._may_put(self._backlog.size_bytes + OVERHEAD_BYTES):
             self._send_segment()
         self._pump()
 
@@ -412,26 +346,15 @@ class Outgoing:
         message.given_up = True
         self._changed.set()
         if not message.segment:
-            for at, waited in self._waited.items():
-                if waited is message:
-                    self._drop(at)
-                    return True
+            self._backlog.drop(message)
             return True
-        segment = self._underway.get(message.segment)
-        if segment is not None and segment.count == 1:
+        if self._underway.is_alone(message):
             self._connection.write(control.Withdraw(self._sequence, message.segment))
         return False
 
     def is_alone(self, message: Pending) -> bool:
         """Whether it is underway in a segment of its own, of which the daemon tells in time."""
-        segment = self._underway.get(message.segment)
-        return segment is not None and segment.count == 1
-
-    def _drop(self, at: int) -> None:
-        del self._waited[at]
-        self._pending_bytes -= len(self._pending.pop(at)) + PREFIX_BYTES
-        self._waited = {n - (n > at): message for n, message in self._waited.items()}
-        self._changed.set()
+        return self._underway.is_alone(message)
 
     # --- what the daemon tells ----------------------------------------------------------------
 
@@ -440,28 +363,15 @@ class Outgoing:
         match value:
             case {"next": int(following), "credit": int(credit)}:
                 if len(value) > 2:
-                    self._on_lost(value)
+                    self._underway.lose(self.destination, value)
                 self._credit = credit
-                self._confirm(following)
+                self._underway.confirm(following)
                 self._pump()
                 self._changed.set()
             case _:
                 raise ProtocolError("not the state of a stream")
 
-    def _on_lost(self, lost: Mapping[str, Any]) -> None:
-        for name, sent in (("withdrawn", False), ("doubted", True)):
-            for number in lost[name]:
-                segment = self._underway.pop(number, None)
-                fields = {
-                    "destination": self.destination,
-                    "detail": str(lost["detail"]),
-                    "sent": sent,
-                }
-                error = error_of(str(lost["error"]), str(lost["detail"]), fields)
-                if segment is not None:
-                    self._settle(segment, error)
-
-    def _settle(self, segment: _Segment, error: BmgdError | None) -> None:
+    def _settle(self, segment: Segment, error: BmgdError | None) -> None:
         for message in segment.waited:
             if message.confirmed.done():
                 continue
@@ -472,22 +382,12 @@ class Outgoing:
         if error is not None and len(segment.waited) < max(1, segment.count):
             self._error = self._error or error
 
-    def _confirm(self, following: int) -> None:
-        underway = self._underway
-        while underway:
-            number = next(iter(underway))
-            if number >= following:
-                return
-            segment = underway.pop(number)
-            if segment.waited:
-                self._settle(segment, None)
-
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """The stream is over."""
         if self._over:
             return
-        self._confirm(int(fields.get("next", 0)))
-        self._fail(error, int(fields.get("unsent", self._last_number + 1)))
+        self._underway.confirm(int(fields.get("next", 0)))
+        self._fail(error, int(fields.get("unsent", self._underway.last_number + 1)))
 
     def _fail(self, error: BmgdError | None, unsent: int) -> None:
         """What is not confirmed has failed; from `unsent` on it was not taken, and will not be."""
@@ -498,15 +398,8 @@ class Outgoing:
         if error is not None:
             self._error = self._error or error
         over = error or RequestError("the stream is closed")
-        underway, self._underway = self._underway, {}
-        for number, segment in underway.items():
-            self._settle(segment, with_sent(over, sent=number < unsent))
-        for message in self._waited.values():
-            if not message.confirmed.done():
-                message.confirmed.set_exception(with_sent(over, sent=False))
-        self._waited.clear()
-        self._pending.clear()
-        self._pending_bytes = 0
+        self._underway.fail(over, unsent)
+        self._backlog.fail(over)
         self._changed.set()
 
     # --- the end ------------------------------------------------------------------------------
@@ -538,16 +431,4 @@ class Outgoing:
         """End it at once: what waits here is not sent."""
         if not self._over:
             self._connection.write(control.Cancel(self._sequence))
-            self._fail(RequestError("the stream was abandoned"), self._last_number + 1)
-
-
-def _is_settled(segment: _Segment) -> bool:
-    """Whether nobody waits for what becomes of it."""
-    waited = segment.waited
-    return bool(waited) and len(waited) == segment.count and all(m.given_up for m in waited)
-
-
-def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
-    if isinstance(error, DeliveryError) and error.sent != sent:
-        return type(error)(error.destination, error.detail, sent=sent)
-    return error
+            self._fail(RequestError("the stream was abandoned"), self._underway.last_number + 1)

@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
+from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.answers import ANSWER, FAILED, answer_head

@@ -18,9 +18,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bmgd.client.arguments import Payload, Priority, check_timeout, checked_payload, checked_topic
+from bmgd.client.backlog import Pending, with_sent
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Pending, with_sent
+from bmgd.client.outgoing import Outgoing
+from bmgd.client.underway import Segment
 from bmgd.client.writing import outcome_of
 from bmgd.errors import (
     BmgdError,
@@ -152,7 +154,7 @@ class Questions(Outgoing):
         """It has its outcome."""
         self._asked.pop(question.number, None)
 
-    def _settle(self, segment: Any, error: BmgdError | None) -> None:
+    def _settle(self, segment: Segment, error: BmgdError | None) -> None:
         if error is not None:
             super()._settle(segment, error)
             if not segment.count:
@@ -162,7 +164,7 @@ class Questions(Outgoing):
             return
         # Taken by the other daemon: the answer is what is waited for.
         for message in segment.waited:
-            if message.given_up:
+            if message.given_up and isinstance(message, Asked):
                 message.fail(UnreachableError(self.destination, _OVERDUE, sent=True))
 
     def _fail(self, error: BmgdError | None, unsent: int) -> None:

@@ -13,9 +13,10 @@ from bmgd.client.arguments import (
     checked_payload,
     checked_topic,
 )
+from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
-from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from bmgd.client.arguments import Payload, checked_payload
+from bmgd.client.backlog import Pending
 from bmgd.client.connection import GRACE_S
-from bmgd.client.outgoing import Outgoing, Pending
+from bmgd.client.outgoing import Outgoing
 from bmgd.errors import UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 

@@ -75,8 +75,8 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("arguments", "items", "loop_thread"),
-    ("connection",),
+    ("arguments", "backlog", "items", "loop_thread"),
+    ("connection", "underway"),
     ("reconnecting",),
     ("assembling",),
     ("to_many",),

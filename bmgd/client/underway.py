@@ -1,0 +1,109 @@
+"""What of a stream is underway: its segments, from when they are put until their outcome is known.
+
+underway --next above it--> confirmed
+   |--withdrawn--> not sent (UnreachableError, QueueFullError)
+   |--doubted--> in doubt (`sent` is true)
+   +--stream over--> its error; sent by what the daemon says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bmgd.client.backlog import Pending, with_sent
+from bmgd.errors import BmgdError
+from bmgd.wire.control_errors import error_of
+
+
+class Segment:
+    """Some messages underway to the daemon and beyond.
+
+    Attributes:
+        count: of the messages in it; 0 of a piece of a long one.
+        waited: those that somebody waits for.
+    """
+
+    __slots__ = ("count", "waited")
+
+    def __init__(self, count: int, waited: list[Pending]) -> None:
+        self.count = count
+        self.waited = waited
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody waits for what becomes of it."""
+        waited = self.waited
+        return bool(waited) and len(waited) == self.count and all(m.given_up for m in waited)
+
+
+class Underway:
+    """The segments of one stream without an outcome, in the order of their numbers.
+
+    Args:
+        settle: told of the outcome of those that may matter to somebody: None where it is confirmed.
+
+    Attributes:
+        last_number: of the segment put last, from 1.
+        put_cost: what all that were put have cost of the stream's credit, in bytes.
+    """
+
+    def __init__(self, settle: Callable[[Segment, BmgdError | None], None]) -> None:
+        self.last_number = 0
+        self.put_cost = 0
+        self._settle = settle
+        self._segments: dict[int, Segment] = {}
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def all_settled(self) -> bool:
+        """Whether nobody waits for what becomes of any."""
+        return all(segment.is_settled for segment in self._segments.values())
+
+    def put(self, cost: int, count: int, waited: list[Pending]) -> int:
+        """A segment is put; returns its number."""
+        self.last_number = number = self.last_number + 1
+        self.put_cost += cost
+        self._segments[number] = Segment(count, waited)
+        for message in waited:
+            message.segment = number
+        return number
+
+    def is_alone(self, message: Pending) -> bool:
+        """Whether a message is underway in a segment of its own, of which the daemon tells in time."""
+        segment = self._segments.get(message.segment)
+        return segment is not None and segment.count == 1
+
+    def confirm(self, following: int) -> None:
+        """All below that number are confirmed."""
+        segments = self._segments
+        while segments:
+            number = next(iter(segments))
+            if number >= following:
+                return
+            segment = segments.pop(number)
+            if segment.waited:
+                self._settle(segment, None)
+
+    def lose(self, destination: int, lost: Mapping[str, Any]) -> None:
+        """The daemon has taken some back, or does not know what became of them.
+
+        Args:
+            lost: their numbers, ``withdrawn`` and ``doubted``, and the ``error`` and its ``detail``.
+        """
+        for name, sent in (("withdrawn", False), ("doubted", True)):
+            for number in lost[name]:
+                segment = self._segments.pop(number, None)
+                detail = str(lost["detail"])
+                fields = {"destination": destination, "detail": detail, "sent": sent}
+                error = error_of(str(lost["error"]), detail, fields)
+                if segment is not None:
+                    self._settle(segment, error)
+
+    def fail(self, over: BmgdError, unsent: int) -> None:
+        """The stream is over; what has that number or a higher one was not taken, and will not be."""
+        segments, self._segments = self._segments, {}
+        for number, segment in segments.items():
+            self._settle(segment, with_sent(over, sent=number < unsent))
