@@ -40,7 +40,7 @@ NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
     (("broadcast_source",), "RESENT_PER_STEP_MAX", 1),
     (("broadcast_window",), "UNSTABLE_MAX", 2),
     (("broadcast_retention",), "AHEAD_MAX", 2),
-    (("broadcast_retention",), "SKIPS_KEPT_MAX", 1),
+    (("broadcast_delivery",), "SKIPS_KEPT_MAX", 1),
     (("broadcast_orphans",), "PULLED_MAX", 1),
     (("broadcast_orphans",), "TOLD_MAX", 1),
     (("programs",), "ASKED_PER_STEP_MAX", 1),
