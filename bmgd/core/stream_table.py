@@ -98,7 +98,10 @@ class StreamTable:
                 peer.waiting[stream.key] = stream
                 return False
             del peer.open[oldest.id]
+            # What waits in it for a way tries again when it would have.
+            resend_ns = oldest.resend_ns
             oldest.drop_id()
+            oldest.resend_ns = resend_ns
         if peer.next_id > STREAM_ID_MAX:
             return False
         stream.id = peer.next_id

@@ -113,3 +113,18 @@ def test_stream_whose_program_goes_away_after_it_has_closed_it_is_not_kept_for_e
     assert not table.owned
     network.run(2 * ABANDONED_NS / S)
     assert not table.streams
+
+
+def test_stream_that_waits_for_a_way_goes_on_also_when_others_have_used_up_the_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream_table, "SPAN", 4)
+    network = Network(3, start=False)
+    source = network.boot(0)
+    network.run(0.2)
+    for _ in range(8):
+        stream = network.issue(0, OpenStream(NodeId(1), "t"))
+        network.issue_as(source, stream, PutSegment(1, packed(b"x")))
+    network.boot(1)
+    network.run(8)
+    assert network.hosts[NodeId(1)].node.parts.topics.table.waiting() == 8
