@@ -31,9 +31,14 @@ class HandingOut:
         self._questions = questions
         self._work = work
 
-    def hand_out(self, topic: str, entry: TopicQueue, left: int = HAND_OUT_MAX) -> None:
+    def hand_out(self, topic: str, entry: TopicQueue) -> None:
         """Hand out what waits and readers may have: so much of it now, the rest as work."""
-        idle, goes_on = 0, left > 1
+        if self._hand_some(topic, entry, HAND_OUT_MAX):
+            self._work.begin(f"hand out {topic}", lambda: self._hand_outs(topic))
+
+    def _hand_some(self, topic: str, entry: TopicQueue, left: int) -> bool:
+        """Hand out so much; whether there is more that readers may have."""
+        idle = 0
         while entry.waiting and idle < len(entry.readers):
             reader = entry.readers[0]
             entry.readers.rotate(-1)
@@ -45,9 +50,9 @@ class HandingOut:
             if not left:
                 entry.waiting.appendleft(segment)
                 self._table.count_in(entry, segment)
-                if goes_on:
-                    self._work.begin(f"hand out {topic}", lambda: self._hand_outs(topic))
-                return
+                # It is still this reader's turn.
+                entry.readers.rotate(1)
+                return True
             left -= 1
             reader.count += segment.count
             reader.bytes += segment.cost
@@ -69,13 +74,12 @@ class HandingOut:
             )
         if not entry.waiting and not entry.readers:
             self._table.topics.pop(topic, None)
+        return False
 
     def _hand_outs(self, topic: str) -> Iterator[None]:
         """The rest of what readers may have, in turns."""
-        while (entry := self._table.topics.get(topic)) is not None and entry.waiting:
-            before = len(entry.waiting)
-            self.hand_out(topic, entry, 1)
-            if len(entry.waiting) == before:
+        while (entry := self._table.topics.get(topic)) is not None:
+            if not self._hand_some(topic, entry, 1):
                 return
             yield
 

@@ -308,6 +308,21 @@ def test_topics_hand_out_a_bounded_number_in_one_step() -> None:
     assert queues.topics.table.waiting() == 0
 
 
+def test_topics_serve_readers_in_turn_also_beyond_what_one_step_hands_out() -> None:
+    queues = Queues()
+    for reader in (1, 2):
+        queues.topics.subscribe(reader, "jobs", 0)
+    queues.put(*map(str, range(3 * HAND_OUT_MAX)))
+    for reader in (1, 2):
+        queues.topics.table.subscriptions[reader].credit = 3 * HAND_OUT_MAX
+    queues.topics.consumed(1, 0)
+    for _ in range(3):
+        queues.work.on_timer(("work", 0, 0))
+    readers = [reader for reader, _ in queues.delivered()]
+    assert sorted(readers[:2]) == [1, 2]
+    assert readers == readers[:2] * (3 * HAND_OUT_MAX // 2)
+
+
 def test_topics_take_no_message_for_one_more_topic_than_the_bound() -> None:
     queues = Queues()
     for number in range(TOPICS_MAX):
