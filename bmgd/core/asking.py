@@ -37,7 +37,7 @@ class Asking:
         self._context = context
         self._topics = topics
         self._outbound = outbound
-        self._telling: dict[tuple[NodeId, int], StreamOut] = {}
+        self._telling: dict[Asker, StreamOut] = {}
 
     # --- streams of programs ------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class Asking:
 
     def _stream_to(self, lost: QuestionsLost) -> StreamOut | None:
         """The stream that tells this asker of what it lost; None where there are too many streams."""
-        table, key = self._outbound.table, (lost.source, lost.inbox)
+        table, key = self._outbound.table, Asker(lost.source, lost.incarnation, lost.inbox)
         stream = self._telling.get(key)
         if stream is not None and not stream.ending and table.streams.get(stream.key) is stream:
             return stream

@@ -22,6 +22,7 @@ from bmgd.core.commands import (
     Unsubscribe,
     Withdraw,
 )
+from bmgd.core.context import QuestionsLost
 from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.core.inboxes import ANSWER_BYTES, QUESTIONS_MAX, Inboxes, inbox_of, is_inbox, topic_of
@@ -37,7 +38,7 @@ from bmgd.errors import (
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.answers import (
     ANSWER,
     ANSWER_HEAD_BYTES,
@@ -479,6 +480,21 @@ def test_long_answer_that_is_given_up_before_it_was_sent_is_lost_when_its_reader
     cluster.put(3, reader, Unsubscribe())
     cluster.network.mend()
     assert (READER_LOST, first + 1, b"") in cluster.until_outcomes(2)
+
+
+def test_lost_question_of_a_new_life_is_told_by_a_stream_of_its_own() -> None:
+    cluster = Cluster()
+    parts = cluster.host(3).node.parts
+    for peer in range(3):
+        cluster.network.cut(3, peer)
+    former = cluster.host(0).node.incarnation
+    parts.asking.tell_lost(QuestionsLost(NodeId(0), former, cluster.inbox, (1,), handed=True))
+    # It goes on in another life before anybody knows that the former one is over.
+    later = Incarnation(former + (1 << 32))
+    parts.context.membership.meet_life(NodeId(0), later)
+    parts.asking.tell_lost(QuestionsLost(NodeId(0), later, cluster.inbox, (1,), handed=True))
+    told = [stream.tag for stream in parts.outbound.table.streams.values()]
+    assert told == [incarnation_tag(former), incarnation_tag(later)]
 
 
 def _asker(deliver: Deliver) -> questions_module.Asker:
