@@ -4,7 +4,8 @@ Theory of operation. News is passed on before it is logged: a call only appends 
 is made, and written with one call, when the list is `BATCH_MAX` long, `FLUSH_S` after its first line, at
 an error, and at the end. So the notice of a death waits for nothing but an append:
 
-    observed, line --below the level, over the rate--> nothing (counted)
+    observed, line --below the level--> nothing
+                   --over the rate, no error--> nothing (counted)
                    --a warning whose cause was written a short while ago--> nothing (counted)
                    --after the error that ends the daemon, no error--> nothing
                    --else--> waits --a moment later, many, an error, the end--> one write
@@ -26,7 +27,7 @@ from bmgd.shell.repeats import Repeats
 from bmgd.types import Incarnation, NodeId
 
 RATE_PER_S = 200
-"""More lines than this in one second are counted, not written."""
+"""More lines than this in one second are counted, not written; errors are written."""
 BATCH_MAX = 256
 """So many lines wait at most before they are written."""
 FLUSH_S = 0.1
@@ -152,20 +153,21 @@ class DaemonLog:
     def _put(self, line: _Line) -> None:
         if self._is_over and line.level < logging.ERROR:
             return
+        second = int(line.at_s)
+        if second != self._second:
+            self._tell_left_out(line.at_s)
+            self._second, self._count = second, 0
+        # The reason for which a daemon ends is written whatever came before it in the same second.
+        if self._count >= RATE_PER_S and line.level < logging.ERROR:
+            self._left_out += 1
+            return
         if line.level == logging.WARNING:
             count = self._repeats.admit(line.event, line.peer, line.text or line.detail)
             if count is None:
                 return
             if count:
                 line = line._replace(often=f" ({count} more of these since)")
-        second = int(line.at_s)
-        if second != self._second:
-            self._tell_left_out(line.at_s)
-            self._second, self._count = second, 0
         self._count += 1
-        if self._count > RATE_PER_S:
-            self._left_out += 1
-            return
         self._waiting.append(line)
         if line.level >= logging.ERROR or len(self._waiting) >= BATCH_MAX:
             self.flush()

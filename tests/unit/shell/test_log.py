@@ -152,6 +152,29 @@ def test_log_above_its_rate_counts_what_it_leaves_out(written: Written, clock: l
     assert written.lines[-1].endswith("(4 lines left out)")
 
 
+def test_log_above_its_rate_still_says_what_is_wrong(written: Written, clock: list[float]) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    for number in range(RATE_PER_S + 7):
+        said.line("n", f"record {number}")
+    said.end("every neighbor refuses it", logging.ERROR)
+    said.close()
+    assert any("ERROR every neighbor refuses it" in line for line in written.lines)
+    assert written.lines[-1].endswith("(7 lines left out)")
+
+
+def test_log_counts_a_warning_that_was_left_out_for_its_rate(
+    written: Written, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    for number in range(RATE_PER_S):
+        said.line("n", f"record {number}")
+    said.warn("n", "one that is not written")
+    clock[0] += 1
+    said.warn("n", "one that is not written")
+    said.close()
+    assert sum("one that is not written" in line for line in written.lines) == 1
+
+
 class Gone:
     """A stderr that nobody reads any more."""
 
@@ -197,9 +220,10 @@ def test_log_says_how_many_were_left_out(written: Written, monkeypatch: pytest.M
     assert written.lines[-1].endswith("rejected peer 1 (wrong size) (3 more of these since)")
 
 
-def test_log_remembers_a_bounded_number_of_causes(written: Written) -> None:
+def test_log_remembers_a_bounded_number_of_causes(written: Written, clock: list[float]) -> None:
     said = DaemonLog(3, "info", "text", written)
     for peer in range(CAUSES_MAX + 1):
+        clock[0] += 1 / RATE_PER_S
         said.observed(refused(peer))
     assert len(said._repeats) == CAUSES_MAX
 
