@@ -175,6 +175,15 @@ def test_log_counts_a_warning_that_was_left_out_for_its_rate(
     assert sum("one that is not written" in line for line in written.lines) == 1
 
 
+def test_log_line_in_text_is_one_line_whatever_a_peer_says(written: Written) -> None:
+    said = DaemonLog(3, "info", "text", written)
+    said.warn("not linked", "node 5 at höst:7400\n2026-01-01T00:00:00Z node 3 ERROR exit\x1b[2J")
+    said.close()
+    assert len(written.lines) == 1
+    assert "at höst:7400\\n2026" in written.lines[0]
+    assert "\x1b" not in written.lines[0]
+
+
 class Gone:
     """A stderr that nobody reads any more."""
 
