@@ -237,7 +237,12 @@ def _http(out: Exposition, sources: Sources) -> None:
 
 
 def _per_link(out: Exposition, sources: Sources) -> None:
-    rows = [({"peer": str(row[0])}, row) for row in sources.links]
+    # While a link is renewed there are two to one peer; a series must not be there twice.
+    newest: dict[int, list[int]] = {}
+    for row in sources.links:
+        if row[0] not in newest or row[3] < newest[row[0]][3]:
+            newest[row[0]] = row
+    rows = [({"peer": str(peer)}, row) for peer, row in newest.items()]
     for name, at, text in (
         ("link_peer_silent_seconds", 2, "How long nothing came over the link."),
         ("link_peer_backlog_bytes", 7, "Bytes that wait to be written to the link."),

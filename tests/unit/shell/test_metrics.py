@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from bmgd.core.counts import PLAIN, Counts
@@ -106,6 +107,18 @@ def test_metrics_name_peers_only_when_asked() -> None:
     assert found['bmgd_link_peer_rtt_seconds{peer="0"}'] == 0.00025
     assert found['bmgd_link_peer_received_bytes_total{peer="1"}'] == 2
     assert len(samples(metrics_text(sources(), per_link=False))) < SERIES_MAX
+
+
+def test_metrics_have_one_series_per_peer_while_its_link_is_renewed() -> None:
+    old = [4, 0, 1500, 90_000, 0, 10, 20, 5, 250]
+    new = [4, 1, 2, 100, 0, 1, 2, 3, 0]
+    twice = replace(sources(), links=[old, new])
+    lines = metrics_text(twice, per_link=True).splitlines()
+    names = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(set(names)) == len(names)
+    found = samples("\n".join(lines))
+    assert found['bmgd_link_peer_silent_seconds{peer="4"}'] == 0.002
+    assert found['bmgd_link_peer_backlog_bytes{peer="4"}'] == 3
 
 
 def test_metrics_have_a_help_for_every_plain_count() -> None:
