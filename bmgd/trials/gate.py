@@ -19,6 +19,8 @@ from bmgd.peers import split_address
 
 BACKLOG = 4096
 ACCEPTS_PER_WAKE_MAX = 64
+AGAIN_S = 0.05
+"""So long after it could not take a connection, for want of descriptors, a gate tries again."""
 
 OnAccepted = Callable[["Gate", socket.socket], None]
 
@@ -77,7 +79,11 @@ class Gate:
             host, port = self._outside
             raise LaunchError(f"the proxy lost {host}:{port}: {error.strerror}") from None
         self._listener = listener
-        asyncio.get_running_loop().add_reader(listener.fileno(), self._on_acceptable)
+        self._watch(listener)
+
+    def _watch(self, listener: socket.socket) -> None:
+        if listener is self._listener:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._on_acceptable)
 
     def close(self) -> None:
         """Refuse whoever dials; connections that are through stay."""
@@ -94,5 +100,14 @@ class Gate:
                 accepted, _ = self._listener.accept()
             except BlockingIOError:
                 return
+            except OSError:
+                self._pause(self._listener)
+                return
             accepted.setblocking(False)
             self._on_accepted(self, accepted)
+
+    def _pause(self, listener: socket.socket) -> None:
+        """Try again in a moment: it would be told of the same connection at once, again and again."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener.fileno())
+        loop.call_later(AGAIN_S, self._watch, listener)

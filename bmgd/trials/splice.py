@@ -327,7 +327,12 @@ class Splice:
     def _connect(self) -> None:
         self.phase = Phase.CONNECTING
         self._loop.remove_reader(self._near.fileno())
-        self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError:
+            # No descriptor is free: who dialled tries again.
+            self.reset()
+            return
         self._far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = self._far.connect_ex(self._gate.inside)
         if code == errno.EINPROGRESS:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 
@@ -298,6 +300,56 @@ async def test_proxy_slow_link_keeps_to_its_rate_and_its_order() -> None:
         await until(lambda: len(far.received) == 2000)
         assert time.monotonic() - began_s >= 0.1
         assert far.received == b"".join(struct.pack(">H", count) * 50 for count in range(20))
+
+
+@contextmanager
+def no_descriptor_free() -> Iterator[None]:
+    """Let this process open no further descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+
+
+async def test_proxy_without_a_free_descriptor_takes_who_dials_later() -> None:
+    loop, failures = asyncio.get_running_loop(), list[dict[str, object]]()
+    loop.set_exception_handler(lambda loop, context: failures.append(context))
+    async with bench() as b:
+        host, _, port = b.detours[0].outside.rpartition(":")
+        with socket.socket() as dialer:
+            dialer.setblocking(False)
+            with no_descriptor_free():
+                await loop.sock_connect(dialer, (host, int(port)))
+                await loop.sock_sendall(dialer, hello_of(1))
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            await until(lambda: bool(b.accepted) and b.accepted[0].received == hello_of(1))
+    assert failures == []
+
+
+async def test_proxy_without_a_descriptor_for_the_way_on_breaks_the_connection() -> None:
+    loop, failures = asyncio.get_running_loop(), list[dict[str, object]]()
+    loop.set_exception_handler(lambda loop, context: failures.append(context))
+    async with bench() as b:
+        host, _, port = b.detours[0].outside.rpartition(":")
+        with socket.socket() as dialer:
+            dialer.setblocking(False)
+            await loop.sock_connect(dialer, (host, int(port)))
+            await until(lambda: len(b.proxy._splices) == 1)
+            with no_descriptor_free():
+                await loop.sock_sendall(dialer, hello_of(1))
+                async with asyncio.timeout(DEADLINE_S):
+                    with pytest.raises(ConnectionResetError):
+                        await loop.sock_recv(dialer, 1)
+    assert failures == []
 
 
 @pytest.mark.parametrize(
