@@ -308,7 +308,7 @@ async def test_request_that_is_cancelled_or_late_gives_everything_back(tmp_path:
             asking = asyncio.ensure_future(asker.request(2, b"s", topic=TOPIC))
             await (await anext(messages)).reply(b"c")
             assert await asking == b"c"
-            assert not asker._asking.asked
+            assert not asker._asking.inbox.asked
         await at_rest(cluster, 0, 2)
 
 

@@ -8,9 +8,9 @@ from typing import TypeGuard
 
 import pytest
 
-from bmgd.client import requesting
 from bmgd.client.connection import Connection
-from bmgd.client.requesting import SETTLED_MAX, Asking
+from bmgd.client.inbox import SETTLED_MAX
+from bmgd.client.requesting import Asking
 from bmgd.errors import LeavingError, NoDaemonError
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
@@ -68,14 +68,14 @@ async def answered(wire: Wire, asking: Asking, count: int) -> None:
     await wire.until(lambda: wire.put() == count)
     for number in range(1, count + 1):
         body = pack_messages([answer_head(ANSWER, number) + b"a"])
-        asking.on_item({"source": 1, "count": 1, "body": body})
+        asking.inbox.on_item({"source": 1, "count": 1, "body": body})
         await asked[number - 1]
 
 
 async def test_questions_that_are_done_one_by_one_are_settled_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requesting, "SETTLED_S", DEADLINE_S)
+    monkeypatch.setattr("bmgd.client.inbox.SETTLED_S", DEADLINE_S)
     wire = Wire(monkeypatch)
     async with asyncio.timeout(DEADLINE_S):
         await answered(wire, Asking(wire.connection), SETTLED_MAX + 4)
@@ -101,7 +101,8 @@ async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
 
     async def ask_when_open() -> bytes:
         """In the first turn of the loop in which the inbox is open."""
-        while asking._opening is None or not asking._opening.done():  # noqa: ASYNC110 (each turn is looked at)
+        inbox = asking.inbox
+        while inbox._opening is None or not inbox._opening.done():  # noqa: ASYNC110 (each turn is looked at)
             await asyncio.sleep(0)
         return await asking.request(1, b"last", "t", DEADLINE_S, "normal", 1000)
 
@@ -149,7 +150,7 @@ def is_put(frame: control.Frame) -> TypeGuard[control.PutSegment]:
 async def test_questions_of_a_former_inbox_are_not_settled_at_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(requesting, "SETTLED_S", DEADLINE_S)
+    monkeypatch.setattr("bmgd.client.inbox.SETTLED_S", DEADLINE_S)
     wire = Wire(monkeypatch)
     asking = Asking(wire.connection)
     async with asyncio.timeout(DEADLINE_S):
@@ -157,13 +158,13 @@ async def test_questions_of_a_former_inbox_are_not_settled_at_the_next_one(
         await wire.answer("inbox", {"inbox": 1})
         await wire.answer("questions", {"credit": 1 << 20, "first": 1})
         await wire.until(lambda: wire.put() == 1)
-        asking.on_end(NoDaemonError("the daemon is gone"), {})
+        asking.inbox.on_end(NoDaemonError("the daemon is gone"), {})
         again = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
         with pytest.raises(NoDaemonError):
             await asked
         verbs = [frame.verb for frame in wire.frames if isinstance(frame, control.Request)]
         assert verbs == ["inbox", "questions", "inbox"]
-        asking._report()
+        asking.inbox._report()
         assert wire.settled() == []
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
