@@ -15,7 +15,7 @@ from typing import Final
 STREAMS_MAX: Final = 16
 """Clients at a time; one more is told so in an event, and closed."""
 STREAM_BYTES_MAX: Final = 4 * 2**20
-"""What may wait for one client in this process."""
+"""What may wait for one client in this process, beside the events with which it began."""
 BEAT_S: Final = 10.0
 """A comment is written this often, so that a client that is gone is noticed."""
 
@@ -44,7 +44,8 @@ class EventStreams:
         self.sent_bytes = 0
         self._begin = begin
         self._on_change = on_change
-        self._writers: dict[asyncio.StreamWriter, asyncio.Event] = {}
+        self._writers: dict[asyncio.StreamWriter, tuple[asyncio.Event, int]] = {}
+        """Those who listen: set when one is cut, and what may wait for it, 0 until it has begun."""
 
     def __len__(self) -> int:
         return len(self._writers)
@@ -56,11 +57,13 @@ class EventStreams:
             writer.write(event_bytes("dropped", {"reason": reason}))
             return
         cut = asyncio.Event()
-        self._writers[writer] = cut
+        self._writers[writer] = cut, 0
         self._on_change()
         try:
-            for name, value in self._begin():
-                writer.write(event_bytes(name, value))
+            # The whole state of a large cluster is longer than what may wait.
+            whole = b"".join(event_bytes(name, value) for name, value in self._begin())
+            self._writers[writer] = cut, STREAM_BYTES_MAX + len(whole)
+            writer.write(whole)
             while not cut.is_set() and not writer.transport.is_closing():
                 try:
                     async with asyncio.timeout(BEAT_S):
@@ -78,12 +81,15 @@ class EventStreams:
         if not self._writers:
             return
         data = event_bytes(name, value)
-        for writer, cut in list(self._writers.items()):
+        for writer, (cut, bytes_max) in list(self._writers.items()):
             if writer.transport.is_closing():
                 cut.set()
-            elif writer.transport.get_write_buffer_size() > STREAM_BYTES_MAX:
+            elif bytes_max == 0:
+                # What it begins with will hold this.
+                continue
+            elif writer.transport.get_write_buffer_size() > bytes_max:
                 self.dropped += 1
-                reason = f"more than {STREAM_BYTES_MAX} bytes waited: you read too slowly"
+                reason = f"more than {bytes_max} bytes waited: you read too slowly"
                 writer.write(event_bytes("dropped", {"reason": reason}))
                 del self._writers[writer]
                 cut.set()

@@ -360,6 +360,36 @@ async def test_events_drop_a_client_that_does_not_read_and_say_why(
         writer.close()
 
 
+async def test_events_let_a_client_read_its_beginning_however_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_stream, "STREAM_BYTES_MAX", 100_000)
+    async with serving() as served:
+        served.streams._begin = lambda: [("begin", "x" * 20_000_000)]
+        reader, writer = await served.connect()
+        writer.write(f"GET /events HTTP/1.1\r\n{HERE}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE_S):
+            while not len(served.streams):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        for _ in range(3):
+            served.streams.publish("news", {})
+        assert served.streams.dropped == 0
+        # Its bound counts what has come since.
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        while served.streams.dropped == 0:
+            served.streams.publish("news", "x" * 60_000)
+        assert served.streams.sent_bytes < 30_000_000
+        writer.close()
+
+
+async def test_events_begin_before_what_follows_of_who_listens() -> None:
+    async with serving() as served:
+        served.streams._on_change = lambda: served.streams.publish("news", {})
+        reader, writer = await _stream(served)
+        assert (await _block(reader)).startswith("event: begin")
+        writer.close()
+
+
 def test_http_head_is_read_into_names_in_lower_case() -> None:
     request = parse_head(b"GET /a%20b HTTP/1.0\r\nHOST: h\r\nX-Y:  z \r\n\r\n")
     assert request == HttpRequest("GET", "/a b", {}, {"host": "h", "x-y": "z"})
