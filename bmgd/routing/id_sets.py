@@ -13,13 +13,23 @@ from bmgd.types import NodeId
 ID_SET_SPACE = 2**17
 """Ids in a set are below this: no frame makes anybody allocate more than 16 KiB for one."""
 
+MANY = 64
+"""From so many ids on a set is written digit by digit: each union costs a copy of it."""
+
+_ONE = ord("1")
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 def id_set(ids: Iterable[int]) -> int:
-    """The set of these ids. O(count * highest / 64)."""
+    """The set of these ids. O(count + highest)."""
+    listed = list(ids)
+    if len(listed) >= MANY:
+        digits = bytearray(b"0") * (max(listed) + 1)
+        for node_id in listed:
+            digits[~node_id] = _ONE
+        return int(digits, 2)
     found = 0
-    for node_id in ids:
+    for node_id in listed:
         found |= 1 << node_id
     return found
 

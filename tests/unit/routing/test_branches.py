@@ -10,7 +10,15 @@ import pytest
 from bmgd.errors import GraphError
 from bmgd.routing import id_of, neighbor_ids, rank_of
 from bmgd.routing.branches import Branch, Splitter, branch_cost, shared_next_hops
-from bmgd.routing.id_sets import id_set, ids_between, ids_in, runs_in, without
+from bmgd.routing.id_sets import (
+    ID_SET_SPACE,
+    MANY,
+    id_set,
+    ids_between,
+    ids_in,
+    runs_in,
+    without,
+)
 from bmgd.routing.runs import Runs
 from bmgd.topology.broadcast import BroadcastTree, Order
 from bmgd.types import NodeId
@@ -119,6 +127,9 @@ def test_id_sets_tell_their_members_and_runs() -> None:
         runs = runs_in(members)
         assert [each for a, b in runs for each in range(a, b + 1)] == ids
         assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
+    for ids in ([ID_SET_SPACE - 1], [*range(MANY - 2), ID_SET_SPACE - 1], list(range(MANY))):
+        assert ids_in(id_set(ids)) == ids
+    assert ids_in(id_set(range(0, ID_SET_SPACE, 3))) == list(range(0, ID_SET_SPACE, 3))
     assert ids_in(0) == []
     assert runs_in(0) == []
     assert ids_in(ids_between(5, 5)) == ids_in(ids_between(6, 5)) == []
