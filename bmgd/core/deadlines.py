@@ -13,7 +13,6 @@ from collections.abc import Callable
 from bmgd.core.acknowledging import ACK_TIMER
 from bmgd.core.contests import CONTEST_TIMER
 from bmgd.core.detector import (
-    ANSWER_TIMER,
     ASK_TIMER,
     BEAT_TIMER,
     DIGEST_TIMER,
@@ -30,6 +29,7 @@ from bmgd.core.inbound import GONE_TIMER
 from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER
 from bmgd.core.links import ACCUSED_TIMER
 from bmgd.core.notices import NOTICES_TIMER
+from bmgd.core.observer import ANSWER_TIMER
 from bmgd.core.parts import Parts
 from bmgd.core.probing import PROBE_TIMER
 from bmgd.core.quorum import QUORUM_TIMER
@@ -102,7 +102,7 @@ class Deadlines:
         return {
             ACK_TIMER: parts.inbound.acknowledging.on_ack_timer,
             ACCUSED_TIMER: parts.links.on_accused_timer,
-            ANSWER_TIMER: parts.detector.on_answer_timer,
+            ANSWER_TIMER: parts.observer.on_answer_timer,
             ASK_TIMER: parts.detector.on_ask_timer,
             ASSIGN_TIMER: parts.growth.on_assign_timer,
             BEAT_TIMER: parts.detector.on_beat_timer,

@@ -11,8 +11,7 @@ looks open). Silence, like a dial that nobody answers, is only *suspicion*:
     suspected ----bytes from it, or a new link--------> heard
     suspected ----all asked concur, or the ask time is over without a veto----> verdict
 
-An asked node that has fresh bytes vetoes at once; else it pings and answers by what comes back, on the
-links that it has or on one that opens meanwhile. Proof (design: "Proof of death") needs no asking:
+What an asked node does is in `observer.py`. Proof (design: "Proof of death") needs no asking:
 `dialling.py` calls `declare_dead` directly.
 
 A node that was itself late must not accuse: it resets its stamps, shows its digest to everybody
@@ -41,18 +40,16 @@ from bmgd.core.links import Links
 from bmgd.core.notices import Notices
 from bmgd.core.timers import TimerKey
 from bmgd.core.watched_links import watched_peers
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, NodeState, Record
+from bmgd.types import Incarnation, LinkId, NodeId, NodeState, Record
 from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.link_messages import Heartbeat
 
 OBSERVERS_MAX = 3
-ASKS_OPEN_MAX = 64
 LATE_NS = 400_000_000
 STRETCH_MAX = 3
 DIAL_LEGS = 2
-PING_LEGS = 2
 ASK_LEGS = 4
-"""How many processes an answer passes, the own one included: to a dial, to a ping, to an ask."""
+"""How many processes an answer passes, the own one included: to a dial, to an ask."""
 UNECHOED_MAX = 32
 FIRST_MISMATCH_NS = 20_000_000
 _NEVER_NS = 2**63
@@ -60,7 +57,6 @@ _NEVER_NS = 2**63
 BEAT_TIMER = "beat"
 SILENCE_TIMER = "silence"
 ASK_TIMER = "ask"
-ANSWER_TIMER = "answer"
 DIGEST_TIMER = "digest"
 
 
@@ -70,14 +66,6 @@ class _Suspicion:
     number: int
     why: str
     waiting_for: set[NodeId]
-
-
-@dataclass(slots=True)
-class _OpenAsk:
-    """An observer's duty: to answer `ask` once the suspect has had time to answer a ping."""
-
-    ask: Ask
-    pinged_ns: int
 
 
 @dataclass(slots=True)
@@ -100,8 +88,6 @@ class Detector:
     _watched_at_revision: int = -1
     _tried: int = 0
     _suspicions: dict[NodeId, _Suspicion] = field(default_factory=dict)
-    _asks: dict[int, _OpenAsk] = field(default_factory=dict)
-    _ask_count: int = 0
     _absorbing: AbsorbHeartbeats | None = None
 
     @property
@@ -369,10 +355,11 @@ class Detector:
         return (
             link is not None
             and peer not in self._suspicions
-            and (not link.watched_ns or self._is_fresh(link))
+            and (not link.watched_ns or self.is_fresh(link))
         )
 
-    def _is_fresh(self, link: Link) -> bool:
+    def is_fresh(self, link: Link) -> bool:
+        """Whether bytes came over a link since about the last heartbeat that was due."""
         silent_ns = self.context.now_ns - link.heard_ns
         return silent_ns <= self.context.settings.heartbeat_ns * 5 // 4
 
@@ -419,47 +406,3 @@ class Detector:
         record = Record(incarnation, version, self.healing.verdict(), current.address)
         self.notices.publish(peer, record)
         self.healing.on_verdict()
-
-    # --- answering others ---------------------------------------------------------------------
-
-    def on_ask(self, ask: Ask) -> None:
-        """Another node asks about a suspect: answer from fresh bytes, or ping it first."""
-        if ask.suspect == self.context.id:
-            self._answer(ask, self.context.incarnation, alive=True)
-            return
-        # Of two links of a pair one may be dead and the other carry bytes: all of them are asked.
-        links = [
-            link
-            for link in self.links.by_peer.get(ask.suspect, ())
-            if link.incarnation >= ask.incarnation
-        ]
-        is_gone = self.context.membership.is_gone(ask.suspect)
-        if (is_gone and not links) or len(self._asks) >= ASKS_OPEN_MAX:
-            return
-        if any(self._is_fresh(link) for link in links):
-            self._answer(ask, links[-1].incarnation, alive=True)
-            return
-        for link in links:
-            self.links.probe(link)
-        now_ns = self.context.now_ns
-        self._ask_count += 1
-        self._asks[self._ask_count] = _OpenAsk(ask, now_ns)
-        until_ns = now_ns + self.patience_ns(self.context.settings.ask_ns // 2, PING_LEGS)
-        self.context.timers.set((ANSWER_TIMER, self._ask_count, 0), until_ns)
-
-    def on_answer_timer(self, key: TimerKey) -> None:
-        """The pinged suspect, or a link to it that was being made, has had its time."""
-        duty = self._asks.pop(key[1])
-        links = self.links.by_peer.get(duty.ask.suspect)
-        if links is None:
-            return
-        # A later life may have come meanwhile: it is that life whose bytes count.
-        alive = any(link.heard_ns > duty.pinged_ns for link in links)
-        self._answer(duty.ask, links[-1].incarnation, alive=alive)
-
-    def _answer(self, ask: Ask, incarnation: Incarnation, *, alive: bool) -> None:
-        if incarnation == UNKNOWN_INCARNATION:
-            return
-        route = self.forwarding.route_to(ask.route.source, sequence=ask.route.sequence)
-        answer = Answer(route, ask.suspect, incarnation, alive)
-        self.forwarding.originate(answer, avoiding=ask.suspect)

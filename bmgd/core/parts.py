@@ -28,6 +28,7 @@ from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.meeting import Meeting
 from bmgd.core.notices import Notices
+from bmgd.core.observer import Observer
 from bmgd.core.older import Older
 from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
@@ -79,6 +80,7 @@ class Parts:
         detector = self.detector = Detector(
             context, links, notices, comparison, forwarding, healing
         )
+        self.observer = Observer(context, links, forwarding, detector)
         dialling = self.dialling = Dialling(context, links, detector)
         redialling = self.redialling = Redialling(context, links, dialling)
         self.flood = Flood(context)

@@ -133,7 +133,7 @@ class Receiving:
             case ProbeReply():
                 parts.probing.on_reply(message)
             case Ask():
-                parts.detector.on_ask(message)
+                parts.observer.on_ask(message)
             case Answer():
                 parts.detector.on_answer(message)
                 if message.suspect == message.route.source:

@@ -13,6 +13,7 @@ from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
+from bmgd.core.observer import Observer
 from bmgd.core.outbound import Outbound
 from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
@@ -43,6 +44,7 @@ class Inside:
         "inbound",
         "links",
         "membership",
+        "observer",
         "outbound",
         "probing",
         "quorum",
@@ -61,6 +63,7 @@ class Inside:
         self.inbound: Inbound = node.parts.inbound
         self.links: Links = node.parts.links
         self.membership: Membership = node.parts.context.membership
+        self.observer: Observer = node.parts.observer
         self.outbound: Outbound = node.parts.outbound
         self.probing: Probing = node.parts.probing
         self.quorum: Quorum = node.parts.quorum
@@ -99,7 +102,7 @@ class Inside:
 
     def asks(self) -> set[int]:
         """The numbers of others' asks that wait for their answer."""
-        return set(self.detector._asks)
+        return set(self.observer._asks)
 
     def held(self) -> set[NodeId]:
         """Whose hello is held."""
@@ -196,7 +199,7 @@ class Inside:
         """What waits for a deadline of its own, by the deadline's purpose."""
         return (
             ("ask", self.detector._suspicions),
-            ("answer", self.detector._asks),
+            ("answer", self.observer._asks),
             ("held", self.greeting._held),
             ("probe", self.probing._open),
         )

@@ -11,7 +11,6 @@ import pytest
 from bmgd.core import inbound, membership
 from bmgd.core.branching import Branched
 from bmgd.core.commands import BroadcastTo, FindReaders
-from bmgd.core.detector import ASKS_OPEN_MAX
 from bmgd.core.effects import Effect, Reply, Send, Welcome
 from bmgd.core.events import (
     CommandIssued,
@@ -24,6 +23,7 @@ from bmgd.core.events import (
 )
 from bmgd.core.links import GUESTS_MAX
 from bmgd.core.node import Node
+from bmgd.core.observer import ASKS_OPEN_MAX
 from bmgd.core.settings import Settings
 from bmgd.errors import RequestError
 from bmgd.peers import PeerList

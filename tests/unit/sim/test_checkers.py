@@ -236,7 +236,7 @@ def snapshot_without_links(f: Forger) -> None:
 
 def forgotten_ask(f: Forger) -> None:
     for number in range(65):
-        f.inside.detector._asks[number] = None  # type: ignore[assignment]
+        f.inside.observer._asks[number] = None  # type: ignore[assignment]
     f.deadline()
 
 
