@@ -290,6 +290,7 @@ class Daemon:
         if self._ending.displaced is not None:
             # The core that lost its id may have a deadline in the past, and is not stepped any more.
             self._stepping.stop()
+            self._surveying.lose_id()
             self._transport.stop()
 
     def _drains_until_ns(self) -> int:

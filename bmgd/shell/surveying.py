@@ -83,6 +83,13 @@ class Surveying:
         self._view = ClusterView(own_id, self._ask, self._own_report, self._publish)
         if self._held:
             self._view.hold()
+            # A page that shows the node of the former id begins anew.
+            self._publish("cluster", self.cluster_document())
+
+    def lose_id(self) -> None:
+        """The daemon is no member until `become`: nothing is asked, since nothing answers."""
+        self.close()
+        self._view = None
 
     def close(self) -> None:
         """Stop asking."""
