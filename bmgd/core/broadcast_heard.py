@@ -41,7 +41,10 @@ class Heard:
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
         pulled: how often neighbors were asked for copies, and none came.
         asked, asked_at: who was asked last, and the watermark and the number of copies then.
+        asked_ns, awaited: when that was, and `came` when all that can come of it has come.
+        unanswered: how often neighbors were asked since all of that came from them.
         asks: how often anybody was.
+        came, came_ns: how many frames with copies have come, and when the last one did.
     """
 
     source: NodeId
@@ -67,7 +70,12 @@ class Heard:
     pulled: dict[NodeId, int] = field(default_factory=dict)
     asked: NodeId | None = None
     asked_at: tuple[int, int] = (0, 0)
+    asked_ns: int = 0
+    awaited: int = 0
+    unanswered: dict[NodeId, int] = field(default_factory=dict)
     asks: int = 0
+    came: int = 0
+    came_ns: int = 0
 
     @property
     def key(self) -> LifeKey:
@@ -85,6 +93,7 @@ class Heard:
         self.said.clear()
         self.said_ns.clear()
         self.pulled.clear()
+        self.unanswered.clear()
         self.asked = None
 
     def is_orphan(self, membership: Membership) -> bool:

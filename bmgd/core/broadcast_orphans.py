@@ -34,6 +34,10 @@ PULLS_MAX = 3
 """So often a neighbor is asked in vain, before all were; one that has copies answers the first time."""
 GAPS_MAX = 32
 """And once more for each gap, of so many."""
+PULL_NS = TELL_AGAIN_NS // 2
+"""So long after the last copy came nobody is asked again while more of an answer may be on its way."""
+PULL_DOUBLINGS = 4
+"""So often that doubles, for who was asked and did not send all."""
 TOLD_MAX = 1024
 """Lives told to one neighbor in one step; of more it asks again."""
 
@@ -121,7 +125,11 @@ class BroadcastOrphans:
             heard = self._retention.lives[key]
             heard.told.pop(link.peer, None)
             heard.pulled.pop(link.peer, None)
+            heard.unanswered.pop(link.peer, None)
             heard.said.pop(link.peer, None)
+            if heard.asked == link.peer:
+                # Its answer went with the former link.
+                heard.asked = None
             if heard.copies:
                 self._tell_soon(heard)
 
@@ -246,10 +254,13 @@ class BroadcastOrphans:
         """Ask the neighbor that was asked in vain least often; of those, the one that has most.
 
         Who is not further may yet have what is missing here below something that came. Each time
-        another gap is asked for: what is too much for a link at once drops the same ones again.
+        another gap is asked for: what is too much for a link at once drops the same ones again. One
+        answer is waited for at a time: over a slow link each copy of it would ask for as much again.
         """
         if heard.asked is not None and heard.asked_at != (heard.watermark, len(heard.copies)):
             heard.pulled.pop(heard.asked, None)
+        if heard.asked is not None and heard.came >= heard.awaited:
+            heard.unanswered.pop(heard.asked, None)
         gaps = self._gaps(heard)
         most = self._pulls_max(gaps)
         asked = [p for p in self._beyond(heard) if heard.pulled.get(p, 0) < most]
@@ -258,14 +269,26 @@ class BroadcastOrphans:
         further = self._further(heard)
         ahead = [p for p in asked if p in further]
         best = max(ahead or asked, key=lambda p: (-heard.pulled.get(p, 0), heard.told[p]))
+        if self._awaits(heard, best):
+            return
         gaps = [first for first in gaps if first <= max(heard.told[best])]
         first = gaps[heard.asks % len(gaps)]
         heard.asks += 1
         heard.pulled[best] = heard.pulled.get(best, 0) + 1
         heard.asked, heard.asked_at = best, (heard.watermark, len(heard.copies))
+        heard.asked_ns = self._context.now_ns
+        heard.unanswered[best] = heard.unanswered.get(best, 0) + 1
+        heard.awaited = heard.came + min(PULLED_MAX, max(heard.told[best]) - first + 1)
         link = self._links.to(best)
         assert link is not None
         self._context.send(link.id, Pull(heard.source, heard.incarnation, first))
+
+    def _awaits(self, heard: Heard, peer: NodeId) -> bool:
+        """Whether more of the last answer may be on its way, so that a neighbor is not asked yet."""
+        if heard.asked not in self._links.by_peer or heard.came >= heard.awaited:
+            return False
+        pause_ns = PULL_NS << min(heard.unanswered.get(peer, 0), PULL_DOUBLINGS)
+        return self._context.now_ns - max(heard.asked_ns, heard.came_ns) < pause_ns
 
     def _beyond(self, heard: Heard) -> list[NodeId]:
         """Linked neighbors that told of something that is missing here, or may be."""

@@ -1,0 +1,61 @@
+"""Copies of a source that is gone, pulled over slow links: each about once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Event, Received
+from bmgd.sim import Network
+from bmgd.sim.blockade import Slowness
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
+from bmgd.types import LinkId, NodeId
+from bmgd.wire.broadcast_messages import ReliableBroadcast
+from bmgd.wire.routes import Route
+from tests.unit.core.clusters import settle
+
+SOURCE, SIZE = NodeId(0), 4
+COUNT, PAYLOAD_BYTES = 60, 40_000
+
+
+class Copies(Watcher):
+    """How many copies nodes send."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        frames = [each.message for each in effects if isinstance(each, Send)]
+        self.sent += sum(isinstance(frame, ReliableBroadcast) for frame in frames)
+
+
+def take(network: Network, number: int) -> None:
+    """A node gets the source's broadcasts, and nobody else does."""
+    host, life = network.hosts[NodeId(number)], network.hosts[SOURCE].node.incarnation
+    for count in range(1, COUNT + 1):
+        route = Route(host.id, SOURCE, life, 0, count, 0, 1)
+        frame = ReliableBroadcast(route, "t", bytes(PAYLOAD_BYTES), 0, (), SIZE, 0, (), 0)
+        network._step(host, Received(LinkId(10**6), frame))
+
+
+def watermarks(network: Network) -> list[int]:
+    """Up to where each survivor has them."""
+    key = SOURCE, network.hosts[SOURCE].node.incarnation
+    lives = [network.hosts[NodeId(i)].node.parts.to_many.retention.lives for i in range(1, SIZE)]
+    return [known[key].watermark if key in known else 0 for known in lives]
+
+
+def test_copies_that_come_slowly_are_not_asked_for_again_and_again() -> None:
+    network = Network(SIZE, conditions=Conditions(pipe_bytes=100_000))
+    settle(network)
+    copies = Copies()
+    take(network, 1)
+    network.watchers.append(copies)
+    for number in range(SIZE):
+        network.blockade.slow_node(NodeId(number), Slowness(0, 1_000_000))
+    network.kill(SOURCE)
+    network.run(10)
+    assert watermarks(network) == [COUNT] * (SIZE - 1)
+    assert copies.sent <= 2 * COUNT * (SIZE - 2)
