@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from bmgd.core.effects import AbsorbHeartbeats, Dial, Effect, Observed, Send, Welcome
+from bmgd.core.deadlines import LATE_NS
+from bmgd.core.detector import FIRST_MISMATCH_NS
+from bmgd.core.effects import AbsorbHeartbeats, Close, Dial, Effect, Observed, Send, Welcome
 from bmgd.core.events import (
     AbsorbedBeat,
     DeadlineReached,
@@ -39,7 +41,7 @@ from bmgd.types import (
     Status,
 )
 from bmgd.wire.ask_messages import Answer, Ask
-from bmgd.wire.link_messages import Heartbeat, Notice
+from bmgd.wire.link_messages import Buckets, Heartbeat, Notice
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, linked, observed, settle
 
@@ -391,6 +393,83 @@ def test_equal_heartbeat_is_taken_in_without_an_effect() -> None:
     assert node.counts.received[Heartbeat] == 1
     node.step(3, Received(LinkId(8), equal_heartbeat(node, 6, 0)))
     assert link.echo == 7
+
+
+def test_differing_digest_is_shown_again_and_compared_when_it_differs_twice_in_a_row() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    link, timers = node.parts.links.table[LinkId(8)], node.parts.context.timers
+    asking = node.parts.context.membership.digest, 12345
+
+    def sent(at_ns: int, digest: int) -> list[type]:
+        # A watched link whose peer wants no answer: nothing but the digest matters.
+        beat = Heartbeat(at_ns, 0, digest, answer=False)
+        effects = node.step(at_ns, Received(LinkId(8), beat))
+        return [type(e.message) for e in effects if isinstance(e, Send)]
+
+    link.watched_ns = 1
+    node.parts.comparison.on_digest(link, asking[0])
+    assert link.mismatches == 0
+    assert sent(2, asking[1]) == []
+    assert timers.due_ns(("digest", 8, 0)) == 2 + FIRST_MISMATCH_NS
+    assert sent(3, asking[1]) == [Buckets]
+    timers.cancel(("digest", 8, 0))
+    assert sent(4, asking[0]) == []
+    assert ("digest", 8, 0) not in timers
+
+
+def test_lag_of_exactly_the_bound_is_not_late() -> None:
+    for lag_ns, is_late in ((LATE_NS, False), (LATE_NS + 1, True)):
+        node = linked_node(LinkId(1), LinkId(8))
+        node.parts.links.table[LinkId(8)].watched_ns = 1
+        now_ns = (node.deadline_ns or 0) + lag_ns
+        effects = node.step(now_ns, Received(LinkId(8), Heartbeat(1, 0, 12345, answer=False)))
+        seen = [e.event for e in effects if isinstance(e, Observed)]
+        assert ("late" in seen) == is_late
+
+
+def test_node_begins_with_no_patience_beyond_its_settings() -> None:
+    node = linked_node(LinkId(1))
+    for _ in range(8):
+        now_ns = node.deadline_ns
+        assert now_ns is not None
+        assert now_ns >= node.parts.context.now_ns
+        node.step(now_ns, DeadlineReached())
+        assert node.parts.detector.stretch_ns == 0
+
+
+def test_own_lag_stretches_the_timeout() -> None:
+    node = linked_node(LinkId(1))
+    late_ns = LATE_NS // 2
+    node.step((node.deadline_ns or 0) + late_ns, DeadlineReached())
+    assert late_ns * 3 // 4 <= node.parts.detector.stretch_ns <= late_ns
+
+
+def test_dial_that_fails_while_there_is_a_link_counts_for_nothing() -> None:
+    node = linked_node(LinkId(1), LinkId(8))
+    peering = node.parts.dialling.peering(NodeId(8))
+    peering.dialling, peering.attempts, peering.trying_since_ns = True, 3, 1
+    node.parts.dialling.on_dial_failed(DialFailed(NodeId(8), Evidence.EOF))
+    assert (peering.dialling, peering.attempts, peering.trying_since_ns) == (False, 0, 0)
+
+
+def test_peer_that_is_believed_alive_is_not_told_its_own_record_at_a_new_link() -> None:
+    node = linked_node(LinkId(1))
+    alive = Record(LIFE, 1, Status.ALIVE, "host8:1")
+    node.step(2, Received(LinkId(1), Notice(((NodeId(8), alive),))))
+    up = LinkUp(LinkId(8), NodeId(8), LIFE, "host8:1", UNKNOWN_INCARNATION, 1)
+    effects = node.step(3, up)
+    told = [e for e in effects if isinstance(e, Send) and isinstance(e.message, Notice)]
+    assert [e for e in told if e.link == 8] == []
+
+
+def test_of_two_links_none_of_which_renews_the_newest_dial_stays() -> None:
+    node = linked_node()
+    for link, dial_number in ((LinkId(1), 5), (LinkId(2), 3)):
+        effects = node.step(
+            int(link),
+            Greeted(link, NodeId(8), LIFE, "host8:1", UNKNOWN_INCARNATION, dial_number),
+        )
+    assert [e.link for e in effects if isinstance(e, Close)] == [2]
 
 
 def test_equal_heartbeat_finds_that_this_node_was_late() -> None:

@@ -623,6 +623,15 @@ def test_reader_of_a_node_that_is_silent_is_named_as_such() -> None:
     assert network.now_ns - began_ns == pytest.approx(S // 10, rel=0.1)
 
 
+def test_reader_of_a_node_that_was_asked_in_vain_twice_is_named_as_silent() -> None:
+    network = Network(6)
+    settle(network)
+    network.stop(2)
+    began_ns = network.now_ns
+    assert found(network, S) == {"readers": [], "silent": [2]}
+    assert network.now_ns - began_ns == pytest.approx(S, rel=0.1)
+
+
 def test_dead_node_is_not_waited_for() -> None:
     network = Network(6)
     settle(network)

@@ -734,6 +734,13 @@ def test_hello_under_tls_any_is_for_joiners_and_the_ids_they_are_given() -> None
     assert of_twelve.misnames(replace(hello, is_joiner=True, id=NO_ID), "blue", 9)
 
 
+def test_hello_without_an_id_is_a_joiners() -> None:
+    joiner = replace(BLANK, is_joiner=True, id=NO_ID)
+    assert decode_hello(encode_hello(joiner)) == joiner
+    with pytest.raises(ProtocolError, match="out of range"):
+        decode_hello(encode_hello(replace(joiner, is_joiner=False)))
+
+
 @pytest.mark.parametrize("length", [0, 31, 33])
 def test_hello_with_a_binding_of_a_wrong_length_is_no_hello(length: int) -> None:
     body = encode_hello(replace(BLANK, extensions=((2, bytes(length)),)))
