@@ -46,6 +46,7 @@ from bmgd.sim.checkers.memberships import (
 )
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce
+from bmgd.sim.checkers.observed import ClosedStreamsEnd, ExactLinksAreExact
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
     HellosAreAnsweredByRule,
@@ -54,6 +55,7 @@ from bmgd.sim.checkers.orders import (
     SnapshotsAreCurrent,
 )
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
+from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
@@ -98,6 +100,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     VetoesWin,
     AnswersAreTrue,
     LateNodesReset,
+    DeadlinesLieAhead,
+    PatienceFollowsTheOwnLag,
     NoFalseDeath,
     DetectionIsInTime,
     CutOffIsFound,
@@ -115,6 +119,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AcksAreHonest,
     SourcesKeepTheirCredit,
     OwnBulkWaits,
+    ClosedStreamsEnd,
     ReadersGetEachOnce,
     LongMessagesAreWhole,
     RequestsHaveOneOutcome,
@@ -145,6 +150,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     MemoriesAreOfUse,
     SurvivorsAgree,
     LinksAreTheHealedGraph,
+    ExactLinksAreExact,
     NothingIsLeftOver,
     RestIsQuiet,
 )

@@ -229,6 +229,9 @@ class StableIsTold(Checker):
         before, self._told[journal.place] = self._told[journal.place], told
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
         is_busy = any(isinstance(message, ReliableBroadcast) for message in sent)
+        own = [m for m in sent if isinstance(m, ReliableBroadcast) and m.route.source == me]
+        if own and max(message.stable for message in own) > told:
+            self.violate(journal, f"holds that {told} is told to be stable, and has told more")
         if told <= before or told < window.stable or window.unstable or is_busy:
             return
         covered = 0

@@ -9,6 +9,7 @@ from bmgd.core.commands import (
     BroadcastTo,
     CloseStream,
     Consumed,
+    FindReaders,
     MulticastTo,
     ProbeTo,
     PutSegment,
@@ -219,7 +220,7 @@ class HellosAreAnsweredByRule(Checker):
 
 _UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe)
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
-_TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo
+_TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders
 """Commands that are answered at their deadline, or when their node ends or takes another id."""
 
 

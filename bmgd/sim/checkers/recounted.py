@@ -182,6 +182,8 @@ def _streams_out(inside: Inside) -> Iterator[Counted]:
     for peer, known in table.peers.items():
         opened = {s.id: s.key for s in streams if s.id and s.destination == peer}
         yield f"open streams to {peer}", {i: s.key for i, s in known.open.items()}, opened
+        others = [key for key, s in known.waiting.items() if table.streams.get(key) is not s]
+        yield f"streams that wait for an id to {peer} and are not there", others, []
         # Programs can go on with streams in the order in which they began.
         yield f"order of streams to {peer}", list(known.open), sorted(known.open)
     asked = sum(

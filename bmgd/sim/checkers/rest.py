@@ -123,6 +123,9 @@ class NothingIsLeftOver(Checker):
         for peer, peering in inside.dialling.peerings.items():
             if inside.links.to(peer) is not None and (peering.proving or peering.broken):
                 self.violate(journal, f"holds {peering} against {peer}, to which it is linked")
+            has_failed = peering.attempts or peering.trying_since_ns
+            if inside.links.to(peer) is not None and has_failed and not peering.dialling:
+                self.violate(journal, f"counts failed dials to {peer}, to which it is linked")
 
 
 class RestIsQuiet(Checker):

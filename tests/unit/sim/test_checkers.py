@@ -82,6 +82,7 @@ from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
 from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
+from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
 from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
@@ -718,6 +719,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_DETECTION,
     *FORGERIES_OF_HELLOS,
     *FORGERIES_OF_LOOKS,
+    *FORGERIES_OF_OWN_TIME,
 ]
 
 
