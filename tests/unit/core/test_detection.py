@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from bmgd.core.deadlines import LATE_NS
-from bmgd.core.detector import FIRST_MISMATCH_NS
+from bmgd.core.detector import FIRST_MISMATCH_NS, LATE_NS
 from bmgd.core.effects import AbsorbHeartbeats, Close, Dial, Effect, Observed, Send, Welcome
 from bmgd.core.events import (
     AbsorbedBeat,
