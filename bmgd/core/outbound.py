@@ -86,7 +86,7 @@ class Outbound:
     def has_unconfirmed(self) -> bool:
         """Whether anything but the marks that end streams waits for its confirmation."""
         return any(
-            sending.count or sending.size
+            not sending.is_mark
             for stream in self.table.streams.values()
             for sending in (*stream.queue, *stream.underway.values())
         )
@@ -357,7 +357,7 @@ class Outbound:
                 self._cut_long(stream)
             return
         for sending in (*stream.queue, *stream.underway.values()):
-            if sending.number == command.number and not sending.doubted:
+            if sending.number == command.number and not (sending.is_mark or sending.doubted):
                 sending.deadline_ns = self._context.now_ns
                 self.expiry.expire(stream, "withdrawn")
                 return

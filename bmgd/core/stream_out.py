@@ -41,7 +41,7 @@ class Sending:
     """A segment that its destination has not confirmed.
 
     Args:
-        number: the program's count of the stream's segments, from 1.
+        number: the program's count of the stream's segments, from 1; of a mark, that of the next one.
         request: of a message that is answered by itself, or 0.
         deadline_ns: when its time is over; `NEVER_NS` for never.
         closes: it is the empty one at the stream's end.
@@ -80,6 +80,11 @@ class Sending:
     def cost(self) -> int:
         """What it costs, in bytes."""
         return len(self.body) + OVERHEAD_BYTES
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is none of the program's: empty, it ends a long message or the stream."""
+        return not (self.count or self.size)
 
     @property
     def may_be_taken(self) -> bool:

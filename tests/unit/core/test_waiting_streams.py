@@ -26,6 +26,7 @@ from bmgd.sim.wires import ends_between
 from bmgd.types import NodeId
 from bmgd.wire.segments import packed
 from tests.unit.core.clusters import S, settle
+from tests.unit.segments import payloads_of
 
 PIECE = bytes(65_536)
 
@@ -57,6 +58,29 @@ def test_long_message_that_is_taken_back_before_anything_was_sent_is_told() -> N
     network.watchers.append(moves)
     network.issue_as(source, stream, Withdraw(0))
     assert [moved.next for moved in moves.moved] == [5]
+
+
+def test_message_that_is_withdrawn_behind_one_that_was_given_up_is_not_sent() -> None:
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    moves = Moves()
+    network.watchers.append(moves)
+    network.issue(1, Subscribe("t", 100, takes_long=True))
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    network.stop(1)
+    # The first segment is underway until it is answered.
+    network.issue_as(source, stream, PutSegment(0, PIECE, size=1 << 20, first=True))
+    network.issue_as(source, stream, Withdraw(0))
+    network.issue_as(source, stream, PutSegment(1, packed(b"withdrawn")))
+    network.issue_as(source, stream, Withdraw(2))
+    network.issue_as(source, stream, PutSegment(1, packed(b"taken")))
+    assert [moved.withdrawn for moved in moves.moved if moved.withdrawn] == [(2,)]
+    network.resume(1)
+    network.run(0.5)
+    there = network.hosts[NodeId(1)].delivered
+    assert [payload for deliver in there for payload in payloads_of(deliver)] == [b"taken"]
+    assert [bool(deliver.aborted) for deliver in there] == [False, True, False]
 
 
 def test_stream_that_is_held_within_a_long_message_keeps_its_id(
