@@ -206,8 +206,7 @@ class Pieces:
         self.on_taken = self.consume = nothing
         if not self.complete:
             detail = "the daemon went away before the whole was here"
-            self.aborted = UnreachableError(self.source, detail, sent=True)
-            self.changed.set()
+            self.abort(UnreachableError(self.source, detail, sent=True))
 
     async def next(self) -> bytes | None:
         """The next piece; None behind the last one."""
@@ -225,6 +224,17 @@ class Pieces:
             await self.changed.wait()
         self.taken = True
         return self.waiting.popleft()
+
+    def abort(self, error: BmgdError) -> None:
+        """No further piece comes."""
+        self.aborted = error
+        self.changed.set()
+
+    def give_back(self) -> None:
+        """Nobody reads what is here: it is not kept, and its credit goes back."""
+        self.waiting.clear()
+        self.consume(self.unconsumed)
+        self.unconsumed = 0
 
     def report(self) -> None:
         """Tell of the pieces that the program has finished."""

@@ -12,30 +12,20 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, cast
 
-from bmgd.client.assembling import LONGS_MAX, Assembly, Life, Unfinished
 from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
-from bmgd.client.message import (
-    Asking,
-    BroadcastMessage,
-    LongMessage,
-    Message,
-    Pieces,
-    Whole,
-    nothing,
-)
+from bmgd.client.long_broadcasts import GivenUp, LongBroadcasts
+from bmgd.client.long_messages import LongMessages
+from bmgd.client.message import Asking, BroadcastMessage, LongMessage, Message, Pieces, Whole
 from bmgd.client.replying import Asker, Question, Replies
 from bmgd.client.to_many import Missed, missed_of
-from bmgd.client.together import Together
-from bmgd.errors import BmgdError, ProtocolError, RequestError, UnreachableError
+from bmgd.errors import BmgdError, ProtocolError, RequestError
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
-from bmgd.wire.segments import COST_MAX, OVERHEAD_BYTES
+from bmgd.wire.segments import OVERHEAD_BYTES
 
 _REPORT_MAX = 256
 """So many messages are taken at most before the daemon hears of it."""
-_PIECES_MAX = 8
-"""The same, of the pieces of a long message."""
 LIVES_MAX: Final = 16
 """Of so many lives of its daemon a program can have messages that it has not taken."""
 
@@ -66,16 +56,19 @@ class Messages(Stream[Message]):
         self._replies = Replies(connection)
         super().__init__(credit)
         self._connection = connection
-        self._credit, self._credit_bytes, self._max_message = credit, credit_bytes, max_message
+        self._credit, self._credit_bytes = credit, credit_bytes
         self._report_at = 1
         self._taken = 0
         """Messages taken that the daemon has not heard of."""
         self._special: Message | None = None
         self._interruptions = 0
         """Those that the program has not been shown."""
-        self._assembly = Assembly()
-        self._longs: dict[int, Pieces] = {}
-        self._together = Together(max_message)
+        self._longs = LongMessages(
+            max_message, credit_bytes, self._give, self._piece_consumer, self._question_of
+        )
+        self._broadcasts = LongBroadcasts(
+            max_message, self._give, self._consume_broadcasts, self._for_this_daemon
+        )
         self.malformed = 0
         """Messages that could not be read."""
 
@@ -163,12 +156,9 @@ class Messages(Stream[Message]):
         for item in (self._special, *self._items):
             if isinstance(item, LongMessage):
                 item._pieces.cut_off()
-        broadcasts = [unfinished.pieces for unfinished in self._assembly.end()]
-        for pieces in (*self._longs.values(), *broadcasts):
-            pieces.cut_off()
+        self._longs.cut_off()
+        self._broadcasts.cut_off()
         self._taken, self._special = 0, None
-        self._longs.clear()
-        self._together.clear()
         # The askers of what is here know that no answer comes.
         self._replies.end()
         self._replies = Replies(self._connection)
@@ -197,18 +187,12 @@ class Messages(Stream[Message]):
         if isinstance(special, Whole):
             self._consume_piece(special.long, 1)
         elif isinstance(special, LongMessage):
-            self._drop_rest(special)
-        elif not isinstance(special, _Lost):
+            # What the program did not read of it is not kept for it.
+            special._pieces.dropped = True
+            special._pieces.give_back()
+        elif not isinstance(special, GivenUp):
             # Broadcasts, and what was missed of them, have a credit of their own.
             self._connection.write(control.ConsumedBroadcasts(self.sequence, 1))
-
-    def _drop_rest(self, message: LongMessage) -> None:
-        """What the program did not read of a long message is not kept for it."""
-        pieces = message._pieces
-        pieces.dropped = True
-        pieces.waiting.clear()
-        pieces.consume(pieces.unconsumed)
-        pieces.unconsumed = 0
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -216,8 +200,7 @@ class Messages(Stream[Message]):
         """A segment, a piece, a broadcast, or that some were missed."""
         match value:
             case {"long": int(long)}:
-                self._plain = False
-                self._on_piece(long, value)
+                self._longs.on_piece(long, value)
             case {
                 "source": int(source),
                 "incarnation": int(incarnation),
@@ -249,21 +232,18 @@ class Messages(Stream[Message]):
                 )
                 self._items.extend(map(_new_message, repeat(Message), rows))
             case {"missed": _}:
-                self._plain = False
-                self._on_missed(missed_of(value))
+                missed = missed_of(value)
+                assert missed is not None
+                self._broadcasts.on_missed(missed)
             case {
-                "source": int(source),
-                "incarnation": int(incarnation),
+                "source": int(),
+                "incarnation": int(),
                 "topic": str(),
-                "sequence": int(sequence),
-                "piece": [int(number), int(at), int(size)],
-                "body": bytes(body),
+                "sequence": int(),
+                "piece": [int(), int(), int()],
+                "body": bytes(),
             }:
-                self._plain = False
-                life = source, incarnation
-                if at == 0 and self._assembly.get(life, number) is None:
-                    self._begin_broadcast(life, Pieces(number, {**value, "size": size}), sequence)
-                self._on_broadcast_piece(life, number, at, sequence, body)
+                self._broadcasts.on_piece(value)
             case {
                 "source": int(source),
                 "incarnation": int(incarnation),
@@ -271,10 +251,15 @@ class Messages(Stream[Message]):
                 "payload": bytes(payload),
                 "broadcast": True,
             }:
-                self._plain = False
-                self._items.append(BroadcastMessage(source, topic, payload, True, incarnation))
+                self._give(BroadcastMessage(source, topic, payload, True, incarnation))
             case _:
                 raise ProtocolError("not a message")
+        self._changed.set()
+
+    def _give(self, item: Message | Missed) -> None:
+        """Something else than short messages can be taken."""
+        self._plain = False
+        self._items.append(cast(Message, item))
         self._changed.set()
 
     def _add_questions(self, value: Mapping[str, Any], payloads: list[bytes]) -> None:
@@ -295,156 +280,11 @@ class Messages(Stream[Message]):
         """Nothing more comes; what is here can still be taken."""
         self.finish(error)
         self._replies.end()
-        broadcasts = [unfinished.pieces for unfinished in self._assembly.end()]
-        for pieces in (*self._longs.values(), *broadcasts):
-            if not pieces.complete:
-                pieces.aborted = error or RequestError("the subscription is over")
-                pieces.changed.set()
+        over = error or RequestError("the subscription is over")
+        self._longs.end(over)
+        self._broadcasts.end(over)
 
-    # --- long messages ------------------------------------------------------------------------
-
-    def _on_piece(self, long: int, piece: Mapping[str, Any]) -> None:
-        pieces = self._longs.get(long)
-        if piece.get("aborted"):
-            self._abort(long, piece)
-            return
-        if pieces is None:
-            pieces = self._begin(long, piece)
-        pieces.waiting.append(piece["body"])
-        pieces.unconsumed += 1
-        pieces.complete = piece["last"]
-        pieces.changed.set()
-        if pieces.size <= self._max_message:
-            if pieces in self._together:
-                self._put_together(pieces)
-            self._begin_together()
-            return
-        if pieces.complete:
-            del self._longs[long]
-        if pieces.dropped:
-            pieces.waiting.clear()
-            pieces.consume(pieces.unconsumed)
-            pieces.unconsumed = 0
-
-    def _begin(self, long: int, piece: Mapping[str, Any]) -> Pieces:
-        pieces = self._longs[long] = Pieces(long, piece)
-        pieces.consume = self._for_this_daemon(lambda count: self._consume_piece(long, count))
-        if pieces.size <= self._max_message:
-            self._together.add(pieces)
-            return pieces
-        message = LongMessage(pieces.source, pieces.topic, b"", False, pieces.incarnation)
-        message._pieces = pieces
-        message._asks = self._asks_of(pieces)
-
-        pieces.on_taken = pieces.consume
-        # A quarter of the credit, so that what is on its way does not run dry.
-        within = self._credit_bytes // (4 * COST_MAX)
-        pieces.report_at = max(1, min(within, _PIECES_MAX))
-        self._items.append(message)
-        return pieces
-
-    def _begin_together(self) -> None:
-        for pieces in self._together.begin():
-            self._put_together(pieces)
-
-    def _put_together(self, pieces: Pieces) -> None:
-        """The pieces of a message give their credit back; the last one's, when the program takes it."""
-        done = pieces.unconsumed - pieces.complete
-        if done > 0:
-            pieces.unconsumed -= done
-            pieces.consume(done)
-        if not pieces.complete:
-            return
-        del self._longs[pieces.number]
-        self._together.remove(pieces)
-        whole = b"".join(pieces.waiting)
-        message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
-        message.long = pieces.number
-        message._asks = self._asks_of(pieces)
-        self._items.append(message)
-
-    # --- long broadcasts ----------------------------------------------------------------------
-
-    def _on_broadcast_piece(
-        self, life: Life, number: int, at: int, sequence: int, body: bytes
-    ) -> None:
-        unfinished = self._assembly.get(life, number)
-        if unfinished is None or unfinished.received != at:
-            # It began before this subscription, or is given up already.
-            self._consume_broadcasts(1)
-            return
-        unfinished.take(body, sequence)
-        pieces = unfinished.pieces
-        is_long = pieces.size > self._max_message
-        if pieces.complete:
-            self._assembly.remove(life, number)
-        if pieces.dropped:
-            pieces.waiting.clear()
-            pieces.consume(pieces.unconsumed)
-            pieces.unconsumed = 0
-        elif pieces.complete and not is_long:
-            # The credit of the last piece goes back when the program takes the whole.
-            whole = b"".join(pieces.waiting)
-            message = BroadcastMessage(pieces.source, pieces.topic, whole, True, pieces.incarnation)
-            self._items.append(message)
-        elif not is_long:
-            self._consume_broadcasts(1)
-
-    def _begin_broadcast(self, life: Life, pieces: Pieces, sequence: int) -> None:
-        if len(self._assembly) >= LONGS_MAX:
-            self._miss(*self._assembly.oldest())
-        number = pieces.number
-        unfinished = Unfinished(pieces, sequence, lambda: self._on_silence(life, number))
-        self._assembly.add(life, number, unfinished)
-        pieces.consume = self._for_this_daemon(self._consume_broadcasts)
-        if pieces.size > self._max_message:
-            message = LongMessage(pieces.source, pieces.topic, b"", True, pieces.incarnation)
-            message._pieces = pieces
-            pieces.on_taken = pieces.consume
-            self._items.append(message)
-
-    def _on_silence(self, life: Life, number: int) -> None:
-        unfinished = self._assembly.get(life, number)
-        if unfinished is None:
-            return
-        pieces = unfinished.pieces
-        if pieces.size > self._max_message and pieces.unconsumed:
-            # The program has yet to read what is here: its daemon may have no credit for more.
-            unfinished.wait()
-            return
-        self._plain = False
-        self._miss(life, number)
-        self._changed.set()
-
-    def _on_missed(self, missed: Missed | None) -> None:
-        """Of a long broadcast that lacks a piece the whole is missed."""
-        assert missed is not None
-        first, life = missed.first, (missed.source, missed.incarnation)
-        for number in self._assembly.of_life(life):
-            unfinished = self._give_up(life, number)
-            first = min(first, unfinished.first) if unfinished else first
-        widened = Missed(missed.source, first, missed.last, missed.incarnation)
-        self._items.append(cast(Message, widened))
-
-    def _miss(self, life: Life, number: int) -> None:
-        """One that is not waited for any more; it has used no credit of the daemon's."""
-        unfinished = self._give_up(life, number)
-        if unfinished is not None:
-            found = _Lost(life[0], unfinished.first, unfinished.last, life[1])
-            self._items.append(cast(Message, found))
-
-    def _give_up(self, life: Life, number: int) -> Unfinished | None:
-        unfinished = self._assembly.remove(life, number)
-        if unfinished is not None:
-            pieces = unfinished.pieces
-            pieces.aborted = UnreachableError(life[0], "a piece of it did not come", sent=True)
-            if pieces.size > self._max_message:
-                pieces.consume(pieces.unconsumed)
-                pieces.unconsumed = 0
-            pieces.on_taken = nothing
-            pieces.waiting.clear()
-            pieces.changed.set()
-        return unfinished
+    # --- credit -------------------------------------------------------------------------------
 
     def _consume_broadcasts(self, count: int) -> None:
         while count > 0 and not self._over:
@@ -452,21 +292,11 @@ class Messages(Stream[Message]):
             self._connection.write(control.ConsumedBroadcasts(self.sequence, part))
             count -= part
 
-    def _asks_of(self, pieces: Pieces) -> Question | None:
+    def _question_of(self, pieces: Pieces) -> Question | None:
         if not pieces.inbox:
             return None
         asker = Asker(pieces.source, pieces.incarnation, pieces.inbox)
         return Question(self._replies, asker, pieces.question)
-
-    def _abort(self, long: int, piece: Mapping[str, Any]) -> None:
-        pieces = self._longs.pop(long, None)
-        if pieces is None:
-            return
-        self._together.remove(pieces)
-        self._begin_together()
-        pieces.aborted = UnreachableError(piece["source"], str(piece["aborted"]), sent=True)
-        pieces.waiting.clear()
-        pieces.changed.set()
 
     def _for_this_daemon(self, consume: Callable[[int], None]) -> Callable[[int], None]:
         """Credit goes back to the daemon that gave it: a later one counts anew."""
@@ -478,6 +308,9 @@ class Messages(Stream[Message]):
 
         return to_its_daemon
 
+    def _piece_consumer(self, long: int) -> Callable[[int], None]:
+        return self._for_this_daemon(lambda count: self._consume_piece(long, count))
+
     def _consume_piece(self, long: int, count: int) -> None:
         if count and not self._over:
             self._connection.write(control.ConsumedPieces(self.sequence, count, long))
@@ -485,10 +318,6 @@ class Messages(Stream[Message]):
     def finish_taken(self) -> None:
         """The program ends the subscription: what it has taken it has finished."""
         self._report()
-
-
-class _Lost(Missed):
-    """What this side gave up: it has no credit of the daemon's."""
 
 
 _new_message = tuple.__new__

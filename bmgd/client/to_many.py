@@ -1,17 +1,21 @@
-"""Messages from one program to many nodes: broadcasts and multicasts, and what is told of them."""
+"""Messages from one program to many nodes: broadcasts and multicasts, and what is told of them.
+
+A long broadcast goes in pieces. Each is a reliable broadcast, so all nodes get it or none, in order.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 from bmgd.client.arguments import Quality, checked_topic
-from bmgd.client.assembling import broadcast_long
 from bmgd.client.connection import GRACE_S, Connection
 from bmgd.errors import (
+    BmgdError,
     DeliveryError,
     PartialError,
     ProtocolError,
@@ -19,8 +23,11 @@ from bmgd.errors import (
     RequestError,
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
-from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
+
+PIECES_UNDERWAY: Final = 14
+"""Pieces of one long broadcast that wait for their confirmation; less than a connection may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class SendsToMany:
             return report_of(answer)
 
         _checked(b"", topic, "reliable")
-        return await broadcast_long(ask_piece, payload, {"topic": topic})
+        return await _broadcast_pieces(ask_piece, payload, {"topic": topic})
 
     async def multicast(
         self,
@@ -117,6 +124,51 @@ class SendsToMany:
             "timeout": timeout,
         }
         return _report(await self._connection.ask("multicast", params, timeout + GRACE_S))
+
+
+async def _broadcast_pieces(
+    ask_piece: Callable[[dict[str, Any]], Any], payload: bytes | memoryview, params: dict[str, Any]
+) -> Report:
+    """Send a message in pieces, `PIECES_UNDERWAY` at a time.
+
+    Args:
+        ask_piece: sends one, and returns its report.
+        params: of every piece.
+
+    Raises:
+        PartialError: some nodes have not confirmed each piece.
+        BmgdError: whatever a piece fails with; those that follow are not sent.
+    """
+    size = len(payload)
+    if size > LONG_BYTES_MAX:
+        raise RequestError(f"a message has at most {LONG_BYTES_MAX} bytes")
+    number = secrets.randbits(63) + 1
+    confirmed: frozenset[int] | None = None
+    failed: dict[int, DeliveryError] = {}
+    underway: list[asyncio.Task[Report]] = []
+
+    def take(report: Report) -> None:
+        nonlocal confirmed
+        confirmed = report.confirmed if confirmed is None else confirmed & report.confirmed
+        for node_id, error in report.failed.items():
+            failed.setdefault(node_id, error)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for at in range(0, size, PAYLOAD_BYTES_MAX):
+                body = bytes(payload[at : at + PAYLOAD_BYTES_MAX])
+                piece = {**params, "payload": body, "number": number, "at": at, "size": size}
+                underway.append(tasks.create_task(ask_piece(piece)))
+                if len(underway) >= PIECES_UNDERWAY:
+                    take(await underway.pop(0))
+            for task in underway:
+                take(await task)
+    except* BmgdError as group:
+        raise group.exceptions[0] from None
+    report = Report((confirmed or frozenset()) - failed.keys(), failed)
+    if failed:
+        raise PartialError(report)
+    return report
 
 
 def missed_of(value: Any) -> Missed | None:

@@ -179,8 +179,7 @@ async def test_part_that_is_not_waited_for_any_more_is_taken_by_the_next_who_wai
 async def test_long_broadcast_whose_reader_is_slow_is_not_missed_for_that() -> None:
     messages = reading(Recorded())
     broadcast_piece(messages, 0)
-    life = 3, 1
-    messages._on_silence(life, 77)
+    messages._broadcasts._on_silence((3, 1, 77))
     # Its credit is spent until the program reads: no further piece can come.
     parts = (await anext(messages)).parts()
     assert (await anext(parts))[0] == 0
@@ -195,7 +194,7 @@ async def test_long_broadcast_that_does_not_go_on_is_missed() -> None:
     assert (await anext(parts))[0] == 0
     asking = asyncio.ensure_future(anext(parts))
     await asyncio.sleep(0)
-    messages._on_silence((3, 1), 77)
+    messages._broadcasts._on_silence((3, 1, 77))
     with pytest.raises(bmgd.UnreachableError, match="did not come"):
         await asking
     missed = await anext(messages)

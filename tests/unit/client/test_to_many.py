@@ -270,7 +270,7 @@ async def test_long_broadcast_that_lacks_a_piece_is_missed_as_a_whole(core: Many
 async def test_long_broadcast_of_which_nothing_more_comes_is_missed(
     core: ManyCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bmgd.client.assembling.SILENCE_S", 0.01)
+    monkeypatch.setattr("bmgd.client.long_broadcasts.SILENCE_S", 0.01)
     async with (
         bmgd.connect(core.address) as daemon,
         daemon.subscribe("news", max_message=10) as messages,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bmgd.client.long_messages import Together
 from bmgd.client.message import Pieces
-from bmgd.client.together import Together
 
 
 def pieces(number: int, size: int) -> Pieces:
