@@ -15,6 +15,7 @@ from bmgd.launcher.rundir import default_run_dir
 if TYPE_CHECKING:
     from bmgd.chaos.plan import Plan, Workload
     from bmgd.trials.cluster import TrialCluster
+    from bmgd.trials.runner import Outcome
 
 FAILED = 1
 INTERRUPTED = 130
@@ -61,7 +62,6 @@ def run(args: Namespace) -> int:
     """Carry it out."""
     import asyncio
 
-    from bmgd.chaos.history import to_line
     from bmgd.trials.feasible import check_feasible
     from bmgd.trials.priority import hurry
     from bmgd.trials.runner import run_trial
@@ -85,14 +85,15 @@ def run(args: Namespace) -> int:
         except asyncio.CancelledError:
             print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
             return INTERRUPTED
-        if history is not None:
-            history.writelines(to_line(fact) + "\n" for fact in outcome.history)
+        lost = "" if history is None else _written(history, outcome)
     document = judge(outcome)
     if args.json:
         print_json(document)
     else:
         print("\n".join(lines(document)))
-    return 0 if document["verdict"] == "pass" else FAILED
+    if lost:
+        print(f"bmgd chaos: --history {args.history}: {lost}", file=sys.stderr)
+    return 0 if document["verdict"] == "pass" and not lost else FAILED
 
 
 def _history(path: str | None) -> AbstractContextManager[TextIO | None]:
@@ -103,6 +104,18 @@ def _history(path: str | None) -> AbstractContextManager[TextIO | None]:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--history {path}: {error.strerror}") from None
+
+
+def _written(file: TextIO, outcome: Outcome) -> str:
+    """Write the facts and close the file; why that failed, "" if it did not."""
+    from bmgd.chaos.history import to_line
+
+    try:
+        with file:
+            file.writelines(to_line(fact) + "\n" for fact in outcome.history)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _cluster(args: Namespace) -> TrialCluster:
