@@ -85,7 +85,12 @@ export async function pass(ms) {
     due[1].run();
     await settle();
   }
-  now_ms = until;
+  now_ms = Math.max(now_ms, until);
+}
+
+/** What runs now takes so long. */
+export function spend(ms) {
+  now_ms += ms;
 }
 
 // --- the daemon ---------------------------------------------------------------------------------------------

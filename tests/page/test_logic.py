@@ -17,7 +17,7 @@ DEADLINE_S = 60.0
 
 BEGIN = """
 import assert from "node:assert/strict";
-import { $, cluster, daemon, load, member, pass, report, summary } from "./document.mjs";
+import { $, cluster, daemon, load, member, pass, report, spend, summary } from "./document.mjs";
 const rows = () => $("nodes").tBodies[0].children.map((row) => row.dataset.node);
 const connection = () => `${document.body.dataset.connection}: ${$("connection").textContent}`;
 """
@@ -183,4 +183,30 @@ async def test_page_keeps_pictures_of_many_links_within_a_bound(tmp_path: Path) 
         process.exit(0);
         """,
         "--expose-gc",
+    )
+
+
+async def test_page_rests_between_drawings_that_take_long(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        const ring = await load();
+        daemon.tell("cluster", cluster([0, 1, 2]));
+        await pass(2000);
+        let drawn = 0;
+        const connect = ring.connect.bind(ring);
+        ring.connect = (...all) => {
+          drawn += 1;
+          spend(60); // as with 1,000 nodes on a slow machine
+          connect(...all);
+        };
+        const began = performance.now();
+        while (performance.now() < began + 6000) {
+          daemon.tell("report", report(1, [0, 2], { uptime_s: performance.now() }));
+          await pass(4);
+        }
+        const share = (60 * drawn) / (performance.now() - began);
+        assert.ok(drawn > 10 && share < 0.3, `${drawn} drawings, ${share} of the time`);
+        process.exit(0);
+        """,
     )

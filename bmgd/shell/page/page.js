@@ -6,7 +6,9 @@
 import { Pictures, edgesOf } from "./pictures.js";
 import { Ring } from "./ring.js";
 
+const SHOW_MS = 30; // how soon a change is drawn
 const TABLE_MS = 250; // how often the table follows
+const REST = 3; // so many times longer than a drawing took, nothing is drawn: 1,000 nodes take a while
 const FRAMES_MAX = 1500; // moments that the timeline can go back to
 const SILENCE_MS = 25000; // the daemon writes at least every 10 s
 const RETRY_MS = [300, 600, 1200, 2500, 5000];
@@ -255,15 +257,18 @@ function lookOf(member) {
 
 let planned = false;
 let tableAt = 0;
+let showTook = 0;
+let tableTook = 0;
 
 function changed() {
   if (planned) return;
   planned = true;
-  setTimeout(show, 30);
+  setTimeout(show, Math.max(SHOW_MS, REST * showTook));
 }
 
 function show() {
   planned = false;
+  const began = performance.now();
   const statuses = new Map();
   for (const id of [...state.members.keys()].sort((a, b) => a - b)) statuses.set(id, lookOf(state.members.get(id)));
   if (!sameMap(statuses, state.statuses)) state.statuses = statuses;
@@ -275,9 +280,10 @@ function show() {
     // The first round of reports brings links that are not new.
     ring.connect(edges, performance.now() - state.began > 1500 && state.settled);
   }
-  const wait = tableAt + TABLE_MS - performance.now();
   // Who lives and who does not is shown at once, figures follow at their pace.
   for (const [id, look] of statuses) markRow(id, look);
+  showTook = performance.now() - began;
+  const wait = tableAt + Math.max(TABLE_MS, REST * tableTook) - performance.now();
   if (wait <= 0) showFigures();
   else if (!show.later) show.later = setTimeout(showFigures, wait);
 }
@@ -299,6 +305,7 @@ function showFigures() {
   $("total-backlog").textContent = bytes(backlog);
   showTable();
   showDetail();
+  tableTook = performance.now() - tableAt;
 }
 
 function sameMap(one, other) {
