@@ -1,7 +1,8 @@
 """The programs of a simulated cluster that send to many: broadcasts and multicasts of every kind.
 
-Every daemon has a program that reads one topic, and takes each message after a moment. A source picks a
-running sender by chance, what it sends and, of a multicast, to whom, dead or alive.
+Every daemon has a program that reads one topic. It takes each message after a moment, or takes none until
+faults end, and may go away for a while. A source picks a running sender by chance, what it sends and, of
+a multicast, to whom, dead or alive.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bmgd.core.commands import (
     MulticastTo,
     SendTo,
     Subscribe,
+    Unsubscribe,
 )
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, TellMissed
 from bmgd.core.events import Event
@@ -37,6 +39,9 @@ KINDS: Final = (
     *("reliable", "reliable", "reliable", "best effort", "multicast"),
     *("reliable multicast", "reliable multicast", "single", "long"),
 )
+STAYS_NS: Final = 4_000_000_000
+ABSENT_MS_MAX: Final = 1_200
+"""Readers go away for so long at most: at rest all are back."""
 _FIRST_NUMBER: Final = 1 << 40
 """So that no payload is also one of a message to one node."""
 
@@ -57,6 +62,7 @@ class Broadcasters(Watcher):
         self._number = _FIRST_NUMBER
         self._asked: dict[int, Host] = {}
         self._readers: dict[int, Host] = {}
+        self._stalled: set[int] = set()
         self._until_ns = 0
         self._arrivals = Arrivals(
             network, random, workload.messages_per_second * SHARE, self._send_any
@@ -78,9 +84,32 @@ class Broadcasters(Watcher):
         if host.stopped:
             host.held_back.append((self._subscribe, (host,)))
             return
-        request = self._network.next_request()
+        if any(reader is host for reader in self._readers.values()):
+            return
+        network, random, conditions = self._network, self._random, self._network.conditions
+        request = network.next_request()
         self._readers[request] = host
-        self._network.issue_as(host, request, Subscribe(NEWS, CREDIT))
+        if conditions.stalled_percent and random.randrange(100) < conditions.stalled_percent:
+            self._stalled.add(request)
+        network.issue_as(host, request, Subscribe(NEWS, CREDIT))
+        if conditions.absent_ms_max:
+            at_ns = network.now_ns + random.randrange(1, STAYS_NS)
+            network.timeline.plan(at_ns, self._go_away, host, request)
+
+    def _go_away(self, host: Host, request: int) -> None:
+        network = self._network
+        if network.now_ns >= self._until_ns or request not in self._readers:
+            return
+        if not self._is_current(host) or host.joiner is not None:
+            return
+        if host.stopped:
+            host.held_back.append((self._go_away, (host, request)))
+            return
+        del self._readers[request]
+        network.issue_as(host, request, Unsubscribe())
+        absent_ms = min(ABSENT_MS_MAX, network.conditions.absent_ms_max)
+        absent_ns = self._random.randrange(1, absent_ms * 1_000_000)
+        network.timeline.plan(network.now_ns + absent_ns, self._subscribe, host)
 
     def _is_current(self, host: Host) -> bool:
         return host.alive and self._network.hosts.get(host.where) is host
@@ -150,7 +179,10 @@ class Broadcasters(Watcher):
         # Other programs read topics that carry no broadcasts.
         if effect.request in self._readers:
             reading_ns = reading_ns_max(self._network, self._until_ns)
-            at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
+            at_ns = self._network.now_ns
+            if effect.request in self._stalled:
+                at_ns = max(at_ns, self._until_ns)
+            at_ns += self._random.randrange(max(1, reading_ns))
             is_one = isinstance(effect, Deliver)
             command = Consumed(1) if is_one else ConsumedAnnouncements(1)
             self._network.timeline.plan(at_ns, self._consume, host, effect.request, command)

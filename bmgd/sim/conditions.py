@@ -45,6 +45,7 @@ class Conditions:
         long_percent: how many of those are pieces of a long message.
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
+        stalled_percent: how many readers of broadcasts take nothing while faults go on.
         older_percent: how many founders are of an older release, until they are started again with
             their state.
         rekeys: how often the secret changes that links are made under, on one host after the other;
@@ -78,6 +79,7 @@ class Conditions:
     long_percent: int = 0
     long_bytes_max: int = 100_000
     absent_ms_max: int = 0
+    stalled_percent: int = 0
     older_percent: int = 0
     looks_per_s: int = 0
     rekeys: int = 0

@@ -60,6 +60,7 @@ _HOPS: Final = 3
 """Links that a message to one crosses, about."""
 _KERNEL_US: Final = 2_000
 """Until a kernel has room again, beside the delays."""
+PIECE_BYTES: Final = 20_000
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -80,6 +81,11 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
+    stalled = Random(f"stalled {seed}")
+    if stalled.random() < 0.1 and workload.messages_per_second:
+        # So much that a reader which takes nothing is soon behind.
+        workload = replace(workload, payload_bytes=PIECE_BYTES)
+        simulated["stalled_percent"] = stalled.choice((20, 60))
     sent_bytes = _sent_bytes(workload, simulated, seconds)
     simulated |= _pipes(Random(f"pipes {seed}"), simulated, sent_bytes)
     if simulated["write_bytes_max"]:

@@ -70,6 +70,7 @@ from bmgd.sim.checkers.rest import (
 from bmgd.sim.checkers.scene import Checker, Scene
 from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.sides import OneSideGoesOn
+from bmgd.sim.checkers.stalling import SlowReadersStallNobody
 from bmgd.sim.checkers.streams import AcksAreHonest, SourcesKeepTheirCredit
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
@@ -138,6 +139,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BodiesCrossLinksOnce,
     ConfirmedMeansRetained,
     StableIsTold,
+    SlowReadersStallNobody,
     BroadcastBoundsHold,
     AllHaveItOrNone,
     OlderAreSpared,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bmgd.core.commands import Subscribe
+from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
 from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, retention_of, source_of
@@ -27,6 +27,7 @@ class _Process:
     node_id: NodeId
     life: Incarnation
     reads_since_ns: int
+    request: int
     got: dict[LifeKey, set[int]] = field(default_factory=dict)
     missed: dict[LifeKey, set[int]] = field(default_factory=dict)
 
@@ -69,9 +70,13 @@ class AllHaveItOrNone(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         now_ns = self.scene.now_ns
         match event:
-            case CommandIssued(_, Subscribe(topic)) if topic == NEWS:
+            case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
                 own = journal.incarnation
-                self._processes[journal.place] = _Process(journal.host.id, own, now_ns)
+                self._processes[journal.place] = _Process(journal.host.id, own, now_ns, request)
+            case CommandIssued(request, Unsubscribe()):
+                read = self._processes.get(journal.place)
+                if read is not None and read.request == request:
+                    del self._processes[journal.place]
         self._note_sent(journal, now_ns)
         process = self._processes.get(journal.place)
         for effect in effects:
@@ -155,7 +160,7 @@ class AllHaveItOrNone(Checker):
             if count in process.got.get(life, ()):
                 continue
             told = count in process.missed.get(life, ()) or _waits(journal, life, count)
-            if told and self._may_be_given_up(life, count):
+            if told and (self._may_be_given_up(life, count) or self._was_full(journal)):
                 continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:
@@ -168,6 +173,11 @@ class AllHaveItOrNone(Checker):
         """Whether its source can have learnt of a member that takes no pieces."""
         has_older = self.scene.network.conditions.older_percent > 0
         return has_older and (*life, count) in self._pieces
+
+    def _was_full(self, journal: Journal) -> bool:
+        """Whether a program that takes nothing had no room for more."""
+        is_stalled = self.scene.network.conditions.stalled_percent > 0
+        return is_stalled and journal.inside.to_many.announcements.dropped > 0
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
+from bmgd.core.broadcast_window import OwnBroadcast
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.core.effects import Announce, Reply, Send, TellMissed
 from bmgd.core.events import Backlog, CommandIssued, Received
@@ -76,6 +77,21 @@ def shows_a_piece_in_another_place(f: Any) -> None:
     f.step(CommandIssued(78, Subscribe("news", 1)))
     shown = Announce(77, SOURCE, LIFE, 1, "news", b"y", Piece(1, 0, 9))
     f.deadline(shown, replace(shown, request=78, piece=Piece(1, 4, 9)))
+
+
+def acknowledges_nothing(f: Any) -> None:
+    f.network.issue(PEER, BroadcastTo("news", b"x", True, 10 * S))
+    f.network.run(1)
+    heard = f.inside.to_many.retention.lives[PEER, f.life]
+    heard.unacknowledged_bytes = 1
+    f.inside.context.timers.set((WATERMARK_TIMER, *heard.key), f.journal.now_ns + 60 * S)
+    f.network.run(8)
+
+
+def keeps_what_it_could_send(f: Any) -> None:
+    command = BroadcastTo("news", b"x", True, 60 * S)
+    f.inside.to_many.source.window.put(OwnBroadcast(command, 0, 60 * S))
+    f.network.run(8)
 
 
 def shows_a_hole(f: Any) -> None:
@@ -217,6 +233,8 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("readers-see-everything", shows_another_payload),
     ("readers-see-everything", shows_a_piece_in_another_place),
     ("readers-see-everything", shows_a_hole),
+    ("slow-readers-stall-nobody", acknowledges_nothing),
+    ("slow-readers-stall-nobody", keeps_what_it_could_send),
     ("readers-see-everything", shows_one_again),
     ("readers-see-everything", tells_of_what_it_showed),
     ("multicasts-reach-only-whom-they-name", takes_what_is_for_others),

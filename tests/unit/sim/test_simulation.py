@@ -14,10 +14,12 @@ import pytest
 from bmgd.chaos.faults import Kill
 from bmgd.chaos.history import Acknowledged, Delivered, Sent, from_line
 from bmgd.chaos.plan import Plan, Step, Workload
+from bmgd.core.announcements import BEHIND_BYTES, Announcements
 from bmgd.core.detector import Detector
 from bmgd.core.membership import Membership
 from bmgd.core.node import Node
 from bmgd.errors import PlanError, ProtocolError
+from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
 from bmgd.types import NodeId
@@ -82,6 +84,41 @@ def test_simulation_tells_of_whatever_a_core_raises(
     outcome = Simulation(Plan(2, 1.0)).run()
     assert [violation.checker for violation in outcome.violations] == ["no-bug-is-met"]
     assert outcome.violations[0].text == repr(error)
+
+
+def stalled(seed: int) -> Simulation:
+    """Three nodes, much for all, and readers of which most take nothing while faults go on."""
+    load = Workload(200.0, 20_000)
+    plan = Plan(3, 5.0, workload=load, simulated={"stalled_percent": 60}, seed=seed)
+    return Simulation(plan, [inspect])
+
+
+def test_simulation_has_readers_that_are_behind_at_the_source_and_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    behind: set[bool] = set()
+    is_behind = Announcements.is_behind
+
+    def watched(self: Announcements, topic: str) -> bool:
+        behind.add(is_behind(self, topic))
+        return is_behind(self, topic)
+
+    monkeypatch.setattr(Announcements, "is_behind", watched)
+    outcome = stalled(1).run()
+    assert outcome.violations == ()
+    assert behind == {False, True}
+
+
+def test_simulation_finds_who_waits_for_readers_that_take_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def waits(self: Announcements, topic: str) -> bool:
+        readers = self._by_topic.get(topic, {}).values()
+        return any(reader.queue_bytes > BEHIND_BYTES for reader in readers)
+
+    monkeypatch.setattr(Announcements, "is_behind", waits)
+    found = {violation.checker for violation in stalled(1).run().violations}
+    assert found == {"slow-readers-stall-nobody"}
 
 
 @pytest.mark.parametrize(
