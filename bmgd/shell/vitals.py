@@ -22,7 +22,7 @@ class Vitals:
     """Histograms that the daemon feeds, and what the kernel knows of the process.
 
     Attributes:
-        steps: how long the core's steps took, their effects not counted.
+        steps: how long the core's steps took, their effects included.
         lag: how much later than asked for the loop called the daemon at the core's deadlines.
     """
 
