@@ -6,9 +6,7 @@ from bmgd.client.daemon import (
     CREDIT_BYTES,
     DEFAULT_TOPIC,
     MAX_MESSAGE,
-    Change,
     Daemon,
-    Trace,
     connect,
 )
 from bmgd.client.draining import Drained, LeftOver
@@ -16,6 +14,7 @@ from bmgd.client.items import Stream
 from bmgd.client.message import LongMessage, Message
 from bmgd.client.programs import Program, ProgramEnd
 from bmgd.client.reading import Interrupted, Messages
+from bmgd.client.showing import Change, Trace
 from bmgd.client.to_many import Missed
 from bmgd.client.writing import Writer
 

@@ -16,23 +16,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bmgd.client.arguments import Payload, Priority, Quality, checked_topic
 from bmgd.client.connection import ANSWER_S, GRACE_S, Connection, open_greeted
 from bmgd.client.draining import Drained, drained_of
-from bmgd.client.items import Stream
 from bmgd.client.outgoing import Outgoing
-from bmgd.client.programs import Program, ProgramEnd, ProgramReader, registered, running
+from bmgd.client.programs import registered
 from bmgd.client.reading import Messages
 from bmgd.client.reconnecting import open_lasting
 from bmgd.client.requesting import MAX_ANSWER, Asking
 from bmgd.client.sending import SharedStreams
+from bmgd.client.showing import ShowsCluster
 from bmgd.client.to_many import SendsToMany
 from bmgd.client.writing import Writer
 from bmgd.config import control_path
-from bmgd.errors import ProtocolError, RequestError
+from bmgd.errors import RequestError
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
 
 LEAVE_S: Final = 86_400.0
@@ -46,45 +45,8 @@ CREDIT_BYTES: Final = 2**20
 MAX_MESSAGE: Final = 64 * 2**20
 """Messages up to this length are put together for the program."""
 
-CHANGES_MAX: Final = 16_384
-"""How many items of `membership` or `monitor` wait before the stream ends with an error."""
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What the daemon believes of a node id from now on.
-
-    Args:
-        id: the node id.
-        status: "expected", "alive", "dead", "excluded" or "left".
-        incarnation: the life that is meant; 0 when not known.
-        version: raised by a living node to refute a false accusation.
-        revision: counts the changes that the daemon has seen, without a gap; equal for the
-            items of the snapshot at the beginning.
-        address: where the daemon of that node can be dialled.
-    """
-
-    id: int
-    status: str
-    incarnation: int
-    version: int
-    revision: int
-    address: str = ""
-
-
-class Trace(NamedTuple):
-    """The path of a probe.
-
-    Args:
-        path: the node ids that it went through, both ends included.
-        seconds: from sending it to its return.
-    """
-
-    path: tuple[int, ...]
-    seconds: float
-
-
-class Daemon(SendsToMany):
+class Daemon(SendsToMany, ShowsCluster):
     """A daemon as a program sees it; made by `connect`."""
 
     def __init__(self, connection: Connection) -> None:
@@ -271,16 +233,6 @@ class Daemon(SendsToMany):
         """
         await self._streams.flush(timeout)
 
-    async def status(self) -> dict[str, Any]:
-        """What ``bmgd status --json`` prints.
-
-        Raises:
-            NoDaemonError: the daemon is gone.
-            SilentDaemonError: no answer within `ANSWER_S`.
-        """
-        value: dict[str, Any] = await self._connection.ask("status", {})
-        return value
-
     async def reload(self) -> dict[str, Any]:
         """Let the daemon read its secrets and certificates anew: ``{"changed": …, "keys": […]}``.
 
@@ -301,66 +253,6 @@ class Daemon(SendsToMany):
         """
         value: dict[str, Any] = await self._connection.ask("record", {})
         return value
-
-    async def cluster(self) -> dict[str, Any]:
-        """The whole cluster as this daemon sees it: ``summary``, ``members``, ``reports`` of the nodes.
-
-        The daemon asks the others while somebody looks: the first answer has few reports, and one a
-        second later all.
-
-        Raises: as `status`; RequestError when the answer is too long for a frame.
-        """
-        value: dict[str, Any] = await self._connection.ask("cluster", {})
-        return value
-
-    async def members(self) -> list[dict[str, Any]]:
-        """A dict for every node id: ``id, status, incarnation, version, address``; sorted by id.
-
-        Raises: as `status`; RequestError when the answer is too long for a frame.
-        """
-        value: dict[str, Any] = await self._connection.ask("members", {})
-        members: list[dict[str, Any]] = value["members"]
-        return members
-
-    async def links(self) -> list[dict[str, Any]]:
-        """A dict for every link that is up: ``id, dialled_by, state`` and more; sorted by id.
-
-        Raises: as `status`.
-        """
-        value: list[dict[str, Any]] = await self._connection.ask("links", {})
-        return value
-
-    async def ping(
-        self,
-        destination: int,
-        *,
-        timeout: float = 10.0,  # noqa: ASYNC109
-    ) -> float:
-        """Seconds from sending a probe to a node until it came back.
-
-        Raises: as `trace`.
-        """
-        return (await self._probe("ping", destination, timeout)).seconds
-
-    async def trace(
-        self,
-        destination: int,
-        *,
-        timeout: float = 10.0,  # noqa: ASYNC109
-    ) -> Trace:
-        """The path that a real probe took to a node, as the nodes on it wrote it down.
-
-        Args:
-            destination: a node id.
-            timeout: seconds, above 0.
-
-        Raises:
-            DeadError: the destination is dead, excluded or has left.
-            UnreachableError: the probe did not come back before the timeout.
-            RequestError: no such node, or a bad timeout.
-            NoDaemonError: the daemon is gone.
-        """
-        return await self._probe("trace", destination, timeout)
 
     async def evict(
         self,
@@ -459,10 +351,6 @@ class Daemon(SendsToMany):
             yield messages
             await messages.finish_replies()
 
-    def membership(self) -> AbstractAsyncContextManager[Stream[Change]]:
-        """Follow the membership: one `Change` for every node id, then every change, no gap."""
-        return self._connection.stream("membership", {}, _changes, CHANGES_MAX)
-
     def register(self, name: str) -> AbstractAsyncContextManager[None]:
         """Be known to the whole cluster as a program of this name, until the block is left.
 
@@ -477,31 +365,6 @@ class Daemon(SendsToMany):
             LeavingError: the daemon is leaving.
         """
         return registered(self._connection, name)
-
-    def programs(self) -> AbstractAsyncContextManager[Stream[Program | ProgramEnd]]:
-        """Follow the registered programs of all nodes: those that run, then every start and end.
-
-        What a node that is held alive runs comes without a gap. When a node is dead, has left or begins a
-        new life, its programs end; those of one that was dead by mistake start again. Of a program that
-        started and ended while its node was out of reach nothing is told.
-        """
-        return self._connection.stream("programs", {}, ProgramReader(), CHANGES_MAX)
-
-    async def running_programs(self) -> list[Program]:
-        """The registered programs of all nodes that are held alive, sorted by id.
-
-        Raises: as `status`.
-        """
-        return await running(self._connection)
-
-    def monitor(self) -> AbstractAsyncContextManager[Stream[dict[str, Any]]]:
-        """Follow what the daemon observes, as dicts: ``event, peer, …``."""
-        return self._connection.stream("monitor", {}, _events, CHANGES_MAX)
-
-    async def _probe(self, verb: str, destination: int, timeout_s: float) -> Trace:
-        params = {"destination": destination, "timeout": timeout_s}
-        value = await self._connection.ask(verb, params, timeout_s + GRACE_S)
-        return Trace(tuple(value["path"]), value["rtt_ns"] / 1e9)
 
 
 @asynccontextmanager
@@ -527,33 +390,3 @@ async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Dae
         daemon = Daemon(connection)
         yield daemon
         await daemon.flush()
-
-
-# --- from the wire to values ----------------------------------------------------------------------
-
-
-def _changes(value: Any) -> list[Change]:
-    match value:
-        case {"revision": int(revision), "members": list(members)}:
-            return [_change({**member, "revision": revision}) for member in members]
-    return [_change(value)]
-
-
-def _change(value: Any) -> Change:
-    match value:
-        case {
-            "id": int(node_id),
-            "status": str(status),
-            "incarnation": int(incarnation),
-            "version": int(version),
-            "revision": int(revision),
-            "address": str(address),
-        }:
-            return Change(node_id, status, incarnation, version, revision, address)
-    raise ProtocolError("not a change of the membership")
-
-
-def _events(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, dict):
-        raise ProtocolError("not an event")
-    return [value]

@@ -88,6 +88,7 @@ CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("reading",),
     ("draining", "programs"),
     ("requesting", "sending"),
+    ("showing",),
     ("daemon",),
     ("",),
 )

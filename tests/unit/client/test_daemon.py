@@ -148,7 +148,7 @@ async def test_monitor(core: FakeCore, daemon: bmgd.Daemon) -> None:
 async def test_a_program_too_slow_for_a_stream_is_told(
     core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bmgd.client.daemon.CHANGES_MAX", 8)
+    monkeypatch.setattr("bmgd.client.showing.CHANGES_MAX", 8)
     async with daemon.monitor() as events:
         for _ in range(100):
             core.server.answers.observed(Observed("event"), 7)
