@@ -24,7 +24,7 @@ from bmgd.core.broadcast_window import BroadcastWindow, OwnBroadcast
 from bmgd.core.context import Context, RecordMoved
 from bmgd.core.membership import Standing
 from bmgd.routing.id_sets import without
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status, counter_of
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record, Status, counter_of
 from bmgd.wire.bounds import SKIPS_MAX
 from bmgd.wire.broadcast_messages import Skip, Watermark
 
@@ -176,18 +176,18 @@ class BroadcastPeers:
     def on_record_moved(self, moved: RecordMoved) -> None:
         """Another node died, returned, began a new life, or joined."""
         before, after = moved.before, moved.after
-        if after.status is Status.LEFT:
+        peer = self.by_id.get(moved.id)
+        if after.status is Status.LEFT and (peer is None or peer.life <= after.incarnation):
             # That life does not return, and ids that have left are more and more.
             self.by_id.pop(moved.id, None)
             return
         was_gone = before is None or before.status >= Status.DEAD
         is_gone = after.status >= Status.DEAD
         if is_gone and not was_gone:
-            peer = self.by_id.setdefault(moved.id, Peer())
+            peer = peer or self.by_id.setdefault(moved.id, Peer())
             peer.gone_at = peer.gone_at or self._first_without(moved.id)
         elif not is_gone:
-            former = UNKNOWN_INCARNATION if before is None else before.incarnation
-            self._on_alive(moved.id, after.incarnation, former, was_gone=was_gone)
+            self._on_alive(moved.id, after.incarnation, before)
 
     def _first_without(self, node_id: NodeId) -> int:
         """From which sequence on nothing is for a node: some may be sent before its death is seen."""
@@ -211,15 +211,18 @@ class BroadcastPeers:
     def _is_for(sent: OwnBroadcast, node_id: NodeId) -> bool:
         return node_id < sent.id_space and not sent.exceptions >> node_id & 1
 
-    def _on_alive(
-        self, node_id: NodeId, life: Incarnation, former: Incarnation, *, was_gone: bool
-    ) -> None:
+    def _on_alive(self, node_id: NodeId, life: Incarnation, before: Record | None) -> None:
         context, peer = self._context, self.by_id.get(node_id)
+        former = UNKNOWN_INCARNATION if before is None else before.incarnation
         if peer is None:
-            if not was_gone:
+            if before is not None and before.status < Status.DEAD:
                 # It has been waited for all the time.
                 return
             peer = self.by_id[node_id] = Peer(gone_at=1)
+        following = self._first_with(node_id, peer.gone_at)
+        if before is not None and before.status is Status.LEFT:
+            # Since when it had left was forgotten: what is for it can have been for its former life.
+            following = self._window.next
         # A record that asks for its own says nothing of its life.
         life = life or peer.life
         known = peer.life or former
@@ -229,9 +232,9 @@ class BroadcastPeers:
         if peer.life > life:
             peer.correct(life)
         if peer.life != life and (peer.life or (peer.gone_at and known != life)):
-            self._begin_anew(node_id, peer, life, self._first_with(node_id, peer.gone_at))
+            self._begin_anew(node_id, peer, life, following)
         elif peer.gone_at:
-            self._take_back(node_id, peer)
+            self._take_back(node_id, peer, following)
         peer.life = life
 
     def _begin_anew(self, node_id: NodeId, peer: Peer, life: Incarnation, following: int) -> None:
@@ -246,9 +249,9 @@ class BroadcastPeers:
         self._tell_skips_to(node_id, peer)
         self.plan_resending()
 
-    def _take_back(self, node_id: NodeId, peer: Peer) -> None:
-        """The same life is held alive again: it is told what has gone on without it."""
-        stable, following = self._window.stable, self._first_with(node_id, peer.gone_at)
+    def _take_back(self, node_id: NodeId, peer: Peer, following: int) -> None:
+        """The same life is alive again: it is told what has gone on without it, below `following`."""
+        stable = self._window.stable
         gone_at, peer.gone_at = peer.gone_at, 0
         beyond = peer.beyond()
         if beyond < stable:

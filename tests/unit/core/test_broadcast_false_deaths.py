@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.core.commands import BroadcastTo, Register, Subscribe, Unregister
+from bmgd.core.commands import BroadcastTo, Leave, Register, Subscribe, Unregister
 from bmgd.core.effects import Announce
 from bmgd.core.events import Received
 from bmgd.sim import Network
@@ -11,7 +11,7 @@ from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, reply_to, settle
 
-SIZE, SOURCE, VICTIM, STOPPED = 8, 2, 5, 4
+SIZE, SOURCE, VICTIM, STOPPED, LEAVER = 8, 2, 5, 4, 3
 
 
 def tell_dead(network: Network, *victims: int) -> None:
@@ -124,3 +124,28 @@ def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_
     assert window.next > first
     assert all(sent.missing >> SIZE & 1 for sent in window.unstable)
     assert not any(sent.restarted for sent in window.unstable)
+
+
+def test_new_life_of_who_left_begins_behind_what_its_former_one_has() -> None:
+    network = Network(SIZE)
+    settle(network)
+    network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    network.run(1)
+    network.stop(STOPPED)
+    for _ in range(5):
+        network.issue(SOURCE, BroadcastTo("t", b"x", True, 30 * S))
+    network.run(0.5)
+    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    network.issue(LEAVER, Leave())
+    network.run(0.2)
+    assert believed(network, LEAVER).status is Status.LEFT
+    network.boot(LEAVER, counter=2)
+    network.issue(LEAVER, Subscribe("t", 64))
+    network.run_until(lambda: believed(network, LEAVER).status is Status.ALIVE)
+    behind = window.next - 1
+    assert window.unstable
+    assert behind > window.stable
+    network.run(10)
+    assert_all_confirm(network, {STOPPED})
+    items = network.hosts[NodeId(LEAVER)].announced
+    assert all(isinstance(item, Announce) and item.sequence > behind for item in items)
