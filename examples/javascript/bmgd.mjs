@@ -76,7 +76,7 @@ class Daemon {
     return { ended: answering.ended };
   }
 
-  /** Read a topic: an async iterable of `{source, topic, payload}`. A message is consumed when the next one is asked for. */
+  /** Read a topic: an async iterable of `{source, topic, payload}`. A message is consumed when the next one is asked for, or by `consumed()`. */
   subscribe(topic, { credit = 64 } = {}) {
     // Broadcasts, and what says that some are missing, have a credit of their own.
     const kindOf = (item) => (item.broadcast || item.missed ? Kind.CONSUMED_BROADCASTS : Kind.CONSUMED);

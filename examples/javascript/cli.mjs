@@ -56,6 +56,7 @@ async function first(items, count, show) {
   if (count === 0) return;
   for await (const item of items) {
     show(item);
+    items.consumed(); // before the loop is left
     if (--count === 0) return;
   }
 }

@@ -30,9 +30,14 @@ export class Items {
     return this;
   }
 
-  next() {
+  /** The item given last is done. To be called before a loop is left by `break`, else its item comes again to the next reader. */
+  consumed() {
     if (this.#held && !this.#over) this.#consume(this.#held);
     this.#held = null;
+  }
+
+  next() {
+    this.consumed();
     return new Promise((resolve, reject) => {
       this.#asking.push({ resolve, reject });
       this.#serve();

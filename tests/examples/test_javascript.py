@@ -94,6 +94,16 @@ async def test_javascript_sends_and_reads(tmp_path: Path) -> None:
         assert await line(received) == {"source": 1, "payload": "to all", "broadcast": True}
 
 
+async def test_javascript_recv_leaves_nothing_that_it_has_shown(tmp_path: Path) -> None:
+    async with launched(3, tmp_path) as cluster:
+        daemon = await cluster.daemon(0)
+        await daemon.send(2, b"first", topic="jobs")
+        await daemon.send(2, b"second", topic="jobs")
+        for text in ("first", "second"):
+            code, [_, shown] = await run(command(cluster, 2, "recv", "jobs", 1))
+            assert (code, shown["payload"]) == (0, text)
+
+
 async def test_javascript_asks_and_answers(tmp_path: Path) -> None:
     async with launched(5, tmp_path) as cluster:
         async with running(command(cluster, 2, "answer", "rpc", 2)) as asked:
