@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from bmgd.chaos.faults import Fault
+from bmgd.chaos.faults import Fault, Partition
 from bmgd.chaos.plan import Plan, Step
 from bmgd.errors import PlanError
 
@@ -146,6 +146,8 @@ def _with(steps: Sequence[Step], index: int, fault: Fault) -> tuple[Step, ...]:
 
 def _parts_of(fault: Fault) -> Iterator[Fault]:
     """The same fault with fewer nodes, links or groups' members."""
+    if isinstance(fault, Partition):
+        yield from _parts_of_partition(fault)
     for f in fields(fault):
         value: Any = getattr(fault, f.name)
         if f.name in ("nodes", "links") and value and len(value) > 1:
@@ -154,6 +156,19 @@ def _parts_of(fault: Fault) -> Iterator[Fault]:
             yield replace(fault, **{f.name: value[half:]})
             for at in range(len(value)):
                 yield replace(fault, **{f.name: value[:at] + value[at + 1 :]})
+
+
+def _parts_of_partition(fault: Partition) -> Iterator[Fault]:
+    """With fewer groups, two at least, or with fewer members, one of each group at least."""
+    groups = fault.groups
+    for at in range(len(groups) if len(groups) > 2 else 0):
+        yield replace(fault, groups=groups[:at] + groups[at + 1 :])
+    for at, group in enumerate(groups):
+        half = len(group) // 2
+        fewer = [group[:half], group[half:]] if half > 1 else []
+        fewer += [group[:i] + group[i + 1 :] for i in range(len(group)) if len(group) > 1]
+        for rest in fewer:
+            yield replace(fault, groups=(*groups[:at], rest, *groups[at + 1 :]))
 
 
 def _named(steps: Sequence[Step]) -> Iterator[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bmgd.chaos.faults import Kill, Mend, Stop
-from bmgd.chaos.plan import Plan
+from bmgd.chaos.faults import Kill, Mend, Partition, Stop
+from bmgd.chaos.plan import Plan, Step
 from bmgd.chaos.random_plan import random_plan
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.shrinking import Shrinker
@@ -43,6 +43,19 @@ def test_shrinker_keeps_two_steps_that_need_each_other() -> None:
     small = Shrinker(fails).shrink(plan)
     assert [type(step.fault) for step in small.steps] == [Stop, Mend]
     small.check()
+
+
+def test_shrinker_leaves_out_of_a_partition_whom_it_does_not_need() -> None:
+    def parts(candidate: Plan) -> bool:
+        faults = [step.fault for step in candidate.steps]
+        groups = [fault.groups for fault in faults if isinstance(fault, Partition)]
+        return any(any(1 in a and 6 in b for a in each for b in each if a != b) for each in groups)
+
+    groups = tuple(tuple(map(NodeId, group)) for group in ((0, 1, 2, 3), (4, 5, 6), (7, 8)))
+    small = Shrinker(parts).shrink(Plan(9, 2.0, (Step(1.0, Partition(groups)),)))
+    assert [step.fault for step in small.steps] == [Partition(((NodeId(1),), (NodeId(6),)))]
+    assert small.nodes == 7
+    assert Plan.parse(small.to_json()) == small
 
 
 def test_shrinker_tries_only_what_can_be_carried_out() -> None:
