@@ -255,7 +255,11 @@ class MulticastsReachOnlyWhomTheyName(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._taken: Counter[tuple[int, bytes]] = Counter()
+        self._taken: Counter[tuple[NodeId, int, bytes]] = Counter()
+        self._boots: Counter[NodeId] = Counter()
+
+    def on_boot(self, journal: Journal) -> None:
+        self._boots[journal.place] += 1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not isinstance(event, Received) or not isinstance(event.message, Multicast):
@@ -268,8 +272,9 @@ class MulticastsReachOnlyWhomTheyName(Checker):
             self.violate(journal, f"takes a multicast of {message.route.source} for others")
         for _ in handed:
             # A program outlives its daemon's change of id, and what comes twice came to one program.
-            self._taken[id(journal), message.payload] += 1
-            if self._taken[id(journal), message.payload] > 1:
+            key = journal.place, self._boots[journal.place], message.payload
+            self._taken[key] += 1
+            if self._taken[key] > 1:
                 self.violate(journal, f"takes a multicast of {message.route.source} again")
 
 

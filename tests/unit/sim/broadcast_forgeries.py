@@ -114,6 +114,12 @@ def takes_what_is_for_others(f: Any) -> None:
     f.step(Received(f.link, multicast), [delivered(77, SOURCE, "news", b"x")])
 
 
+def takes_one_again(f: Any) -> None:
+    multicast = Multicast(TO_ME, "news", b"x", (Branch(ME, id_set([5])),))
+    for _ in range(2):
+        f.step(Received(f.link, multicast), [delivered(77, SOURCE, "news", b"x")])
+
+
 def shared(route: Route, *entries: Entry) -> SharedSegment:
     return SharedSegment(route, "news", entries, packed(b"x"))
 
@@ -238,6 +244,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("readers-see-everything", shows_one_again),
     ("readers-see-everything", tells_of_what_it_showed),
     ("multicasts-reach-only-whom-they-name", takes_what_is_for_others),
+    ("multicasts-reach-only-whom-they-name", takes_one_again),
     ("entries-are-parted-once", passes_an_entry_on_twice),
     ("entries-are-parted-once", passes_an_entry_on_changed),
     ("entries-are-parted-once", gains_hops_for_entries),

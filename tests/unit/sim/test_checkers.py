@@ -50,8 +50,10 @@ from bmgd.core.stream_in import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot
+from bmgd.routing.branches import Branch
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
+from bmgd.sim.checkers.broadcasts import MulticastsReachOnlyWhomTheyName
 from bmgd.sim.checkers.closing import LinksCloseByRule
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.inside import Inside
@@ -72,6 +74,7 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
+from bmgd.wire.broadcast_messages import Multicast
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
@@ -754,6 +757,22 @@ def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it(
     ask = ReadersAsk(forger.route(destination=ME, source=PEER, source_incarnation=forger.life), "t")
     forger.host.features = 0
     forger.step(Received(forger.link, ask))
+    assert forger.scene.violations == []
+
+
+def test_multicast_that_several_processes_of_a_node_take_came_once_to_each() -> None:
+    """Where one journal was in memory another one is later."""
+    forger = cluster()
+    multicast = Multicast(forger.route(), "news", b"x", (Branch(ME, 1 << ME),))
+    checker = MulticastsReachOnlyWhomTheyName(forger.scene)
+    checker.on_boot(forger.journal)
+    for _ in range(3):
+        checker.after(
+            forger.journal,
+            Received(forger.link, multicast),
+            [delivered(77, PEER, "news", b"x")],
+        )
+        checker.on_boot(forger.journal)
     assert forger.scene.violations == []
 
 
