@@ -9,7 +9,7 @@ the difference, the higher id at once, the lower one after the join timeout. Eac
     refused              | proof of death                             | suspicion     | suspicion *
     EOF, reset           | again at once, until the dial timeout      | the same      | the same
     no answer, timed out | suspicion                                  | suspicion     | suspicion *
-    rejected             | by its reason, see `_on_rejected`          | the same      | the same
+    rejected             | by its reason, see `_on_rejected`; for the own id `own_id.py`
 
     * only once this node has been ready, or the start deadline has passed; before that a refused
       dial means "not there yet", and is tried again.
@@ -33,6 +33,7 @@ from bmgd.core.detector import DIAL_LEGS, Detector
 from bmgd.core.effects import Dial, Exit
 from bmgd.core.events import DialFailed
 from bmgd.core.links import Links
+from bmgd.core.own_id import OF_OWN_ID, OwnId
 from bmgd.core.timers import TimerKey
 from bmgd.types import (
     UNKNOWN_INCARNATION,
@@ -40,8 +41,6 @@ from bmgd.types import (
     Incarnation,
     NodeId,
     NodeState,
-    counter_of,
-    outranks,
 )
 from bmgd.wire.hello import MISCONFIGURED, Refusal
 
@@ -92,13 +91,13 @@ class Dialling:
     context: Context
     links: Links
     detector: Detector
+    own_id: OwnId
     peerings: dict[NodeId, Peering] = field(default_factory=dict)
     wanted: tuple[NodeId, ...] = ()
     may_suspect_never_linked: bool = False
     ever_linked: bool = False
     _dial_number: int = 0
     _renewed_at_dial: int = 0
-    _duplicate_since_ns: int = 0
     _refusal: Refusal | None = None
 
     def peering(self, peer: NodeId) -> Peering:
@@ -222,7 +221,7 @@ class Dialling:
         peering.dialling = peering.dialling and link.dialled_by != self.context.id
         peering.attempts = peering.trying_since_ns = 0
         self.ever_linked = True
-        self._duplicate_since_ns = 0
+        self.own_id.on_linked()
         self._cancel_timers(link.peer)
         self.detector.clear_suspicion(link.peer)
 
@@ -310,25 +309,9 @@ class Dialling:
 
     def _on_dead_unanswered(self, peer: NodeId, failed: DialFailed) -> None:
         """One of the dead was dialled in vain; perhaps it lives and knows more of this id."""
-        if failed.refusal is Refusal.STALE_INCARNATION:
-            if self._is_greater_twin(failed.known_of_me):
-                self._give_way_in_time()
-            else:
-                self._renew_above(peer, failed.known_of_me)
-        elif failed.refusal is Refusal.DUPLICATE:
-            self._give_way_in_time()
-        elif failed.refusal is Refusal.LEFT:
-            self._on_evicted()
-        elif failed.refusal is Refusal.RETIRED:
-            self._on_given_up()
+        if failed.refusal in OF_OWN_ID:
+            self.own_id.on_refused(peer, failed.refusal, failed.known_of_me)
         self._forget_if_useless(peer)
-
-    def _on_evicted(self) -> None:
-        self.context.emit(Exit(1, "this node was evicted from the cluster"))
-
-    def _on_given_up(self) -> None:
-        context = self.context
-        context.lose_id(f"the id {context.id} was given up while this node was away")
 
     def _is_proof(self, peer: NodeId, peering: Peering) -> bool:
         # A link to a former life proves nothing of the one that followed it.
@@ -351,7 +334,7 @@ class Dialling:
             self.detector.suspect(peer, why)
 
     def _on_rejected(self, peering: Peering, failed: DialFailed, refusal: Refusal) -> None:
-        context, peer, known_of_me = self.context, failed.peer, failed.known_of_me
+        context, peer = self.context, failed.peer
         context.observe("rejected", peer, detail=refusal.text)
         if refusal in MISCONFIGURED:
             peering.rejected, peering.doubtful = True, not failed.proven
@@ -362,46 +345,15 @@ class Dialling:
             self._again(peer, context.settings.backoff_max_ns)
             self._refusal = refusal
             self.give_up_if_misconfigured()
-        elif refusal is Refusal.STALE_INCARNATION and self._is_greater_twin(known_of_me):
-            self._on_duplicate(peer)
-        elif refusal is Refusal.STALE_INCARNATION:
-            self._renew_above(peer, known_of_me)
-            self._again(peer, AGAIN_NS)
-        elif refusal is Refusal.LEFT:
-            self._on_evicted()
-        elif refusal is Refusal.RETIRED:
-            self._on_given_up()
-        elif refusal is Refusal.DUPLICATE:
-            self._on_duplicate(peer)
+        elif refusal in OF_OWN_ID:
+            again_ns = self.own_id.on_refused(peer, refusal, failed.known_of_me)
+            if again_ns is not None:
+                self._again(peer, again_ns)
         elif refusal in (Refusal.WRONG_ID, Refusal.OWN_ADDRESS):
             self._suspect(peer, peering, refusal.text)
             self._again(peer)
         else:
             self._again(peer, AGAIN_NS if refusal is Refusal.RENEWED else None)
-
-    def _renew_above(self, peer: NodeId, known_of_me: Incarnation) -> None:
-        # Dials of the former life come back so too, after a new one has begun: once is enough.
-        context = self.context
-        if not outranks(known_of_me, context.incarnation):
-            return
-        if self._is_first_of_joiner():
-            # Such a life follows no other: somebody else was given the id too, and is the greater one.
-            context.lose_id(f"the id {context.id} was given twice")
-        else:
-            context.begin_above(known_of_me, f"told by node {peer} in a refusal")
-
-    def _is_first_of_joiner(self) -> bool:
-        context = self.context
-        return context.settings.takes_new_id and counter_of(context.incarnation) == 1
-
-    def _is_greater_twin(self, known_of_me: Incarnation) -> bool:
-        """Whether this id was given twice, and this life is the greater of the two.
-
-        The greater one keeps the id if the other hears of it. Where all refuse it for the lesser one's
-        sake, nobody does: then it gives way.
-        """
-        own = self.context.incarnation
-        return self._is_first_of_joiner() and outranks(known_of_me, own) and known_of_me < own
 
     def give_up_if_misconfigured(self) -> bool:
         """End this node where all that it wants refuse it; returns whether that is so.
@@ -418,17 +370,3 @@ class Dialling:
             return False
         self.context.emit(Exit(1, f"every neighbor refuses this node: {self._refusal.text}"))
         return True
-
-    def _on_duplicate(self, peer: NodeId) -> None:
-        if not self._give_way_in_time():
-            self._again(peer, self.context.settings.ask_ns // 2)
-
-    def _give_way_in_time(self) -> bool:
-        """Lose the id if another daemon has had it for long; returns whether that is so."""
-        context = self.context
-        self._duplicate_since_ns = self._duplicate_since_ns or context.now_ns
-        patience_ns = context.settings.timeout_ns + context.settings.ask_ns
-        is_old = context.now_ns - self._duplicate_since_ns > patience_ns
-        if is_old:
-            context.lose_id(f"another living daemon has the id {context.id}")
-        return is_old

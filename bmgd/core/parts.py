@@ -31,6 +31,7 @@ from bmgd.core.notices import Notices
 from bmgd.core.observer import Observer
 from bmgd.core.older import Older
 from bmgd.core.outbound import Outbound
+from bmgd.core.own_id import OwnId
 from bmgd.core.probing import Probing
 from bmgd.core.quorum import Quorum
 from bmgd.core.redialling import Redialling
@@ -81,7 +82,7 @@ class Parts:
             context, links, notices, comparison, forwarding, healing
         )
         self.observer = Observer(context, links, forwarding, detector)
-        dialling = self.dialling = Dialling(context, links, detector)
+        dialling = self.dialling = Dialling(context, links, detector, OwnId(context))
         redialling = self.redialling = Redialling(context, links, dialling)
         self.flood = Flood(context)
         self.older = Older(context, links)
