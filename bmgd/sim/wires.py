@@ -316,7 +316,9 @@ class Wires:
 
     def _on_link_written(self, host: Host, link: LinkId) -> None:
         """Its goodbye is out: the other end reads that nothing follows."""
-        self._carry(host.closing[link], 0, self._finish, host.closing[link], Evidence.EOF)
+        # Told in the poll that follows the flush that wrote it: nothing has ended the link in between.
+        end = host.closing[link]
+        self._carry(end, 0, self._finish, end, Evidence.EOF)
 
     def _finish(self, sender: End, evidence: Evidence) -> None:
         """The other end has read that nothing follows."""
