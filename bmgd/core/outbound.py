@@ -342,6 +342,7 @@ class Outbound:
                 stream.replaces, stream.tag = 0, self.table.known_tag(destination)
             else:
                 # What is underway to the former life fails when that is certain; the rest goes on.
+                stream.closing = True
                 stream = self.table.new_stream(0, destination, topic, 2, False)
         # The one used last is at the end.
         self.table.shared[destination, topic] = stream

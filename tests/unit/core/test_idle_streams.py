@@ -8,7 +8,7 @@ from bmgd.core.commands import CloseStream, OpenStream, PutSegment, SendTo, Subs
 from bmgd.core.effects import Observed
 from bmgd.core.inbound import GONE_NS
 from bmgd.sim import Network
-from bmgd.types import NodeId
+from bmgd.types import Incarnation, NodeId
 from bmgd.wire.segments import packed
 from tests.unit.core.clusters import S, observed, settle
 from tests.unit.segments import payloads_of
@@ -74,3 +74,18 @@ def test_stream_is_used_again_after_its_destination_has_forgotten_it(network: Ne
     network.run(2)
     taken = [m for d in network.hosts[NodeId(1)].delivered for m in payloads_of(d)]
     assert taken == [b"a", b"b"]
+
+
+def test_stream_to_a_former_life_is_gone_when_all_of_it_is_in_doubt(network: Network) -> None:
+    source, former = network.hosts[NodeId(0)], network.hosts[NodeId(1)].node.incarnation
+    network.issue(0, SendTo(NodeId(1), "t", b"taken", 10 * S))
+    network.run(0.2)
+    network.stop(1)
+    network.issue(0, SendTo(NodeId(1), "t", b"in doubt", TIMEOUT_NS))
+    later = Incarnation(former + (1 << 32))
+    source.node.parts.context.membership.meet_life(NodeId(1), later)
+    network.issue(0, SendTo(NodeId(1), "t", b"to the next life", 10 * S))
+    table = source.node.parts.outbound.table
+    assert len(table.streams) == 2
+    network.run(0.7)
+    assert list(table.streams.values()) == list(table.shared.values())
