@@ -214,15 +214,14 @@ class BroadcastPeers:
     def _on_alive(self, node_id: NodeId, life: Incarnation, before: Record | None) -> None:
         context, peer = self._context, self.by_id.get(node_id)
         former = UNKNOWN_INCARNATION if before is None else before.incarnation
+        is_known = peer is not None or before is None
         if peer is None:
             if before is not None and before.status < Status.DEAD:
                 # It has been waited for all the time.
                 return
             peer = self.by_id[node_id] = Peer(gone_at=1)
-        following = self._first_with(node_id, peer.gone_at)
-        if before is not None and before.status is Status.LEFT:
-            # Since when it had left was forgotten: what is for it can have been for its former life.
-            following = self._window.next
+        # Since when who left is gone was forgotten: what is for it can have been for its former life.
+        following = self._first_with(node_id, peer.gone_at) if is_known else self._window.next
         # A record that asks for its own says nothing of its life.
         life = life or peer.life
         known = peer.life or former

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bmgd.core.commands import BroadcastTo, Leave, Register, Subscribe, Unregister
 from bmgd.core.effects import Announce
 from bmgd.core.events import Received
@@ -126,7 +128,8 @@ def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_
     assert not any(sent.restarted for sent in window.unstable)
 
 
-def test_new_life_of_who_left_begins_behind_what_its_former_one_has() -> None:
+@pytest.mark.parametrize("dies", [False, True])
+def test_new_life_of_who_left_begins_behind_what_its_former_one_has(dies: bool) -> None:
     network = Network(SIZE)
     settle(network)
     network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
@@ -139,7 +142,11 @@ def test_new_life_of_who_left_begins_behind_what_its_former_one_has() -> None:
     network.issue(LEAVER, Leave())
     network.run(0.2)
     assert believed(network, LEAVER).status is Status.LEFT
-    network.boot(LEAVER, counter=2)
+    if dies:
+        # One life in between ends before anybody hears more of it.
+        record = believed(network, LEAVER)._replace(incarnation=Incarnation(2 << 32 | 7))
+        tell(network, (NodeId(LEAVER), record._replace(status=Status.DEAD)))
+    network.boot(LEAVER, counter=3)
     network.issue(LEAVER, Subscribe("t", 64))
     network.run_until(lambda: believed(network, LEAVER).status is Status.ALIVE)
     behind = window.next - 1
