@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Final
 
 from bmgd import frameheader as header
@@ -27,6 +26,7 @@ from bmgd.linklayer.outbox import (
     URGENT_BYTES_MAX,
 )
 from bmgd.routing import Snapshot
+from bmgd.sim.framebytes import awaited_bytes, class_of, frames_in, hopped, kind_of, kind_of_put
 from bmgd.wire.codec import decode, kind_of_message
 from bmgd.wire.link_messages import Goodbye, Heartbeat
 
@@ -39,10 +39,6 @@ _HEARTBEAT: Final = kind_of_message(Heartbeat)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
-_LENGTH: Final = Struct(">I")
-_KIND_AT: Final = header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.KIND_AT
-_PRIORITY_AT: Final = header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.PRIORITY_AT
-_BEFORE_HEADER: Final = bytes((header.BIN_8, header.HEADER_BYTES))
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +100,7 @@ class _Link:
         """The bodies of routed frames of which a byte was not taken."""
         begun = [self.begun] if self.begun else []
         frames = [*begun, *self.control.frames, *self.high.frames, *self.bulk.frames]
-        return [frame[header.LENGTH_BYTES :] for frame in frames if _kind(frame) >= 0x40]
+        return [frame[header.LENGTH_BYTES :] for frame in frames if kind_of(frame) >= 0x40]
 
 
 class WatchedEngine:
@@ -238,9 +234,9 @@ class WatchedEngine:
         found.rest += data
         if len(found.rest) < found.awaited_bytes:
             return
-        frames, size, is_malformed = _frames_in(bytes(found.rest))
+        frames, size, is_malformed = frames_in(bytes(found.rest))
         del found.rest[:size]
-        found.awaited_bytes = _awaited_bytes(found.rest)
+        found.awaited_bytes = awaited_bytes(found.rest)
         runs: dict[tuple[int, int], list[bytes]] = {}
         for_core: list[bytes] = []
         for frame in frames:
@@ -248,7 +244,7 @@ class WatchedEngine:
             if out == -1:
                 for_core.append(frame[header.LENGTH_BYTES :])
             else:
-                runs.setdefault((out, _class_of(frame)), []).append(_hopped(frame))
+                runs.setdefault((out, class_of(frame)), []).append(hopped(frame))
         found.came += len(frames)
         for (out, kind), run in runs.items():
             self._relay(link, out, kind, run)
@@ -258,7 +254,7 @@ class WatchedEngine:
         self._take_in(link, found, for_core, is_malformed=is_malformed)
 
     def _next_hop(self, link: _Link, frame: bytes) -> int:
-        if _kind(frame) <= header.LINK_LOCAL_LAST:
+        if kind_of(frame) <= header.LINK_LOCAL_LAST:
             return -1
         _, flags, _, budget, to, source, *_ = header.HEADER.unpack_from(
             frame, header.LENGTH_BYTES + header.BODY_PREFIX_BYTES
@@ -393,8 +389,8 @@ class WatchedEngine:
             if result != contract.NO_LINK and (found is not None or link not in self._expected):
                 self._violate(link, LOSE_NOTHING, "took a frame behind its goodbye or its end")
             return result
-        frames = [] if kind == contract.RAW else _frames_in(data)[0]
-        if any(_kind_of_put(frame) != kind for frame in frames):
+        frames = [] if kind == contract.RAW else frames_in(data)[0]
+        if any(kind_of_put(frame) != kind for frame in frames):
             self._violate(link, OVERTAKE, f"a frame is put as kind {kind} that is not of it")
             return result
         has_room = self._room(found, kind) >= len(data)
@@ -500,65 +496,3 @@ def _queue(link: _Link, kind: int) -> _Queue:
         case contract.HIGH:
             return link.high
     return link.control
-
-
-def _kind(frame: bytes) -> int:
-    return frame[_KIND_AT]
-
-
-def _priority(frame: bytes) -> int:
-    return frame[_PRIORITY_AT]
-
-
-def _kind_of_put(frame: bytes) -> int:
-    if _kind(frame) <= header.LINK_LOCAL_LAST:
-        return contract.CONTROL
-    return _class_of(frame)
-
-
-def _class_of(frame: bytes) -> int:
-    match _priority(frame):
-        case 0:
-            return contract.URGENT
-        case 1:
-            return contract.HIGH
-    return contract.BULK
-
-
-def _hopped(frame: bytes) -> bytes:
-    changed = bytearray(frame)
-    changed[header.LENGTH_BYTES + header.BODY_PREFIX_BYTES + header.HOP_BUDGET_AT] -= 1
-    return bytes(changed)
-
-
-def _frames_in(data: bytes) -> tuple[list[bytes], int, bool]:
-    """The whole frames at the beginning, how many bytes they have, and whether what follows is none."""
-    frames: list[bytes] = []
-    at, size = 0, len(data)
-    while size - at >= header.LENGTH_BYTES:
-        (length,) = _LENGTH.unpack_from(data, at)
-        if not header.BODY_BYTES_MIN <= length <= header.FRAME_BYTES_MAX:
-            return frames, at, True
-        end = at + header.LENGTH_BYTES + length
-        if end > size:
-            break
-        frame = data[at:end]
-        if not _has_header(frame):
-            return frames, at, True
-        frames.append(frame)
-        at = end
-    return frames, at, False
-
-
-def _awaited_bytes(begun: bytearray) -> int:
-    if len(begun) < header.LENGTH_BYTES:
-        return 0
-    (length,) = _LENGTH.unpack_from(begun)
-    return header.LENGTH_BYTES + int(length)
-
-
-def _has_header(frame: bytes) -> bool:
-    first = header.LENGTH_BYTES
-    is_array = header.ARRAY_FIRST <= frame[first] <= header.ARRAY_LAST
-    is_kind = header.LINK_LOCAL_FIRST <= _kind(frame) <= header.ROUTED_LAST
-    return is_array and frame.startswith(_BEFORE_HEADER, first + 1) and is_kind
