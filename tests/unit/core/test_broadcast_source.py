@@ -55,6 +55,18 @@ def test_source_left_alone_sends_a_bounded_part_of_what_waits_in_each_step() -> 
     assert 0 < steps.most <= SENT_PER_STEP_MAX
 
 
+def test_report_says_of_each_broadcast_whether_it_was_sent() -> None:
+    network = Network(2, 1)
+    settle(network)
+    network.stop(1)
+    requests = [broadcast(network, 0, bytes(60_000), 0.2) for _ in range(900)]
+    network.run(0.3)
+    replies = network.hosts[NodeId(0)].replies
+    texts = [replies[request].result["failed"][0]["detail"] for request in requests]
+    assert "sent, not confirmed" in texts[0]
+    assert "no room in the window" in texts[-1]
+
+
 class Sent(Watcher):
     """How many broadcasts a node has numbered in one step at most."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,12 +10,14 @@ import pytest
 from bmgd.core import contests, membership
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.contests import CONTEST_NS, CONTEST_TIMER, CONTESTS_MAX
-from bmgd.core.effects import Announce, Dial, Send
-from bmgd.core.events import Received
+from bmgd.core.effects import Announce, Dial, Effect, RecordChanged, Send
+from bmgd.core.events import Event, Received
 from bmgd.core.membership import Membership, Standing
 from bmgd.peers import PeerList
 from bmgd.routing.branches import Branch
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Incarnation,
@@ -143,13 +145,29 @@ def test_forged_later_life_ends_no_messages(
     assert all(host.exit is None for host in network.hosts.values())
 
 
+class Told(Watcher):
+    """The records of another node that one believes, one after the other."""
+
+    def __init__(self, node_id: NodeId) -> None:
+        self.node_id = node_id
+        self.records: list[Record] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        if host.id == self.node_id:
+            self.records += [e.record for e in effects if isinstance(e, RecordChanged)]
+
+
 def test_forged_first_life_is_settled_by_a_record() -> None:
     network = reading()
     life = network.status(FAR)["incarnation"]
+    told = Told(DECEIVED)
+    network.watchers.append(told)
     forge(network, FAR, later_life(network, FAR), forged_segment)
     assert send(network, FAR, DECEIVED).error is None
     (contested,) = observed(network, DECEIVED, "contested")
     assert contested.peer == FAR
+    # The least version above that of no record, whoever asks.
+    assert told.records[0].version == 1
     for host in network.hosts.values():
         record = host.node.parts.context.membership.exceptions()[FAR]
         assert (record.incarnation, record.status) == (life, Status.ALIVE)

@@ -158,6 +158,8 @@ def test_multicast_past_daemons_of_an_older_release_goes_singly() -> None:
     }
     assert not any(received[number] for number in (2, 8, 9))
     assert any(received.values())
+    # What cannot go along goes at once, not when its stream has waited in vain.
+    assert network.hosts[NodeId(0)].node.counts.plain["stream_silences"] == 0
 
 
 def test_multicast_to_the_dead_fails_for_them_alone() -> None:

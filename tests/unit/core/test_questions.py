@@ -317,6 +317,19 @@ def test_answer_to_an_asker_that_is_gone_is_refused(cluster: Cluster) -> None:
     assert not ended.error.sent
 
 
+def test_asker_that_is_held_dead_is_told_of_no_lost_question() -> None:
+    cluster = Cluster()
+    reader = cluster.read()
+    stream, _ = cluster.questions()
+    cluster.question(stream, b"a")
+    cluster.until_delivered(reader)
+    cluster.network.kill(cluster.asker)
+    settle(cluster.network, [cluster.asker])
+    cluster.put(cluster.answerer, reader, Unsubscribe())
+    table = cluster.host(cluster.answerer).node.parts.outbound.table
+    assert [s for s in table.streams.values() if s.destination == cluster.asker] == []
+
+
 def test_question_to_a_node_that_dies_ends_with_its_stream() -> None:
     cluster = Cluster()
     cluster.read()
