@@ -104,7 +104,9 @@ class LinksCloseByRule(Checker):
         others = [o for o in journal.to(link.peer) if o.incarnation == link.incarnation]
         if not others or journal.host.id < link.peer:
             return False
-        if link.renews or any(other.renews for other in others):
+        # The one that renews may have closed in this very step, for one under the first key.
+        before = [o for o in journal.former_links.values() if o.peer == link.peer]
+        if any(one.renews for one in (link, *others, *before)):
             return self._is_renewed(journal, link, others)
         kept = others[-1] if len(others) == 1 else max(others, key=lambda o: o.dial_number)
         mine = journal.host.id

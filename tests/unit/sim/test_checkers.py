@@ -776,6 +776,21 @@ def test_multicast_that_several_processes_of_a_node_take_came_once_to_each() -> 
     assert forger.scene.violations == []
 
 
+@pytest.mark.parametrize("renews", [True, False])
+def test_link_that_renewed_excuses_what_closes_with_it(renews: bool) -> None:
+    """Of three links of a pair the one under the first key stays, in one step."""
+    forger = cluster()
+    journal, own = forger.journal, forger.journal.to(PEER)[0]
+    dialled = replace(own, id=NOWHERE, dialled_by=PEER, dial_number=90, renews=renews)
+    newest = replace(dialled, id=LinkId(NOWHERE + 1), dial_number=99, renews=False, key="new")
+    journal.first_key = "new"
+    journal.links_before = {link.id: link for link in (own, dialled, newest)}
+    journal.links = {newest.id: newest}
+    closed = [Close(own.id, ""), Close(dialled.id, "")]
+    LinksCloseByRule(forger.scene).after(journal, DeadlineReached(), closed)
+    assert (forger.scene.violations == []) == renews
+
+
 def test_checkers_have_a_forgery_each_and_names_of_their_own() -> None:
     names = [checker.name for checker in CHECKERS]
     assert len(names) == len(set(names))
