@@ -7,15 +7,17 @@ out, unless it is in a segment already.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 from bmgd.errors import BmgdError, DeliveryError
-from bmgd.wire.bounds import MESSAGES_PER_SEGMENT_MAX, PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 PREFIX_BYTES: Final = 5
-"""What a message takes in a segment beyond its bytes, at most."""
+"""What a message takes in a segment beyond its bytes, at most; counted so, 13,108 fit at most."""
 FULL_BYTES: Final = PAYLOAD_BYTES_MAX
 """What goes into a segment."""
+_GAPS_MAX: Final = 64
+"""So many may be left out, or half of all, before the others move up."""
 
 
 class Pending:
@@ -23,16 +25,18 @@ class Pending:
 
     Attributes:
         confirmed: done when it is, or failed with a `DeliveryError`.
+        place: among all messages of its stream, counted from 0; a `Backlog`'s own.
         segment: the number of the segment that it is in; 0 while it waits here.
         given_up: its sender waits no longer, and knows that.
     """
 
-    __slots__ = ("confirmed", "deadline", "given_up", "payload", "segment")
+    __slots__ = ("confirmed", "deadline", "given_up", "payload", "place", "segment")
 
     def __init__(self, payload: bytes, deadline: float, confirmed: asyncio.Future[None]) -> None:
         self.payload = payload
         self.deadline = deadline
         self.confirmed = confirmed
+        self.place = 0
         self.segment = 0
         self.given_up = False
 
@@ -40,68 +44,110 @@ class Pending:
 class Backlog:
     """The messages of one stream that wait for their segment, in order.
 
+    All it does takes amortized O(1) for each message: thousands that wait at the same time may be given
+    up at the same time.
+
     Attributes:
-        payloads: their bytes.
+        payloads: their bytes, None where one was left out; empty where nothing waits.
         size_bytes: what they take in segments; `PREFIX_BYTES` and its own bytes for each.
-        waited: those that somebody waits for, by their place.
     """
 
-    __slots__ = ("payloads", "size_bytes", "waited")
+    __slots__ = ("_first", "_gaps", "_waited", "payloads", "size_bytes")
 
     def __init__(self) -> None:
-        self.payloads: list[bytes] = []
+        self.payloads: list[bytes | None] = []
         self.size_bytes = 0
-        self.waited: dict[int, Pending] = {}
+        self._first = 0
+        """The place of the first of them."""
+        self._gaps = 0
+        self._waited: dict[int, Pending] = {}
+        """Those that somebody waits for, by place."""
 
     @property
     def is_full(self) -> bool:
         """Whether as much waits as goes into a segment."""
         return self.size_bytes >= FULL_BYTES
 
+    def wait_for(self, message: Pending) -> None:
+        """Somebody waits for the message that is added next."""
+        message.place = self._first + len(self.payloads)
+        self._waited[message.place] = message
+
+    def add(self, payload: bytes) -> None:
+        """A message waits."""
+        self.payloads.append(payload)
+        self.size_bytes += len(payload) + PREFIX_BYTES
+
     def take(self) -> tuple[list[bytes], list[Pending]]:
         """The messages of the next segment, and those of them that somebody waits for."""
         pending = self.payloads
         room = FULL_BYTES + PREFIX_BYTES
-        if self.size_bytes <= room and len(pending) <= MESSAGES_PER_SEGMENT_MAX:
-            payloads, self.payloads, self.size_bytes = pending, [], 0
+        if self.size_bytes <= room:
+            used, self.payloads, self.size_bytes = len(pending), [], 0
         else:
-            payloads = self._first_fitting(room)
-        return payloads, self._take_waited(len(payloads)) if self.waited else []
+            used = self._fitting(room)
+            pending, self.payloads = pending[:used], pending[used:]
+        if not self._gaps:
+            return cast(list[bytes], pending), self._pass(used)
+        payloads = [payload for payload in pending if payload is not None]
+        self._gaps -= used - len(payloads)
+        return payloads, self._pass(used)
 
-    def _first_fitting(self, room: int) -> list[bytes]:
-        size = count = 0
+    def _fitting(self, room: int) -> int:
+        """How many from the first on go into a segment, those that were left out counted."""
+        size = used = gaps = 0
         for payload in self.payloads:
-            size += len(payload) + PREFIX_BYTES
-            if count and (size > room or count == MESSAGES_PER_SEGMENT_MAX):
-                size -= len(payload) + PREFIX_BYTES
-                break
-            count += 1
-        payloads, self.payloads = self.payloads[:count], self.payloads[count:]
+            if payload is None:
+                gaps += 1
+            else:
+                size += len(payload) + PREFIX_BYTES
+                if size > room and used > gaps:
+                    size -= len(payload) + PREFIX_BYTES
+                    break
+            used += 1
         self.size_bytes -= size
-        return payloads
+        return used
 
-    def _take_waited(self, count: int) -> list[Pending]:
-        taken = [self.waited.pop(at) for at in sorted(self.waited) if at < count]
-        self.waited = {at - count: message for at, message in self.waited.items()}
-        return taken
+    def _pass(self, used: int) -> list[Pending]:
+        """So many are taken; returns those of them that somebody waits for."""
+        first, self._first = self._first, self._first + used
+        waited = self._waited
+        if not waited:
+            return []
+        return [waited.pop(place) for place in range(first, first + used) if place in waited]
 
     def drop(self, message: Pending) -> None:
         """Nobody waits for a message any more; it may be none of these."""
-        at = next((at for at, waited in self.waited.items() if waited is message), None)
-        if at is None:
+        if self._waited.get(message.place) is not message:
             return
-        del self.waited[at]
-        self.size_bytes -= len(self.payloads.pop(at)) + PREFIX_BYTES
-        self.waited = {n - (n > at): each for n, each in self.waited.items()}
+        del self._waited[message.place]
+        at = message.place - self._first
+        payload, self.payloads[at] = self.payloads[at], None
+        self.size_bytes -= len(payload or b"") + PREFIX_BYTES
+        self._gaps += 1
+        if self._gaps == len(self.payloads) or self._gaps > max(_GAPS_MAX, len(self.payloads) // 2):
+            self._close_gaps()
+
+    def _close_gaps(self) -> None:
+        places = enumerate(self.payloads, self._first)
+        kept = [(place, payload) for place, payload in places if payload is not None]
+        waited, self._waited = self._waited, {}
+        for at, (place, _) in enumerate(kept, self._first):
+            message = waited.get(place)
+            if message is not None:
+                message.place = at
+                self._waited[at] = message
+        self.payloads = [payload for _, payload in kept]
+        self._gaps = 0
 
     def fail(self, over: BmgdError) -> None:
         """None of them is sent: the stream is over."""
-        for message in self.waited.values():
+        for message in self._waited.values():
             if not message.confirmed.done():
                 message.confirmed.set_exception(with_sent(over, sent=False))
-        self.waited.clear()
+        self._waited.clear()
         self.payloads.clear()
-        self.size_bytes = 0
+        self.size_bytes = self._gaps = 0
 
 
 def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:

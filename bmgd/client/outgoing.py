@@ -147,7 +147,7 @@ class Outgoing:
         goes_alone = False
         if waited is not None:
             goes_alone = self._goes_alone and not self._scheduled and self.is_unused
-            backlog.waited[len(backlog.payloads)] = waited
+            backlog.wait_for(waited)
         backlog.payloads.append(payload)
         backlog.size_bytes += len(payload) + PREFIX_BYTES
         if goes_alone or backlog.size_bytes >= FULL_BYTES:
