@@ -159,6 +159,8 @@ def test_multicast_past_daemons_of_an_older_release_goes_singly() -> None:
     assert not any(received[number] for number in (2, 8, 9))
     assert any(received.values())
     # What cannot go along goes at once, not when its stream has waited in vain.
+    tally = network.hosts[NodeId(0)].node.parts.to_many.multicasting.tally
+    assert (tally.shared, tally.singly) == (7, 6)
     assert network.hosts[NodeId(0)].node.counts.plain["stream_silences"] == 0
 
 
