@@ -39,15 +39,10 @@ _BY_HOPS = (HealingTrigger.AVERAGE_HOPS, HealingTrigger.LONGEST_WAY)
 
 @dataclass(slots=True)
 class Healing:
-    """Excludes the dead when the policy asks for it.
-
-    Attributes:
-        heals: how often this node has excluded the dead.
-    """
+    """Excludes the dead when the policy asks for it."""
 
     context: Context
     notices: Notices
-    heals: int = 0
     _looked_at: int = -1
     _counted_at: int = -1
     _neighbors: dict[int, tuple[NodeId, ...]] = field(default_factory=dict)
@@ -152,7 +147,6 @@ class Healing:
         """Write all the dead of the layout as excluded."""
         membership = self.context.membership
         dead = list(membership.dead)
-        self.heals += 1
         self.context.observe("healed", detail=f"{len(dead)} dead leave the graph")
         for number in dead:
             record = membership.get(NodeId(number))
