@@ -21,7 +21,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 BUILD: Final = ROOT / "build" / "compiled"
 PATTERNS: Final = (
-    *("core/*.py", "sim/*.py", "sim/checkers/*.py", "wire/*.py", "types.py", "peers.py"),
+    *("core/**/*.py", "sim/*.py", "sim/checkers/*.py", "wire/*.py", "types.py", "peers.py"),
     *("healing.py", "policy.py", "chaos/history.py", "chaos/checkers.py", "chaos/truth.py"),
     *("routing/__init__.py", "routing/ranks.py", "routing/branches.py", "routing/id_sets.py"),
     *("frameheader.py", "topology/binomial.py", "topology/broadcast.py"),

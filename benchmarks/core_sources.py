@@ -14,7 +14,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parent.parent / "bmgd"
 PATTERNS: Final = (
-    *("core/*.py", "wire/*.py", "linklayer/*.py", "linkevents.py", "frameheader.py"),
+    *("core/**/*.py", "wire/*.py", "linklayer/*.py", "linkevents.py", "frameheader.py"),
     *("routing/*.py", "topology/binomial.py", "topology/broadcast.py"),
     *("types.py", "peers.py", "policy.py", "profiles.py", "healing.py", "version.py"),
 )

@@ -81,7 +81,7 @@ def modules() -> list[str]:
     found = []
     for room in ROOMS:
         path = ROOT / room
-        files = [path] if path.is_file() else sorted(path.glob("*.py"))
+        files = [path] if path.is_file() else sorted(path.rglob("*.py"))
         found += [
             ".".join(file.relative_to(ROOT).with_suffix("").parts)
             for file in files

@@ -1,7 +1,7 @@
 """Self-healing by the adaptive method: which links change when nodes die, and what waiting costs.
 
 Only the links that differ between the graph over all nodes and the graph over the survivors are
-touched. When to heal is decided in `bmgd.core.healing_policy`.
+touched. When to heal is decided in `bmgd.core.neighbors.healing_policy`.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from collections import deque
 from dataclasses import field
 from random import Random
 
-from bmgd.core.compatibility import Compatibility
 from bmgd.core.counts import Counts
 from bmgd.core.effects import Effect, Exit, Observed, Send
-from bmgd.core.membership import Membership, Standing
+from bmgd.core.membership.compatibility import Compatibility
+from bmgd.core.membership.membership import Membership, Standing
 from bmgd.core.settings import Settings
 from bmgd.core.timers import Timers
 from bmgd.dataclass import dataclass

@@ -10,38 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bmgd.core.acknowledging import ACK_TIMER
-from bmgd.core.contests import CONTEST_TIMER
-from bmgd.core.detector import (
+from bmgd.core.forwarding.probing import PROBE_TIMER
+from bmgd.core.joining.eviction import EVICT_TIMER
+from bmgd.core.joining.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER
+from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER
+from bmgd.core.links import ACCUSED_TIMER
+from bmgd.core.membership.contests import CONTEST_TIMER
+from bmgd.core.membership.notices import NOTICES_TIMER
+from bmgd.core.membership.quorum import QUORUM_TIMER
+from bmgd.core.membership.retirement import RETIRE_TIMER
+from bmgd.core.neighbors.detector import (
     ASK_TIMER,
     BEAT_TIMER,
     DIGEST_TIMER,
     LATE_NS,
     SILENCE_TIMER,
 )
-from bmgd.core.dialling import DIAL_TIMER, JOIN_TIMER
-from bmgd.core.eviction import EVICT_TIMER
-from bmgd.core.finding import FIND_TIMER
-from bmgd.core.greeting import HELD_TIMER
-from bmgd.core.growth import ASSIGN_TIMER, GRANT_TIMER, JOIN_ASK_TIMER
-from bmgd.core.healing_policy import HEAL_TIMER
-from bmgd.core.inbound import GONE_TIMER
-from bmgd.core.lifecycle import LEAVE_TIMER, START_DEADLINE_TIMER, START_TIMER
-from bmgd.core.links import ACCUSED_TIMER
-from bmgd.core.notices import NOTICES_TIMER
-from bmgd.core.observer import ANSWER_TIMER
+from bmgd.core.neighbors.dialling import DIAL_TIMER, JOIN_TIMER
+from bmgd.core.neighbors.greeting import HELD_TIMER
+from bmgd.core.neighbors.healing_policy import HEAL_TIMER
+from bmgd.core.neighbors.observer import ANSWER_TIMER
+from bmgd.core.neighbors.redialling import REDIAL_TIMER, SEARCH_TIMER
+from bmgd.core.neighbors.relayout import LINGER_TIMER, RELAYOUT_TIMER
+from bmgd.core.neighbors.renewal import RENEW_TIMER
 from bmgd.core.parts import Parts
-from bmgd.core.probing import PROBE_TIMER
-from bmgd.core.quorum import QUORUM_TIMER
 from bmgd.core.reactions import Reactions
-from bmgd.core.redialling import REDIAL_TIMER, SEARCH_TIMER
-from bmgd.core.relayout import LINGER_TIMER, RELAYOUT_TIMER
-from bmgd.core.renewal import RENEW_TIMER
-from bmgd.core.retirement import RETIRE_TIMER
-from bmgd.core.stream_table import STREAM_TIMER
+from bmgd.core.streams.acknowledging import ACK_TIMER
+from bmgd.core.streams.finding import FIND_TIMER
+from bmgd.core.streams.inbound import GONE_TIMER
+from bmgd.core.streams.table import STREAM_TIMER
 from bmgd.core.survey import TRACE_TIMER
 from bmgd.core.timers import TimerKey
-from bmgd.core.topics import EXPIRY_TIMER
+from bmgd.core.topics.topics import EXPIRY_TIMER
 from bmgd.core.work import WORK_TIMER
 from bmgd.errors import InvariantError
 from bmgd.types import NodeState

@@ -11,10 +11,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
-from bmgd.core.outbound import Outbound
-from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
+from bmgd.core.streams.outbound import Outbound
+from bmgd.core.topics.topics import Topics
 from bmgd.dataclass import dataclass
 
 ABANDONED: Final = "this node left before"

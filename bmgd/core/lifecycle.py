@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from random import Random
 
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import AccusedSelf, Context
-from bmgd.core.detector import Detector
-from bmgd.core.dialling import Dialling
 from bmgd.core.draining import Draining
 from bmgd.core.effects import Displaced, Exit, Renewed, Reply
-from bmgd.core.inbound import Inbound
 from bmgd.core.links import Links
-from bmgd.core.notices import Notices
-from bmgd.core.outbound import Outbound
-from bmgd.core.redialling import Redialling
-from bmgd.core.relayout import Relayout
+from bmgd.core.membership.notices import Notices
+from bmgd.core.neighbors.detector import Detector
+from bmgd.core.neighbors.dialling import Dialling
+from bmgd.core.neighbors.redialling import Redialling
+from bmgd.core.neighbors.relayout import Relayout
+from bmgd.core.streams.inbound import Inbound
+from bmgd.core.streams.outbound import Outbound
 from bmgd.core.timers import TimerKey
-from bmgd.core.to_many import ToMany
 from bmgd.types import (
     COUNTER_MAX,
     UNKNOWN_INCARNATION,

@@ -38,7 +38,7 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.core.lifecycle import START_TIMER
-from bmgd.core.membership import EVERY_BUCKET
+from bmgd.core.membership.membership import EVERY_BUCKET
 from bmgd.core.parts import Parts
 from bmgd.core.reactions import Reactions
 from bmgd.core.receiving import Receiving

@@ -8,41 +8,41 @@ from __future__ import annotations
 
 from random import Random
 
-from bmgd.core.asking import Asking
-from bmgd.core.claims import Claims
-from bmgd.core.comparison import Comparison, in_order
-from bmgd.core.contests import Contests
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
-from bmgd.core.detector import Detector
-from bmgd.core.dialling import Dialling
 from bmgd.core.draining import Draining
-from bmgd.core.eviction import Eviction
-from bmgd.core.finding import Finding
-from bmgd.core.flood import Flood
-from bmgd.core.forwarding import Forwarding
-from bmgd.core.greeting import Greeting
-from bmgd.core.growth import Growth
-from bmgd.core.healing_policy import Healing
-from bmgd.core.inbound import Inbound
+from bmgd.core.forwarding.flood import Flood
+from bmgd.core.forwarding.forwarding import Forwarding
+from bmgd.core.forwarding.probing import Probing
+from bmgd.core.joining.claims import Claims
+from bmgd.core.joining.eviction import Eviction
+from bmgd.core.joining.growth import Growth
+from bmgd.core.joining.older import Older
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
-from bmgd.core.meeting import Meeting
-from bmgd.core.notices import Notices
-from bmgd.core.observer import Observer
-from bmgd.core.older import Older
-from bmgd.core.outbound import Outbound
+from bmgd.core.membership.comparison import Comparison, in_order
+from bmgd.core.membership.contests import Contests
+from bmgd.core.membership.notices import Notices
+from bmgd.core.membership.quorum import Quorum
+from bmgd.core.membership.retirement import Retirement
+from bmgd.core.neighbors.detector import Detector
+from bmgd.core.neighbors.dialling import Dialling
+from bmgd.core.neighbors.greeting import Greeting
+from bmgd.core.neighbors.healing_policy import Healing
+from bmgd.core.neighbors.meeting import Meeting
+from bmgd.core.neighbors.observer import Observer
+from bmgd.core.neighbors.redialling import Redialling
+from bmgd.core.neighbors.relayout import Relayout
+from bmgd.core.neighbors.renewal import Renewal
 from bmgd.core.own_id import OwnId
-from bmgd.core.probing import Probing
-from bmgd.core.quorum import Quorum
-from bmgd.core.redialling import Redialling
-from bmgd.core.relayout import Relayout
-from bmgd.core.renewal import Renewal
 from bmgd.core.requests import Requests
-from bmgd.core.retirement import Retirement
 from bmgd.core.settings import Settings
+from bmgd.core.streams.asking import Asking
+from bmgd.core.streams.finding import Finding
+from bmgd.core.streams.inbound import Inbound
+from bmgd.core.streams.outbound import Outbound
 from bmgd.core.survey import Survey
-from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
+from bmgd.core.topics.topics import Topics
 from bmgd.core.work import Work
 from bmgd.types import Incarnation, NodeId, Record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmgd.core.asking import Asking
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.commands import (
     AskReports,
     BroadcastTo,
@@ -36,21 +36,21 @@ from bmgd.core.commands import (
     Withdraw,
 )
 from bmgd.core.context import Context
-from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply
-from bmgd.core.eviction import Eviction
-from bmgd.core.finding import Finding
-from bmgd.core.inbound import Inbound
+from bmgd.core.forwarding.probing import Probing
+from bmgd.core.joining.eviction import Eviction
 from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
-from bmgd.core.outbound import Outbound
-from bmgd.core.probing import Probing
-from bmgd.core.quorum import Quorum
-from bmgd.core.relayout import Relayout
+from bmgd.core.membership.quorum import Quorum
+from bmgd.core.neighbors.dialling import Dialling
+from bmgd.core.neighbors.relayout import Relayout
 from bmgd.core.show import SHOWN_IDS_MAX, is_isolated, show_links, show_members, show_status
+from bmgd.core.streams.asking import Asking
+from bmgd.core.streams.finding import Finding
+from bmgd.core.streams.inbound import Inbound
+from bmgd.core.streams.outbound import Outbound
 from bmgd.core.survey import Survey
-from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
+from bmgd.core.topics.topics import Topics
 from bmgd.dataclass import dataclass
 from bmgd.errors import RequestError
 

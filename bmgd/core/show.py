@@ -6,7 +6,7 @@ from typing import Any
 
 from bmgd.core.context import Context
 from bmgd.core.links import Links
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 from bmgd.wire.features import names_of
 

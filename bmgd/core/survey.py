@@ -17,18 +17,18 @@ from typing import Any, Final
 
 from bmgd.core.commands import ProbeTo, SendReport, TraceFrom
 from bmgd.core.context import Context
-from bmgd.core.detector import Detector
-from bmgd.core.dialling import Dialling
 from bmgd.core.effects import Reply, Reported, ReportWanted
-from bmgd.core.forwarding import Forwarding
+from bmgd.core.forwarding.forwarding import Forwarding
+from bmgd.core.forwarding.probing import Probing
 from bmgd.core.links import Links
-from bmgd.core.outbound import Outbound
-from bmgd.core.probing import Probing
-from bmgd.core.quorum import Quorum
-from bmgd.core.relayout import Relayout
+from bmgd.core.membership.quorum import Quorum
+from bmgd.core.neighbors.detector import Detector
+from bmgd.core.neighbors.dialling import Dialling
+from bmgd.core.neighbors.relayout import Relayout
 from bmgd.core.show import is_isolated
+from bmgd.core.streams.outbound import Outbound
 from bmgd.core.timers import TimerKey
-from bmgd.core.topics import Topics
+from bmgd.core.topics.topics import Topics
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.ask_messages import Report, ReportAsk, TraceAnswer, TraceAsk

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache
 from types import FunctionType, ModuleType
@@ -78,10 +79,18 @@ def is_enum(cls: type[Any]) -> bool:
 def _modules() -> tuple[ModuleType, ...]:
     found = {*_BESIDE_CORE}
     for room in _ROOMS:
-        package = importlib.import_module(f"bmgd.{room}")
-        found |= {f"{room}.{info.name}" for info in pkgutil.iter_modules(package.__path__)}
-    wanted = sorted(found - _ABOUT_BYTES)
-    return tuple(importlib.import_module(f"bmgd.{name}") for name in wanted)
+        found.update(_inside(room))
+    return tuple(importlib.import_module(f"bmgd.{name}") for name in sorted(found))
+
+
+def _inside(room: str) -> Iterator[str]:
+    package = importlib.import_module(f"bmgd.{room}")
+    for info in pkgutil.iter_modules(package.__path__):
+        name = f"{room}.{info.name}"
+        if name not in _ABOUT_BYTES:
+            yield name
+            if info.ispkg:
+                yield from _inside(name)
 
 
 def _name(module: ModuleType, qualname: str) -> str:

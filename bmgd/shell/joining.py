@@ -18,7 +18,7 @@ from random import Random
 from bmgd.config import Config
 from bmgd.core.effects import AskContact, Displaced, Exit, Joined, Observed
 from bmgd.core.events import AskFailed, DeadlineReached, Event, Granted
-from bmgd.core.joiner import Joiner
+from bmgd.core.joining.joiner import Joiner
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, ProtocolError
 from bmgd.linkevents import evidence_of

@@ -39,7 +39,7 @@ from bmgd.core.effects import (
     StreamMoved,
     TellMissed,
 )
-from bmgd.core.inboxes import TOPIC_PREFIX, is_inbox
+from bmgd.core.topics.inboxes import TOPIC_PREFIX, is_inbox
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId

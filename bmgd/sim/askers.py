@@ -27,7 +27,7 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
-from bmgd.core.questions import Asker
+from bmgd.core.topics.questions import Asker
 from bmgd.errors import RequestError
 from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host

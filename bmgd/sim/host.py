@@ -19,7 +19,7 @@ from bmgd.core.effects import (
     TellMissed,
 )
 from bmgd.core.events import Event
-from bmgd.core.joiner import Joiner
+from bmgd.core.joining.joiner import Joiner
 from bmgd.core.node import Node
 from bmgd.errors import InvariantError
 from bmgd.linkevents import LinkEvents

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bmgd.core.broadcast_heard import Heard
-from bmgd.core.broadcast_source import BroadcastSource
+from bmgd.core.broadcast.heard import Heard
+from bmgd.core.broadcast.source import BroadcastSource
 from bmgd.core.context import Link
-from bmgd.core.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
+from bmgd.core.neighbors.detector import ASK_LEGS, DIAL_LEGS, SILENCE_TIMER
 from bmgd.core.node import Node
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId

@@ -11,7 +11,7 @@ from random import Random
 
 from bmgd.core.effects import AskContact, Dial, Joined
 from bmgd.core.events import AskFailed, DialFailed, Event, Granted, Greeted, JoinAsked
-from bmgd.core.joiner import Joiner
+from bmgd.core.joining.joiner import Joiner
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.routing import Snapshot

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.growth import missing, read_rows, write_rows
 from benchmarks.growth_report import PAGE, TABLES, memberlist_suspicion_s, serf_told_s, write_report
 from benchmarks.growth_run import Effort, cases_of, footprint
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
 from bmgd.profiles import PROFILES
 from bmgd.sim.network import PEERS
 from bmgd.topology import diameter_bound

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bmgd.core.membership import Membership
-from bmgd.core.watched_links import watched_peers
+from bmgd.core.membership.membership import Membership
+from bmgd.core.neighbors.watched_links import watched_peers
 from bmgd.peers import PeerList
 from bmgd.types import NodeId
 

@@ -46,6 +46,12 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
 )
 """From the bottom up; rooms of one layer do not know each other."""
 
+OF_THE_CORE: Final = (
+    *("membership", "forwarding", "neighbors", "joining", "topics", "streams", "broadcast"),
+)
+"""The rooms of the core, from the bottom up. What stands beside them is what all of them know
+(commands, context, effects, events, links, timers), or what puts them together."""
+
 OUTSIDE: Final = {
     "msgpack": {
         "bmgd.wire.batch",
@@ -271,6 +277,20 @@ def test_layers_package_itself_imports_nothing_but_types() -> None:
     assert [str(found) for found in by_package if not (found.late or found.typing)] == []
 
 
+def test_layers_rooms_of_the_core_import_downwards_only() -> None:
+    rooms = {path.name for path in (PACKAGE / "core").iterdir() if (path / "__init__.py").exists()}
+    assert rooms == set(OF_THE_CORE)
+    place = {f"bmgd.core.{room}": number for number, room in enumerate(OF_THE_CORE)}
+    between = [
+        (found, place[by], place[target])
+        for found in IMPORTS
+        if (by := found.by.rpartition(".")[0]) in place
+        and (target := found.target.rpartition(".")[0]) in place
+    ]
+    assert between
+    assert [str(found) for found, by, target in between if by < target] == []
+
+
 def test_layers_core_takes_nothing_with_a_clock_or_a_socket() -> None:
     taken = {f.module.partition(".")[0] for f in IMPORTS if room_of(f.by) == "core"}
     assert taken - {"bmgd"} - OF_CORE == set()
@@ -283,7 +303,7 @@ def test_layers_core_takes_the_type_of_random_and_no_function_of_it() -> None:
 
 
 def test_layers_core_makes_no_random_source_of_its_own() -> None:
-    for path in sorted((PACKAGE / "core").glob("*.py")):
+    for path in sorted((PACKAGE / "core").rglob("*.py")):
         calls = [
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
-from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
+from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
     Dial,
@@ -18,7 +18,7 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
-from bmgd.core.stream_out import NEVER_NS
+from bmgd.core.streams.stream_out import NEVER_NS
 from bmgd.core.timers import TimerKey
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.broadcast_copies import HELD_BYTES_MAX, copy_cost
-from bmgd.core.broadcast_reserve import RESERVE_BYTES
-from bmgd.core.broadcast_retention import BroadcastRetention
-from bmgd.core.broadcast_source import BroadcastSource
-from bmgd.core.broadcast_window import WINDOW_MIN_BYTES
+from bmgd.core.broadcast.copies import HELD_BYTES_MAX, copy_cost
+from bmgd.core.broadcast.reserve import RESERVE_BYTES
+from bmgd.core.broadcast.retention import BroadcastRetention
+from bmgd.core.broadcast.source import BroadcastSource
+from bmgd.core.broadcast.window import WINDOW_MIN_BYTES
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Deliver, Effect, Reply, Send, TellMissed
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bmgd.core.effects import Close, Effect, Observed, RecordChanged, Send
 from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
-from bmgd.core.watched_links import watched_peers
+from bmgd.core.neighbors.watched_links import watched_peers
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, SeenLink, Suspected

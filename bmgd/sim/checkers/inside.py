@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
-from bmgd.core.detector import Detector
-from bmgd.core.dialling import Dialling
-from bmgd.core.forwarding import Forwarding
-from bmgd.core.greeting import Greeting
-from bmgd.core.inbound import Inbound
+from bmgd.core.forwarding.forwarding import Forwarding
+from bmgd.core.forwarding.probing import Probing
 from bmgd.core.links import Links
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
+from bmgd.core.membership.quorum import Quorum
+from bmgd.core.neighbors.detector import Detector
+from bmgd.core.neighbors.dialling import Dialling
+from bmgd.core.neighbors.greeting import Greeting
+from bmgd.core.neighbors.observer import Observer
+from bmgd.core.neighbors.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.node import Node
-from bmgd.core.observer import Observer
-from bmgd.core.outbound import Outbound
-from bmgd.core.probing import Probing
-from bmgd.core.quorum import Quorum
-from bmgd.core.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.settings import Settings
-from bmgd.core.stream_in import StreamIn
-from bmgd.core.stream_out import StreamOut
+from bmgd.core.streams.inbound import Inbound
+from bmgd.core.streams.outbound import Outbound
+from bmgd.core.streams.stream_in import StreamIn
+from bmgd.core.streams.stream_out import StreamOut
 from bmgd.core.timers import TimerKey
-from bmgd.core.to_many import ToMany
-from bmgd.core.topics import Topics
+from bmgd.core.topics.topics import Topics
 from bmgd.types import Incarnation, NodeId, Record
 from bmgd.wire.segments import COST_MAX, cost_of
 

@@ -25,7 +25,7 @@ from bmgd.core.effects import (
     TellMissed,
 )
 from bmgd.core.events import CommandIssued, Event
-from bmgd.core.outbound import OWN_LEAVING
+from bmgd.core.streams.outbound import OWN_LEAVING
 from bmgd.errors import BmgdError, LeavingError, UnreachableError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene

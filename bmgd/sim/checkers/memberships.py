@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from bmgd.core.effects import Effect, RecordChanged
 from bmgd.core.events import Event, Received
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import UNKNOWN_INCARNATION, NodeId, Record, Status

@@ -9,8 +9,8 @@ from typing import ClassVar
 from bmgd.core.commands import MulticastTo, PutSegment, SendTo
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Event
-from bmgd.core.inboxes import is_inbox
-from bmgd.core.stream_in import StreamIn
+from bmgd.core.streams.stream_in import StreamIn
+from bmgd.core.topics.inboxes import is_inbox
 from bmgd.errors import DeliveryError
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.inside import Inside

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.detector import LATE_NS, STRETCH_MAX
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event
+from bmgd.core.neighbors.detector import LATE_NS, STRETCH_MAX
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId

@@ -10,7 +10,7 @@ from typing import ClassVar
 from bmgd.core.commands import Consumed, MulticastTo, PutSegment, SendTo, Subscribe, Unsubscribe
 from bmgd.core.effects import Deliver, Effect, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Event
-from bmgd.core.inboxes import is_inbox
+from bmgd.core.topics.inboxes import is_inbox
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.messages import Owner

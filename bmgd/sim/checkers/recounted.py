@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import ClassVar, Final
 
-from bmgd.core.broadcast_watermarks import REMIND_TIMER
+from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Close, Dial, Effect, Observed, RecordChanged, Refuse
 from bmgd.core.events import Event
-from bmgd.core.inboxes import is_inbox, topic_of
+from bmgd.core.topics.inboxes import is_inbox, topic_of
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene

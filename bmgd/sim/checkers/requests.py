@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 from bmgd.core.commands import CloseStream, PutSegment, Settled, Subscribe, Unsubscribe
 from bmgd.core.effects import Deliver, Effect, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Event
-from bmgd.core.inboxes import ANSWER_BYTES, is_inbox, topic_of
-from bmgd.core.stream_out import StreamOut
+from bmgd.core.streams.stream_out import StreamOut
+from bmgd.core.topics.inboxes import ANSWER_BYTES, is_inbox, topic_of
 from bmgd.errors import LeavingError, RequestError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bmgd.core.effects import Effect, RecordChanged
 from bmgd.core.events import Event
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import NodeId, Status

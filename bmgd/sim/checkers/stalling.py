@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
+from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.commands import ConsumedAnnouncements
 from bmgd.core.effects import Effect
 from bmgd.core.events import CommandIssued, Event

@@ -9,7 +9,7 @@ import pytest
 
 from bmgd.chaos.plan import Plan
 from bmgd.cli import main
-from bmgd.core.detector import Detector
+from bmgd.core.neighbors.detector import Detector
 
 
 def test_sim_prints_a_verdict_and_what_it_cost(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from bmgd.core.announcements import Announcement, Announcements
+from bmgd.core.broadcast.announcements import Announcement, Announcements
 from bmgd.core.context import Context
 from bmgd.core.effects import TellMissed
 from bmgd.core.settings import Settings

@@ -8,8 +8,6 @@ from random import Random
 
 import pytest
 
-from bmgd.core import inbound, membership
-from bmgd.core.branching import Branched
 from bmgd.core.commands import BroadcastTo, FindReaders
 from bmgd.core.effects import Effect, Reply, Send, Welcome
 from bmgd.core.events import (
@@ -21,10 +19,13 @@ from bmgd.core.events import (
     LinkUp,
     Received,
 )
+from bmgd.core.forwarding.branching import Branched
 from bmgd.core.links import GUESTS_MAX
+from bmgd.core.membership import membership
+from bmgd.core.neighbors.observer import ASKS_OPEN_MAX
 from bmgd.core.node import Node
-from bmgd.core.observer import ASKS_OPEN_MAX
 from bmgd.core.settings import Settings
+from bmgd.core.streams import inbound
 from bmgd.errors import RequestError
 from bmgd.peers import PeerList
 from bmgd.routing.branches import Branch

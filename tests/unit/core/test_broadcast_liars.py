@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bmgd.core import broadcast_retention
-from bmgd.core.broadcast_retention import FORMER_MAX, BroadcastRetention
+from bmgd.core.broadcast import retention as broadcast_retention
+from bmgd.core.broadcast.programs import REGISTERED_MAX
+from bmgd.core.broadcast.retention import FORMER_MAX, BroadcastRetention
 from bmgd.core.commands import BroadcastTo, ShowStatus, Subscribe
 from bmgd.core.effects import Announce, Reply
 from bmgd.core.events import CommandIssued, DeadlineReached, Received
 from bmgd.core.node import Node
-from bmgd.core.programs import REGISTERED_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import ProgramList

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core import broadcast_copies, broadcast_reserve, broadcast_watermarks, broadcast_window
+from bmgd.core.broadcast import copies as broadcast_copies
+from bmgd.core.broadcast import reserve as broadcast_reserve
+from bmgd.core.broadcast import watermarks as broadcast_watermarks
+from bmgd.core.broadcast import window as broadcast_window
 from bmgd.core.commands import BroadcastTo
 from bmgd.sim import Network
 from bmgd.types import NodeId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bmgd.core.broadcast_source import SENT_PER_STEP_MAX
+from bmgd.core.broadcast.source import SENT_PER_STEP_MAX
 from bmgd.core.commands import BroadcastTo, Leave
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from bmgd.core.announcements import CREDIT, QUEUE_MAX
+from bmgd.core.broadcast.announcements import CREDIT, QUEUE_MAX
 from bmgd.core.commands import (
     BroadcastTo,
     Consumed,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from bmgd.core import contests, membership
 from bmgd.core.commands import BroadcastTo, Subscribe
-from bmgd.core.contests import CONTEST_NS, CONTEST_TIMER, CONTESTS_MAX
 from bmgd.core.effects import Announce, Dial, Effect, RecordChanged, Send
 from bmgd.core.events import Event, Received
-from bmgd.core.membership import Membership, Standing
+from bmgd.core.membership import contests, membership
+from bmgd.core.membership.contests import CONTEST_NS, CONTEST_TIMER, CONTESTS_MAX
+from bmgd.core.membership.membership import Membership, Standing
 from bmgd.peers import PeerList
 from bmgd.routing.branches import Branch
 from bmgd.sim import Network

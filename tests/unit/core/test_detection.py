@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from bmgd.core.detector import FIRST_MISMATCH_NS, LATE_NS
 from bmgd.core.effects import AbsorbHeartbeats, Close, Dial, Effect, Observed, Send, Welcome
 from bmgd.core.events import (
     AbsorbedBeat,
@@ -21,6 +20,7 @@ from bmgd.core.events import (
     LinkUp,
     Received,
 )
+from bmgd.core.neighbors.detector import FIRST_MISMATCH_NS, LATE_NS
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList

@@ -6,7 +6,7 @@ import pytest
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Received
-from bmgd.core.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
+from bmgd.core.forwarding.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import Ask

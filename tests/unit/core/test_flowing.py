@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bmgd.core.acknowledging import ACK_PAUSE_NS
 from bmgd.core.commands import Consumed, OpenStream, PutSegment, Subscribe
 from bmgd.core.effects import Deliver, Effect, Send, StreamMoved
 from bmgd.core.events import Event
+from bmgd.core.streams.acknowledging import ACK_PAUSE_NS
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher

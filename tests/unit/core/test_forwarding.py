@@ -8,7 +8,7 @@ from bmgd.core.commands import SendTo
 from bmgd.core.effects import Close, Effect, Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Received
 from bmgd.core.node import Node
-from bmgd.core.stream_answers import REROUTE_NS
+from bmgd.core.streams.answers import REROUTE_NS
 from bmgd.sim import Network
 from bmgd.types import LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import ProgramAsk

@@ -9,8 +9,8 @@ import pytest
 from bmgd.core.commands import OpenInbox, OpenQuestions, SendTo, Subscribe
 from bmgd.core.effects import AskContact, Exit, Grant, Joined, Refuse
 from bmgd.core.events import AskFailed, DeadlineReached, Granted, JoinAsked, LinkDown, Received
-from bmgd.core.growth import JOINS_OPEN_MAX
-from bmgd.core.joiner import Joiner
+from bmgd.core.joining.growth import JOINS_OPEN_MAX
+from bmgd.core.joining.joiner import Joiner
 from bmgd.core.settings import Settings
 from bmgd.errors import UnreachableError
 from bmgd.peers import PeerList

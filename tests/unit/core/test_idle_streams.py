@@ -6,7 +6,7 @@ import pytest
 
 from bmgd.core.commands import CloseStream, OpenStream, PutSegment, SendTo, Subscribe
 from bmgd.core.effects import Observed
-from bmgd.core.inbound import GONE_NS
+from bmgd.core.streams.inbound import GONE_NS
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.segments import packed

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bmgd.core.announcements import BEHIND_BYTES, CREDIT_BYTES
-from bmgd.core.broadcast_window import PIECES_WINDOW_BYTES
+from bmgd.core.broadcast.announcements import BEHIND_BYTES, CREDIT_BYTES
+from bmgd.core.broadcast.window import PIECES_WINDOW_BYTES
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Subscribe
 from bmgd.core.effects import Announce
 from bmgd.errors import RequestError

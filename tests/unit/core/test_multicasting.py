@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from bmgd.core.branching import CAREFUL_MAX
+from bmgd.core.broadcast.multicasting import unicast
 from bmgd.core.commands import MulticastTo, SendTo, Subscribe
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import CommandIssued, Event, Received
-from bmgd.core.multicasting import unicast
+from bmgd.core.forwarding.branching import CAREFUL_MAX
 from bmgd.errors import RequestError
 from bmgd.routing import hop_count
 from bmgd.routing.id_sets import id_set, ids_between, ids_in

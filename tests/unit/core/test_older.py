@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from bmgd.core.commands import ProbeTo
-from bmgd.core.compatibility import Compatibility
 from bmgd.core.effects import Close, Send
 from bmgd.core.events import LinkUp
-from bmgd.core.membership import Membership
+from bmgd.core.membership.compatibility import Compatibility
+from bmgd.core.membership.membership import Membership
 from bmgd.errors import UnreachableError
 from bmgd.peers import PeerList
 from bmgd.sim import Network

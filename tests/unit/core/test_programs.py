@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from bmgd.core import programs as registry
+from bmgd.core.broadcast import programs as registry
+from bmgd.core.broadcast.programs import KNOWN_MAX, PROGRAMS_TIMER, REGISTERED_MAX
 from bmgd.core.commands import BroadcastTo, Leave, Register, ShowPrograms, Subscribe, Unregister
 from bmgd.core.effects import Announce, Effect, ProgramsChanged, Send
 from bmgd.core.events import DeadlineReached, Event, Received
-from bmgd.core.programs import KNOWN_MAX, PROGRAMS_TIMER, REGISTERED_MAX
 from bmgd.errors import LeavingError, RequestError
 from bmgd.sim import Network
 from bmgd.sim.host import Host

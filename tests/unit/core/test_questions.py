@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bmgd.core import questions as questions_module
 from bmgd.core.commands import (
     CloseStream,
     Command,
@@ -25,9 +24,17 @@ from bmgd.core.commands import (
 from bmgd.core.context import QuestionsLost
 from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamEnded, StreamMoved
 from bmgd.core.events import Event
-from bmgd.core.inboxes import ANSWER_BYTES, QUESTIONS_MAX, Inboxes, inbox_of, is_inbox, topic_of
-from bmgd.core.taken import Offer, Taken
-from bmgd.core.topic_table import HELD_BYTES_MAX
+from bmgd.core.topics import questions as questions_module
+from bmgd.core.topics.inboxes import (
+    ANSWER_BYTES,
+    QUESTIONS_MAX,
+    Inboxes,
+    inbox_of,
+    is_inbox,
+    topic_of,
+)
+from bmgd.core.topics.taken import Offer, Taken
+from bmgd.core.topics.topic_table import HELD_BYTES_MAX
 from bmgd.errors import (
     DeadError,
     NewLifeError,

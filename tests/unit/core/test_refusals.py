@@ -9,9 +9,9 @@ import pytest
 from bmgd.core.commands import Consumed, Subscribe
 from bmgd.core.effects import Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, LinkUp, Received
-from bmgd.core.inbound import ADVANCE_MAX
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
+from bmgd.core.streams.inbound import ADVANCE_MAX
 from bmgd.peers import PeerList
 from bmgd.sim.checkers.inside import Inside
 from bmgd.types import (

@@ -8,7 +8,7 @@ import pytest
 
 from bmgd.core.effects import AskContact, Dial, Effect, Exit, Observed
 from bmgd.core.events import AskFailed, DeadlineReached, DialFailed, Event, LinkUp
-from bmgd.core.joiner import Joiner
+from bmgd.core.joining.joiner import Joiner
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bmgd.core.broadcast_delivery import REFUTED_NS, SKIPS_KEPT_MAX
-from bmgd.core.broadcast_orphans import ORPHAN_NS
-from bmgd.core.broadcast_watermarks import REMIND_TIMER
+from bmgd.core.broadcast.delivery import REFUTED_NS, SKIPS_KEPT_MAX
+from bmgd.core.broadcast.orphans import ORPHAN_NS
+from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, TellMissed
 from bmgd.core.events import Received

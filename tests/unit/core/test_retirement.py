@@ -7,8 +7,6 @@ from random import Random
 
 import pytest
 
-from bmgd.core import retirement
-from bmgd.core.comparison import FETCH_NS, PAGE_NS
 from bmgd.core.effects import (
     Close,
     Dial,
@@ -28,11 +26,13 @@ from bmgd.core.events import (
     LinkUp,
     Received,
 )
-from bmgd.core.growth import PAGE_PATIENCE_NS
-from bmgd.core.membership import JOINED_MAX, LISTED_SPACE_MAX, Membership, Page
+from bmgd.core.joining.growth import PAGE_PATIENCE_NS
+from bmgd.core.membership import retirement
+from bmgd.core.membership.comparison import FETCH_NS, PAGE_NS
+from bmgd.core.membership.membership import JOINED_MAX, LISTED_SPACE_MAX, Membership, Page
+from bmgd.core.membership.retired import DIGEST_MODULUS, retired_hash, retired_sums
+from bmgd.core.membership.retirement import AT_ONCE_MAX, GONE_NS, LEFT_NS
 from bmgd.core.node import Node
-from bmgd.core.retired import DIGEST_MODULUS, retired_hash, retired_sums
-from bmgd.core.retirement import AT_ONCE_MAX, GONE_NS, LEFT_NS
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
 from bmgd.types import (

@@ -9,7 +9,7 @@ import pytest
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Received
-from bmgd.core.search_room import has_room_for_search
+from bmgd.core.forwarding.search_room import has_room_for_search
 from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.routing.branches import Branch
 from bmgd.sim import Network

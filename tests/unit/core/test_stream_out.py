@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bmgd.core.stream_expiry import pieces_underway
-from bmgd.core.stream_out import NEVER_NS, REORDER_NS, Sending, StreamOut
+from bmgd.core.streams.expiry import pieces_underway
+from bmgd.core.streams.stream_out import NEVER_NS, REORDER_NS, Sending, StreamOut
 from bmgd.types import NodeId
 
 LATER_NS = 10 * REORDER_NS

@@ -9,11 +9,16 @@ from bmgd.core.commands import SendTo, Subscribe, Unsubscribe
 from bmgd.core.context import Context, LongSettled, RoomFreed
 from bmgd.core.effects import Deliver, Effect, Reply
 from bmgd.core.events import CommandIssued
-from bmgd.core.handing_out import HAND_OUT_MAX
 from bmgd.core.settings import Settings
-from bmgd.core.taken import Offer, Taken
-from bmgd.core.topic_table import HELD_BYTES_MAX, QUEUE_BYTES_MAX, SUBSCRIPTIONS_MAX, TOPICS_MAX
-from bmgd.core.topics import Topics
+from bmgd.core.topics.handing_out import HAND_OUT_MAX
+from bmgd.core.topics.taken import Offer, Taken
+from bmgd.core.topics.topic_table import (
+    HELD_BYTES_MAX,
+    QUEUE_BYTES_MAX,
+    SUBSCRIPTIONS_MAX,
+    TOPICS_MAX,
+)
+from bmgd.core.topics.topics import Topics
 from bmgd.core.work import Work
 from bmgd.peers import PeerList
 from bmgd.sim.network import Network

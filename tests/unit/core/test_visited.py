@@ -9,15 +9,15 @@ import pytest
 from bmgd.core.commands import SendTo
 from bmgd.core.effects import Send
 from bmgd.core.events import CommandIssued, DeadlineReached, LinkUp
-from bmgd.core.node import Node
-from bmgd.core.settings import Settings
-from bmgd.core.visited import (
+from bmgd.core.forwarding.visited import (
     BITMAP_SPACE_MAX,
     is_visited,
     nothing_visited,
     visited_bytes,
     with_visited,
 )
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.bounds import SEARCH_BYTES_MAX

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from bmgd.core import stream_table
 from bmgd.core.commands import (
     CloseStream,
     OpenStream,
@@ -17,7 +16,8 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Effect, StreamEnded, StreamMoved
 from bmgd.core.events import Backlog, Event
-from bmgd.core.stream_sending import ABANDONED_NS
+from bmgd.core.streams import table as stream_table
+from bmgd.core.streams.sending import ABANDONED_NS
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host

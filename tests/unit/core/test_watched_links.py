@@ -10,10 +10,10 @@ import pytest
 
 from bmgd.core.effects import Close, Effect, Send
 from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
-from bmgd.core.membership import Membership
+from bmgd.core.membership.membership import Membership
+from bmgd.core.neighbors.watched_links import WATCH_ALL_MAX, watched_peers, watched_powers, watchers
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
-from bmgd.core.watched_links import WATCH_ALL_MAX, watched_peers, watched_powers, watchers
 from bmgd.peers import PeerList
 from bmgd.sim import Network
 from bmgd.topology import BinomialGraph

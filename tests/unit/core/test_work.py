@@ -11,9 +11,9 @@ from bmgd.core.deadlines import DEADLINES_PER_STEP
 from bmgd.core.effects import Effect, Send, StreamEnded
 from bmgd.core.events import CommandIssued, DeadlineReached, LinkDown, LinkUp, Received
 from bmgd.core.node import Node
-from bmgd.core.outbound import STREAMS_MAX
 from bmgd.core.settings import Settings
-from bmgd.core.stream_answers import REROUTE_NS
+from bmgd.core.streams.answers import REROUTE_NS
+from bmgd.core.streams.outbound import STREAMS_MAX
 from bmgd.core.work import PIECES_PER_STEP, WORK_TIMER, Work
 from bmgd.peers import PeerList
 from bmgd.types import (

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bmgd.core.broadcast_watermarks import WATERMARK_TIMER
-from bmgd.core.broadcast_window import OwnBroadcast
+from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
+from bmgd.core.broadcast.window import OwnBroadcast
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.core.effects import Announce, Reply, Send, TellMissed
 from bmgd.core.events import Backlog, CommandIssued, Received

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bmgd.core.commands import CloseStream, OpenStream
 from bmgd.core.effects import Close, Observed
 from bmgd.core.events import CommandIssued, DeadlineReached
-from bmgd.core.stream_table import Peer
+from bmgd.core.streams.table import Peer
 from bmgd.types import NodeId
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Deliver, Effect, StreamMoved
 from bmgd.core.events import CommandIssued
-from bmgd.core.inboxes import topic_of
-from bmgd.core.questions import Asker
+from bmgd.core.topics.inboxes import topic_of
+from bmgd.core.topics.questions import Asker
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.answers import ANSWER, NO_READER, READER_LOST, answer_head
 from bmgd.wire.batch import pack_messages

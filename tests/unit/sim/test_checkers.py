@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.core import inbound
 from bmgd.core.commands import (
     BroadcastTo,
     Leave,
@@ -46,7 +45,8 @@ from bmgd.core.events import (
     Greeted,
     Received,
 )
-from bmgd.core.stream_in import StreamIn
+from bmgd.core.streams import inbound
+from bmgd.core.streams.stream_in import StreamIn
 from bmgd.errors import UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bmgd.core import deadlines, inbound, stream_table, work
+from bmgd.core import deadlines, work
+from bmgd.core.streams import inbound
+from bmgd.core.streams import table as stream_table
 from bmgd.sim.narrowing import NARROW, narrowed
 
 
@@ -37,6 +39,6 @@ def test_narrow_bounds_are_chosen_by_the_seed() -> None:
 
 def test_narrow_bounds_are_narrower_than_those_of_a_daemon() -> None:
     before = {name: value for name, value in vars(inbound).items() if name.isupper()}
-    narrow = {name: value for modules, name, value in NARROW if "inbound" in modules}
+    narrow = {name: value for modules, name, value in NARROW if "streams.inbound" in modules}
     assert narrow
     assert all(value < before[name] for name, value in narrow.items())

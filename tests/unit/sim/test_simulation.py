@@ -14,9 +14,9 @@ import pytest
 from bmgd.chaos.faults import Kill
 from bmgd.chaos.history import Acknowledged, Delivered, Sent, from_line
 from bmgd.chaos.plan import Plan, Step, Workload
-from bmgd.core.announcements import BEHIND_BYTES, Announcements
-from bmgd.core.detector import Detector
-from bmgd.core.membership import Membership
+from bmgd.core.broadcast.announcements import BEHIND_BYTES, Announcements
+from bmgd.core.membership.membership import Membership
+from bmgd.core.neighbors.detector import Detector
 from bmgd.core.node import Node
 from bmgd.errors import PlanError, ProtocolError
 from bmgd.sim.checkers import inspect

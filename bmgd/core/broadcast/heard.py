@@ -1,0 +1,102 @@
+"""What this node has of the reliable broadcasts of one life of another node, its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bmgd.core.membership.membership import Membership
+from bmgd.types import Incarnation, NodeId
+from bmgd.wire.broadcast_messages import ReliableBroadcast
+
+LifeKey = tuple[NodeId, Incarnation]
+
+
+class SkippedRange(NamedTuple):
+    """Counts that are not for this node, both ends included; whether its programs miss them."""
+
+    first: int
+    last: int
+    missed: bool
+
+
+@dataclass(slots=True, eq=False)
+class Heard:
+    """What this node has of one life of a source.
+
+    Attributes:
+        watermark: all for this node up to here was given to its readers, or is skipped.
+        stable: up to where the source told that everybody has it.
+        copies: what is kept, by its count: up to the watermark in order, and what waits beyond.
+        copies_bytes: their cost.
+        skips: ranges above the watermark that are not for this node, in order.
+        given: whether readers were shown anything of it: a broadcast, or that they missed one.
+        begun: whether the source itself told this life what it skips: what it sends later is for it too.
+        silent: from which count on, and when last, it was passed over and nobody told; or None.
+        pieces_of: topics of which readers were given pieces since the last acknowledgement.
+        asking: whether the source is to say what this node skips, until it does.
+        orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
+        shared: whether neighbors compare what they have of it, because of that.
+        told_stable: up to where neighbors told that it is stable.
+        told, said, said_ns: the reach that neighbors told, that they were told, and when.
+        pulled: how often neighbors were asked for copies, and none came.
+        asked, asked_at: who was asked last, and the watermark and the number of copies then.
+        asked_ns, awaited: when that was, and `came` when all that can come of it has come.
+        unanswered: how often neighbors were asked since all of that came from them.
+        asks: how often anybody was.
+        came, came_ns: how many frames with copies have come, and when the last one did.
+    """
+
+    source: NodeId
+    incarnation: Incarnation
+    watermark: int = 0
+    stable: int = 0
+    copies: dict[int, ReliableBroadcast] = field(default_factory=dict)
+    copies_bytes: int = 0
+    skips: list[SkippedRange] = field(default_factory=list)
+    given: bool = False
+    begun: bool = False
+    silent: tuple[int, int] | None = None
+    unacknowledged_bytes: int = 0
+    pieces_of: dict[str, None] = field(default_factory=dict)
+    reminded_ns: int = 0
+    asking: bool = False
+    orphan_ns: int = 0
+    shared: bool = False
+    told_stable: int = 0
+    told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
+    said_ns: dict[NodeId, int] = field(default_factory=dict)
+    pulled: dict[NodeId, int] = field(default_factory=dict)
+    asked: NodeId | None = None
+    asked_at: tuple[int, int] = (0, 0)
+    asked_ns: int = 0
+    awaited: int = 0
+    unanswered: dict[NodeId, int] = field(default_factory=dict)
+    asks: int = 0
+    came: int = 0
+    came_ns: int = 0
+
+    @property
+    def key(self) -> LifeKey:
+        return self.source, self.incarnation
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The watermark, and the highest count of which there is a copy, or the watermark."""
+        return self.watermark, max(self.watermark, max(self.copies, default=0))
+
+    def forget_neighbors(self) -> None:
+        """Nothing is shared with neighbors any more: what they told and were told is void."""
+        self.told_stable = 0
+        self.told.clear()
+        self.said.clear()
+        self.said_ns.clear()
+        self.pulled.clear()
+        self.unanswered.clear()
+        self.asked = None
+
+    def is_orphan(self, membership: Membership) -> bool:
+        """Whether this life is over, or is none, as far as is known here."""
+        known = membership.incarnation(self.source)
+        return membership.is_gone(self.source) or known != self.incarnation

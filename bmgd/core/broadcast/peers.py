@@ -1,0 +1,267 @@
+"""What a source knows of each node: how far it is, and what it need not wait for.
+
+Theory of operation. A node acknowledges its *watermark*, for one life of its own. Whoever is held dead
+is not in the audience of what is sent meanwhile. When it returns with the same life, it is told what it
+*skips*: what became stable without it, and what was not for it; its programs see that as missed. A new
+life, and who joins, skip everything that was sent before they were known.
+
+    waited for --held dead--> gone --same life--> told its skips --acknowledges to be beyond--> waited for
+        '--new life--> told its skips
+
+Skips are told again, together with what is sent again, until the node acknowledges to be beyond them.
+A node that skips a broadcast is not missing from it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from bmgd.core.broadcast.frames import BroadcastFrames
+from bmgd.core.broadcast.reports import BroadcastReports
+from bmgd.core.broadcast.window import BroadcastWindow, OwnBroadcast
+from bmgd.core.context import Context, RecordMoved
+from bmgd.core.membership.membership import Standing
+from bmgd.routing.id_sets import without
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record, Status, counter_of
+from bmgd.wire.bounds import SKIPS_MAX
+from bmgd.wire.broadcast_messages import Skip, Watermark
+
+RESEND_MIN_NS = 200_000_000
+RESEND_TIMER = "broadcast resend"
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """What is known of a node of the audience.
+
+    Args:
+        life: whose watermark it is; 0 while it has not acknowledged anything.
+        gone_at: the next sequence when it was held dead; 0 while it is not.
+        skips: what it need not wait for, until it acknowledged to be beyond.
+    """
+
+    life: Incarnation = UNKNOWN_INCARNATION
+    watermark: int = 0
+    gone_at: int = 0
+    skips: list[Skip] = field(default_factory=list)
+
+    def correct(self, life: Incarnation) -> None:
+        """The life that acknowledged was assumed, and is none: how far this one is, it will say."""
+        self.life, self.watermark = life, 0
+
+    def beyond(self) -> int:
+        """Up to where it has everything, or skips it."""
+        beyond = self.watermark
+        for skip in sorted(self.skips, key=lambda skip: skip.first):
+            if skip.first <= beyond + 1:
+                beyond = max(beyond, skip.last)
+        return beyond
+
+
+class BroadcastPeers:
+    """Those of whom a source knows more than that they are waited for.
+
+    Attributes:
+        by_id: what is known, by id.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        window: BroadcastWindow,
+        reports: BroadcastReports,
+        frames: BroadcastFrames,
+    ) -> None:
+        self._context = context
+        self._window = window
+        self._reports = reports
+        self._frames = frames
+        self.by_id: dict[NodeId, Peer] = {}
+
+    # --- skips --------------------------------------------------------------------------------
+
+    def skips_of(self, living: int) -> Iterator[Skip]:
+        """What some ids need not wait for."""
+        for node_id, peer in self.by_id.items():
+            if living >> node_id & 1:
+                yield from peer.skips
+
+    def tell_skips(self) -> None:
+        """Tell everybody who is not gone what it need not wait for, again."""
+        is_gone = self._context.membership.is_gone
+        for node_id, peer in self.by_id.items():
+            if peer.skips and not is_gone(node_id):
+                self._tell_skips_to(node_id, peer)
+
+    def pass_over(self, node_id: NodeId, sequence: int) -> None:
+        """A node will not get a broadcast: it misses it, and is told."""
+        peer = self.by_id.setdefault(node_id, Peer())
+        if peer.skips and peer.skips[-1].last == sequence - 1 and peer.skips[-1].missed:
+            peer.skips[-1] = peer.skips[-1]._replace(last=sequence)
+        else:
+            peer.skips.append(Skip(node_id, sequence, sequence, True))
+        self._clear(node_id, sequence, sequence)
+
+    def plan_resending(self) -> None:
+        """Plan to send and to tell again, while there is somebody who may need it."""
+        key = (RESEND_TIMER, 0, 0)
+        if key not in self._context.timers and (self._window.unstable or self._are_skips_untold()):
+            self._context.timers.set(key, self._context.now_ns + RESEND_MIN_NS)
+
+    def _are_skips_untold(self) -> bool:
+        is_gone = self._context.membership.is_gone
+        return any(peer.skips and not is_gone(each) for each, peer in self.by_id.items())
+
+    def _tell_skips_to(self, node_id: NodeId, peer: Peer) -> None:
+        self._frames.tell_skips(node_id, peer.life, peer.skips)
+
+    # --- watermarks ---------------------------------------------------------------------------
+
+    def on_watermark(self, message: Watermark) -> bool:
+        """A node tells up to where it has everything of this life; whether that is taken."""
+        context, node_id = self._context, message.route.source
+        life = message.route.source_incarnation
+        if context.membership.status_of(node_id) in (None, Status.LEFT):
+            return False
+        if message.route.destination_tag != context.own_tag:
+            return False
+        if node_id == context.id or context.standing(node_id, life) is not Standing.CURRENT:
+            return False
+        peer = self._acknowledging(node_id, life)
+        # One that was told untruly what is stable may be beyond all that there is: it gets none of that.
+        watermark = min(message.watermark, self._window.next - 1)
+        if watermark > peer.watermark:
+            before, peer.watermark = peer.watermark, watermark
+            self._clear(node_id, before + 1, watermark)
+        peer.skips = [skip for skip in peer.skips if skip.last > peer.watermark]
+        self._clear_skipped(node_id, peer)
+        if message.asks:
+            self._tell_skips_to(node_id, peer)
+        return True
+
+    def _acknowledging(self, node_id: NodeId, life: Incarnation) -> Peer:
+        """Who acknowledges, as that life."""
+        peer = self.by_id.get(node_id)
+        if peer is None:
+            gone_at = 1 if self._context.membership.is_gone(node_id) else 0
+            peer = self.by_id[node_id] = Peer(gone_at=gone_at)
+        if peer.life > life:
+            peer.correct(life)
+        elif peer.life not in (UNKNOWN_INCARNATION, life):
+            self._begin_anew(node_id, peer, life, self._window.next)
+        peer.life = life
+        return peer
+
+    def _clear(self, node_id: NodeId, first: int, last: int) -> None:
+        """A node has these, or skips them."""
+        unstable = self._window.unstable
+        if not unstable:
+            return
+        lowest = unstable[0].sequence
+        living = self._window.living()
+        start, end = max(first - lowest, 0), last - lowest + 1
+        for sent in islice(unstable, start, max(start, end)):
+            sent.missing = without(sent.missing, node_id)
+            if not sent.missing & living:
+                self._reports.answer(sent)
+
+    def _clear_skipped(self, node_id: NodeId, peer: Peer) -> None:
+        for skip in peer.skips:
+            self._clear(node_id, skip.first, skip.last)
+
+    # --- who is waited for --------------------------------------------------------------------
+
+    def on_record_moved(self, moved: RecordMoved) -> None:
+        """Another node died, returned, began a new life, or joined."""
+        before, after = moved.before, moved.after
+        peer = self.by_id.get(moved.id)
+        if after.status is Status.LEFT and (peer is None or peer.life <= after.incarnation):
+            # That life does not return, and ids that have left are more and more.
+            self.by_id.pop(moved.id, None)
+            return
+        was_gone = before is None or before.status >= Status.DEAD
+        is_gone = after.status >= Status.DEAD
+        if is_gone and not was_gone:
+            peer = peer or self.by_id.setdefault(moved.id, Peer())
+            peer.gone_at = peer.gone_at or self._first_without(moved.id)
+        elif not is_gone:
+            self._on_alive(moved.id, after.incarnation, before)
+
+    def _first_without(self, node_id: NodeId) -> int:
+        """From which sequence on nothing is for a node: some may be sent before its death is seen."""
+        first = self._window.next
+        for sent in reversed(self._window.unstable):
+            if not sent.exceptions >> node_id & 1:
+                break
+            first = sent.sequence
+        return first
+
+    def _first_with(self, node_id: NodeId, gone_at: int) -> int:
+        """From which sequence on all is for a node that is back: some may be sent before that is seen."""
+        first = self._window.next
+        for sent in reversed(self._window.unstable if gone_at else ()):
+            if sent.sequence < gone_at or not self._is_for(sent, node_id):
+                break
+            first = sent.sequence
+        return first
+
+    @staticmethod
+    def _is_for(sent: OwnBroadcast, node_id: NodeId) -> bool:
+        return node_id < sent.id_space and not sent.exceptions >> node_id & 1
+
+    def _on_alive(self, node_id: NodeId, life: Incarnation, before: Record | None) -> None:
+        context, peer = self._context, self.by_id.get(node_id)
+        former = UNKNOWN_INCARNATION if before is None else before.incarnation
+        is_known = peer is not None or before is None
+        if peer is None:
+            if before is not None and before.status < Status.DEAD:
+                # It has been waited for all the time.
+                return
+            peer = self.by_id[node_id] = Peer(gone_at=1)
+        # Since when who left is gone was forgotten: what is for it can have been for its former life.
+        following = self._first_with(node_id, peer.gone_at) if is_known else self._window.next
+        # A record that asks for its own says nothing of its life.
+        life = life or peer.life
+        known = peer.life or former
+        if not known and node_id < context.membership.founding_size and counter_of(life) == 1:
+            # A founder of which nothing was heard was waited for: it was held dead by mistake.
+            known = life
+        if peer.life > life:
+            peer.correct(life)
+        if peer.life != life and (peer.life or (peer.gone_at and known != life)):
+            self._begin_anew(node_id, peer, life, following)
+        elif peer.gone_at:
+            self._take_back(node_id, peer, following)
+        peer.life = life
+
+    def _begin_anew(self, node_id: NodeId, peer: Peer, life: Incarnation, following: int) -> None:
+        """A new life has nothing, and misses nothing of what was before it: below `following`."""
+        for sent in self._window.unstable:
+            if sent.missing >> node_id & 1 and sent.sequence < following:
+                sent.missing = without(sent.missing, node_id)
+                sent.restarted |= 1 << node_id
+        peer.life, peer.watermark = life, 0
+        peer.gone_at = following if self._context.membership.is_gone(node_id) else 0
+        peer.skips = [Skip(node_id, 1, following - 1, False)] if following > 1 else []
+        self._tell_skips_to(node_id, peer)
+        self.plan_resending()
+
+    def _take_back(self, node_id: NodeId, peer: Peer, following: int) -> None:
+        """The same life is alive again: it is told what has gone on without it, below `following`."""
+        stable = self._window.stable
+        gone_at, peer.gone_at = peer.gone_at, 0
+        beyond = peer.beyond()
+        if beyond < stable:
+            peer.skips.append(Skip(node_id, beyond + 1, stable, True))
+        if gone_at < following:
+            peer.skips.append(Skip(node_id, gone_at, following - 1, True))
+        if peer.skips:
+            while len(peer.skips) > SKIPS_MAX:
+                # What lies between two of them is missed too.
+                a, b = peer.skips[:2]
+                peer.skips[:2] = [Skip(node_id, a.first, max(a.last, b.last), True)]
+                self._clear_skipped(node_id, peer)
+            self._tell_skips_to(node_id, peer)
+            self.plan_resending()

@@ -1,0 +1,1 @@
+"""How a routed frame goes on: its way, searches around the dead, floods, probes."""

@@ -1,0 +1,1 @@
+"""How ids are asked for, given, claimed and taken away."""

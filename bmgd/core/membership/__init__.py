@@ -1,0 +1,1 @@
+"""Who is in the cluster: records of ids, their notices and comparison, and what is forgotten."""

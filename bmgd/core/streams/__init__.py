@@ -1,0 +1,1 @@
+"""Messages in order from one node to another: segments, windows, acknowledgements, questions."""
