@@ -55,6 +55,8 @@ JOINS_OPEN_MAX = 1024
 GATHER_NS = 10_000_000
 ASK_MIN_NS = 200_000_000
 ASK_MAX_NS = 800_000_000
+ASK_EACH_NS = 2_000_000
+"""A contact asks again at this pace at most, so that many joiners that are given no id make no flood."""
 PATIENCE_NS = 2_500_000_000
 PAGE_PATIENCE_NS = 10_000_000_000
 """A joiner that asks for no page for so long is let go of."""
@@ -146,6 +148,7 @@ class Growth:
         lowest = self._lowest_live()
         floor = context.membership.id_space
         pause_ns = min(ASK_MIN_NS << min(entry.asked, 8), ASK_MAX_NS)
+        pause_ns = max(pause_ns, len(self._open) * ASK_EACH_NS)
         entry.asked += 1
         at_ns = min(context.now_ns + context.jitter(pause_ns), entry.until_ns)
         context.timers.set((JOIN_ASK_TIMER, entry.number, 0), at_ns)

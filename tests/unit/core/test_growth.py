@@ -9,6 +9,7 @@ import pytest
 from bmgd.core.commands import OpenInbox, OpenQuestions, SendTo, Subscribe
 from bmgd.core.effects import AskContact, Exit, Grant, Joined, Refuse
 from bmgd.core.events import AskFailed, DeadlineReached, Granted, JoinAsked, LinkDown, Received
+from bmgd.core.joining import growth
 from bmgd.core.joining.growth import JOINS_OPEN_MAX
 from bmgd.core.joining.joiner import Joiner
 from bmgd.core.settings import Settings
@@ -415,6 +416,23 @@ def test_contact_bounds_its_open_joiners() -> None:
         asked = JoinAsked(LinkId(10**6 + number), None, Incarnation(2**32 + number), "new:1")
         refused += any(isinstance(e, Refuse) for e in node.step(network.now_ns, asked))
     assert refused == 3
+
+
+def test_joiners_that_are_given_no_id_never_make_their_contact_a_flood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(growth, "JOINED_MAX", 0)
+    network = Network(8)
+    settle(network)
+    contact = host(network, 1)
+    life = 2**32
+    for _ in range(6):
+        for _ in range(JOINS_OPEN_MAX):
+            life += 1
+            asked = JoinAsked(LinkId(10**6 + life), None, Incarnation(life), "new:1")
+            network._step(contact, asked)
+        network.run(3)
+    assert host(network, 0).node.parts.flood.dropped == 0
 
 
 def test_contact_forgets_a_joiner_that_hangs_up_and_refuses_one_that_waited_too_long() -> None:
