@@ -86,7 +86,7 @@ class Notices:
             The last of them that was taken over; None if none was.
         """
         context, membership = self._context, self._context.membership
-        if first <= context.id <= last:
+        if max(first, membership.founding_size) <= context.id <= last:
             # Everybody else has forgotten it: nothing that this node could say is above that.
             context.lose_id(f"the id {context.id} was given up while this node was away")
             return last

@@ -377,6 +377,13 @@ def test_own_id_in_a_run_makes_a_joiner_take_a_new_one() -> None:
     assert any(isinstance(effect, Displaced) for effect in effects)
 
 
+def test_own_id_of_a_founder_in_a_run_says_nothing() -> None:
+    node = node_of(3)
+    effects = node.step(3, Received(LinkId(1), RecordPage((), ((NodeId(0), NodeId(20)),))))
+    assert not any(isinstance(effect, Exit) for effect in effects)
+    assert list(node.parts.context.membership.retired) == list(range(FOUNDERS, 21))
+
+
 def begun_with_its_id_retired(*, takes_new_id: bool) -> list[Effect]:
     """What a node orders as it begins that is told that its own id is retired."""
     settings = Settings(NodeId(20), FOUNDERS, PEERS, "joiner:1", takes_new_id=takes_new_id)
