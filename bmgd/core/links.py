@@ -103,6 +103,9 @@ class Links:
         links.remove(link)
         if not links:
             del self.by_peer[link.peer]
+        elif len(links) == 1:
+            # A choice between two is over: what one of them sent for it says nothing in the next.
+            links[0].renews, links[0].probe = False, 0
         self._context.timers.cancel((ACCUSED_TIMER, link_id, 0))
         self.forwarding_stale = True
         return link
