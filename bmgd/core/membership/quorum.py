@@ -47,10 +47,14 @@ class Quorum:
         for node_id, record in membership.exceptions().items():
             is_founder = node_id < membership.founding_size
             self._count(Status.EXPECTED if is_founder else None, record)
+        self._look()
 
     def on_record_moved(self, moved: RecordMoved) -> None:
         """Count anew."""
         self._count(None if moved.before is None else moved.before.status, moved.after)
+        self._look()
+
+    def _look(self) -> None:
         if self.context.settings.quorum:
             self.context.has_quorum = self._holds()
 

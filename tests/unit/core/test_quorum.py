@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from bmgd.core.commands import Evict, SendTo
-from bmgd.core.events import Received
+from bmgd.core.events import DeadlineReached, Received
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
 from bmgd.errors import NoQuorumError
+from bmgd.peers import PeerList
 from bmgd.sim import Network
-from bmgd.types import NodeId, Record, Status
+from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.link_messages import Notice
 from tests.unit.core.clusters import S, observed, reply_to, send, settle, survivors
 
@@ -199,3 +204,16 @@ def test_a_joiner_counts_as_its_contact_does() -> None:
     assert joiner.id == 6
     shown = {tuple(network.status(i)["quorum"].values()) for i in survivors(network)}
     assert shown == {("majority", True, 6, 7)}
+
+
+def test_a_joiner_that_begins_in_a_minority_excludes_nobody() -> None:
+    """The majority was lost between its id and its pages: no record changes afterwards."""
+    peers, life = PeerList(template="sim{id}:7400"), Incarnation(1 << 32)
+    settings = Settings(NodeId(5), 5, peers, "new:1", quorum=True, takes_new_id=True)
+    dead = [(NodeId(i), Record(life, 0, Status.DEAD, f"sim{i}:7400")) for i in range(1, 5)]
+    rows = (*dead, (NodeId(5), Record(life, 0, Status.ALIVE, "new:1")))
+    node = Node(settings, life, Random(0), 0, rows)
+    for now_ns in range(0, settings.ask_ns + S // 10, S // 100):
+        node.step(now_ns, DeadlineReached())
+    assert node.parts.context.stands_aside
+    assert node.parts.context.membership.dead == [1, 2, 3, 4]
