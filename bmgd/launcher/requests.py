@@ -3,8 +3,8 @@
     {"restart": 3}  ->   <-  {"pid": 4711, "seconds": 0.05}   or   {"error": "…"}
     {"grow": 2}     ->   <-  {"ids": [16, 17], "seconds": 0.1}
 
-Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a line (a longer
-one is closed), and each request is answered within the launcher's own deadlines.
+Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a request (a longer
+one is closed), and each is answered within the launcher's own deadlines.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from bmgd.launcher.rundir import RunDir
 
 CONNECTIONS_MAX: Final = 64
 LINE_BYTES_MAX: Final = 4096
+ANSWER_BYTES_MAX: Final = 1 << 16
+"""The ids of all joiners that a launch may have fit into it, however high they are."""
 ASK_S: Final = 85.0
 
 
@@ -167,7 +169,7 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
             connection.connect(path)
             connection.sendall(json.dumps(question).encode() + b"\n")
             with connection.makefile("rb") as answers:
-                line = answers.readline(LINE_BYTES_MAX)
+                line = answers.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
             raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
         except OSError as error:
