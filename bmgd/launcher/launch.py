@@ -126,8 +126,9 @@ def _plan(
     spares = SPARES if split else 0
     base_port, http_port = ports
     # Away from the HTTP ports, those of joiners too: none of them is bound yet.
-    above = FIRST_PORT if http_port is None else max(FIRST_PORT, http_port + count + HTTP_SPARES)
-    base = choose_base_port(2 * (count + spares) if split else count, base_port, above)
+    pages = range(0) if http_port is None else range(http_port, http_port + count + HTTP_SPARES)
+    above = max(FIRST_PORT, pages.stop)
+    base = choose_base_port(2 * (count + spares) if split else count, base_port, above, pages)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
     config = load({**flags, **own}, os.environ, toml_path)

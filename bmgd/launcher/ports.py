@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Container
 from typing import Final
 
 from bmgd.errors import LaunchError
@@ -13,14 +14,20 @@ PORT_END: Final = 32768
 
 
 def choose_base_port(
-    count: int, wanted: int | None, above: int = FIRST_PORT, flag: str = "--base-port"
+    count: int,
+    wanted: int | None,
+    above: int = FIRST_PORT,
+    taken: Container[int] = (),
+    *,
+    flag: str = "--base-port",
 ) -> int:
     """The first of `count` consecutive ports on 127.0.0.1 that nobody listens on.
 
     Args:
         count: how many, >= 1.
         wanted: the first one, or None to search.
-        above: where the search begins, upwards.
+        above: where the search begins, upwards; where nothing is free, it begins at `FIRST_PORT` again.
+        taken: ports that are never found by a search, whoever listens on them.
         flag: which argument has the wanted one.
 
     Raises:
@@ -33,14 +40,15 @@ def choose_base_port(
             if not _is_free(port):
                 raise LaunchError(f"port {port} is in use; choose another {flag}")
         return wanted
-    base = port = above
-    while base + count <= PORT_END:
-        if not _is_free(port):
-            base = port + 1
-        elif port - base + 1 == count:
-            return base
-        port += 1
-    raise LaunchError(f"no {count} consecutive ports are free in {above}..{PORT_END - 1}")
+    for begin in (above, min(above, FIRST_PORT)):
+        base = port = begin
+        while base + count <= PORT_END:
+            if port in taken or not _is_free(port):
+                base = port + 1
+            elif port - base + 1 == count:
+                return base
+            port += 1
+    raise LaunchError(f"no {count} consecutive ports are free in {begin}..{PORT_END - 1}")
 
 
 def _is_free(port: int) -> bool:

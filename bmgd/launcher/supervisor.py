@@ -235,23 +235,26 @@ class Supervisor:
         return tuple(ready or [d.address for d in self._daemons.values()])[:CONTACTS_MAX]
 
     def _add_joiners(self, count: int) -> tuple[int, ...]:
-        """Begin `count` daemons, on ports above all others; returns their numbers, below 0.
+        """Begin `count` daemons, on ports above all others where there are some; returns their numbers.
+
+        Numbers are below 0.
 
         Raises:
             LaunchError: there are not so many ports.
             ConfigError: nor for their pages.
         """
         config = self._plan.config
-        highest = max(split_address(d.address)[1] for d in self._daemons.values())
-        inside = [*self._plan.listen, *(listen for _, listen in self._plan.spares)]
-        http = []
+        spares = [address for spare in self._plan.spares for address in spare]
+        addresses = [*(d.address for d in self._daemons.values()), *self._plan.listen, *spares]
+        # Those of daemons that have ended too: they start again there.
+        taken = {split_address(address)[1] for address in addresses}
         if config.http:
-            last = replace(config, id=len(self._daemons) + count - 1)
-            http.append(split_address(http_address(last))[1])
-        above = max([highest, *http, *(split_address(address)[1] for address in inside)]) + 1
+            ends = (0, len(self._daemons) + count - 1)
+            pages = [split_address(http_address(replace(config, id=i)))[1] for i in ends]
+            taken.update(range(pages[0], pages[1] + 1))
         ways = list(self._plan.spares[self._joiner_count :][:count])
         if direct := count - len(ways):
-            base = choose_base_port(direct, None, above)
+            base = choose_base_port(direct, None, max(taken) + 1, taken)
             ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
         numbers = []
         for address, listen in ways:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bmgd.config import Config
-from bmgd.launcher import supervisor, zygote
+from bmgd.launcher import ports, supervisor, zygote
 from bmgd.launcher.requests import Request
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import Supervisor, how_ended
@@ -225,6 +225,24 @@ def test_zygote_starts_a_joiner_under_the_id_that_it_had_and_appends_to_its_log(
     forker._obey(SpawnJoiners(joiners, ("h:9",)))
     log = grown.run_dir.log
     assert forked == [(-1, log(4), 4), (-2, log(-2), -1)]
+
+
+# --- ports ----------------------------------------------------------------------------------------
+
+
+def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Launch(tmp_path, monkeypatch, http="127.0.0.1:{40000+id}")
+    try:
+        monkeypatch.setattr(ports, "_is_free", lambda _: True)
+        made.join()
+        numbers = made.supervisor._add_joiners(2) + made.supervisor._add_joiners(1)
+        addresses = [made.supervisor._daemons[number].address for number in numbers]
+        # The founder has 7400, whether it runs or not.
+        assert addresses == ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"]
+    finally:
+        made.close()
 
 
 # --- pages ----------------------------------------------------------------------------------------
