@@ -15,6 +15,7 @@ What is bounded, and what happens there:
     bytes of all programs       `HELD_BYTES_MAX`     who connects is told so and closed; of those that do
                                                      not read, whose stream has more loses its streams
     requests of one program     `CALLS_MAX`          one more is answered with RequestError
+    time for all programs       `TURN_NS`            what they ask waits for the loop's next turn
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
     ... of messages             its credit           they wait in their topic
@@ -42,6 +43,7 @@ from bmgd.shell.control_connection import ProgramConnection
 from bmgd.shell.control_hello import answer_hello
 from bmgd.shell.control_progress import Progress, command_of
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
+from bmgd.shell.turns import Turns
 from bmgd.shell.verbs import VERBS, parse_unregister
 from bmgd.wire import control
 from bmgd.wire.control import Frame
@@ -84,6 +86,7 @@ class ControlServer:
         self._note = note
         self._server: asyncio.AbstractServer | None = None
         self.read_buffer = ReadBuffer()
+        self.turns = Turns()
         self.lingering: set[ProgramConnection] = set()
         self._programs: dict[ProgramConnection, None] = {}
         self._calls = Calls(issue, lambda: self.held_bytes)

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, cast
 
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.shell.access import Level, Peer, peer_of
+from bmgd.shell.turns import Turns
 from bmgd.wire import control
 from bmgd.wire.control import Frame
 from bmgd.wire.control_errors import failure_of
@@ -22,11 +23,13 @@ class Server(Protocol):
 
     Attributes:
         read_buffer: of all connections.
+        turns: of all connections.
         lingering: connections that are finished, until their programs close, and those whose
             programs say no more, until these have read what waits.
     """
 
     read_buffer: ReadBuffer
+    turns: Turns
     lingering: set[ProgramConnection]
 
     def admit(self, program: ProgramConnection, peer: Peer) -> Level:
@@ -83,6 +86,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(control.REQUEST_BYTES_MAX, server.read_buffer)
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        self._waits = False
         self._finished = False
 
     @property
@@ -142,7 +146,16 @@ class ProgramConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._transport is not None and not self._transport.is_closing():
+        self._go_on()
+
+    def serve(self) -> None:
+        """Its turn has come."""
+        self._waits = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Read again, and do first what has come already."""
+        if self._transport is not None and self._is_heard():
             self._transport.resume_reading()
             self._read_frames()
 
@@ -176,7 +189,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
         self._finished = True
         self._server.lingering.add(self)
         self._server.forget(self)
-        if self._paused:
+        if self._paused or self._waits:
             transport.resume_reading()
         transport.write_eof()
         asyncio.get_running_loop().call_later(LINGER_S, self._cut)
@@ -196,11 +209,14 @@ class ProgramConnection(asyncio.BufferedProtocol):
     def _is_heard(self) -> bool:
         transport = self._transport
         stays = transport is not None and not self._finished and not transport.is_closing()
-        return stays and not self._paused
+        return stays and not self._paused and not self._waits
 
     def _read_frames(self) -> None:
         try:
             while self._is_heard():
+                if self._server.turns.is_over():
+                    self._wait()
+                    return
                 frame = self._reader.next_frame()
                 if frame is None:
                     return
@@ -208,3 +224,11 @@ class ProgramConnection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self.write(failure_of(0, error))
             self.finish()
+
+    def _wait(self) -> None:
+        """What has come waits for the next turn, and nothing more is read before."""
+        assert self._transport is not None
+        self._waits = True
+        self._transport.pause_reading()
+        self._reader.settle()
+        self._server.turns.wait(self)

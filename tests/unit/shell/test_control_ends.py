@@ -15,6 +15,7 @@ from bmgd.client.reconnecting import LastingConnection
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.access import Level, Peer
 from bmgd.shell.control_connection import ProgramConnection
+from bmgd.shell.turns import Turns
 from bmgd.wire.control import Frame
 from bmgd.wire.control_reader import ReadBuffer
 
@@ -28,6 +29,7 @@ class Server:
 
     def __init__(self) -> None:
         self.read_buffer = ReadBuffer()
+        self.turns = Turns()
         self.lingering: set[ProgramConnection] = set()
         self.admitted: asyncio.Queue[ProgramConnection] = asyncio.Queue()
 
