@@ -142,9 +142,15 @@ class StreamTable:
         if stream.is_idle:
             stream.earliest_ns = NEVER_NS
         at_ns = min(at_ns, stream.earliest_ns)
-        key = (STREAM_TIMER, stream.key, 0)
+        timers, key, now_ns = (
+            self._context.timers,
+            (STREAM_TIMER, stream.key, 0),
+            self._context.now_ns,
+        )
+        planned_ns = timers.due_ns(key)
         if at_ns >= NEVER_NS:
-            self._context.timers.cancel(key)
-        else:
-            # A deadline in the past would say that this node was late, and has heard nobody.
-            self._context.timers.set(key, max(at_ns, self._context.now_ns))
+            timers.cancel(key)
+        elif planned_ns is None or max(at_ns, planned_ns) > now_ns:
+            # A deadline in the past would say that this node was late, and has heard nobody. One
+            # that is due already keeps its turn among all that are.
+            timers.set(key, max(at_ns, now_ns))

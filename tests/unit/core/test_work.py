@@ -169,6 +169,21 @@ def test_deadlines_that_are_due_together_are_reached_in_several_steps() -> None:
     assert 0 < most <= DEADLINES_PER_STEP
 
 
+def resent_late(*, puts: bool) -> list[tuple[int, int]]:
+    """In which order overdue streams send again, while more is put into the first, or is not."""
+    node, order, number = busy_node(64), list[tuple[int, int]](), 2
+    while node.deadline_ns is not None and node.deadline_ns <= S // 2:
+        if puts:
+            node.step(S // 2, CommandIssued(1, PutSegment(number, BODY)))
+            number += 1
+        order += resent(node.step(S // 2, DeadlineReached()))
+    return order
+
+
+def test_overdue_stream_keeps_its_turn_while_more_is_put_into_it() -> None:
+    assert resent_late(puts=True) == resent_late(puts=False)
+
+
 def test_death_of_a_destination_ends_its_streams_a_bounded_number_in_a_step() -> None:
     node = busy_node(64)
     record = Record(LIFE, 0, Status.EXCLUDED, PEERS.address_of(NodeId(40)))
