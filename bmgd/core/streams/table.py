@@ -142,11 +142,8 @@ class StreamTable:
         if stream.is_idle:
             stream.earliest_ns = NEVER_NS
         at_ns = min(at_ns, stream.earliest_ns)
-        timers, key, now_ns = (
-            self._context.timers,
-            (STREAM_TIMER, stream.key, 0),
-            self._context.now_ns,
-        )
+        timers, now_ns = self._context.timers, self._context.now_ns
+        key = (STREAM_TIMER, stream.key, 0)
         planned_ns = timers.due_ns(key)
         if at_ns >= NEVER_NS:
             timers.cancel(key)
