@@ -91,8 +91,18 @@ def modules() -> list[str]:
 
 
 def sample(count: int) -> list[Mutant]:
-    """As many mutants, the same number of each module as far as it has them, from module to module."""
-    waiting = {module: sorted(mutants_of(module), key=_place) for module in modules()}
+    """As many mutants, the same number of each module as far as it has them, from module to module.
+
+    Those that have a result come first, so that moving a function to another module, which gives its
+    mutants other names, does not take them out of the sample.
+    """
+    tried = _read_results()
+    waiting = {
+        module: sorted(
+            mutants_of(module), key=lambda mutant: (_fits(mutant, tried), _place(mutant))
+        )
+        for module in modules()
+    }
     chosen: list[Mutant] = []
     while len(chosen) < count and any(waiting.values()):
         for mutants in waiting.values():
@@ -202,17 +212,24 @@ def _run_tests(files: list[str], environment: dict[str, str]) -> str:
 
 def read_rows(chosen: list[Mutant]) -> dict[str, Row]:
     """The results of mutants of the sample for the present texts, by the mutant's name."""
+    tried = _read_results()
+    return {
+        mutant.name: tried[mutant.name] | {"line": mutant.line}
+        for mutant in chosen
+        if _fits(mutant, tried)
+    }
+
+
+def _read_results() -> dict[str, Row]:
     if not RESULTS.exists():
         return {}
-    kept = {
-        row["name"]: row
-        for row in map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
-    }
-    return {
-        mutant.name: kept[mutant.name] | {"line": mutant.line}
-        for mutant in chosen
-        if mutant.name in kept and kept[mutant.name]["text"] == mutant.text
-    }
+    rows = map(json.loads, RESULTS.read_text(encoding="utf-8").splitlines())
+    return {row["name"]: row for row in rows}
+
+
+def _fits(mutant: Mutant, tried: dict[str, Row]) -> bool:
+    """Whether a mutant has a result, and of its present text."""
+    return mutant.name in tried and tried[mutant.name]["text"] == mutant.text
 
 
 def _keep(rows: dict[str, Row]) -> None:
