@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.relay import summary
-from benchmarks.relay_load import Case
-from benchmarks.relay_targets import ROOT
+from benchmarks.relay.command import summary
+from benchmarks.relay.load import Case
+from benchmarks.relay.targets import ROOT
 
 CASES = "closed-64-8,open-1024-1,writes-64-1,one-64-1"
 

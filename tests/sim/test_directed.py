@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.directed import Group, run_group
-from benchmarks.directed_cases import (
+from benchmarks.directed.cases import (
     every_set,
     half_told,
     halves,
@@ -16,6 +15,7 @@ from benchmarks.directed_cases import (
     second_deaths,
     silent,
 )
+from benchmarks.directed.command import Group, run_group
 
 GROUPS = [
     (Group("every set of d-1", 7, every_set, 15.0), 1),

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.growth import missing, read_rows, write_rows
-from benchmarks.growth_report import PAGE, TABLES, memberlist_suspicion_s, serf_told_s, write_report
-from benchmarks.growth_run import Effort, cases_of, footprint
+from benchmarks.growth.command import missing, read_rows, write_rows
+from benchmarks.growth.report import PAGE, TABLES, memberlist_suspicion_s, serf_told_s, write_report
+from benchmarks.growth.run import Effort, cases_of, footprint
 from bmgd.core.membership.membership import Membership
 from bmgd.profiles import PROFILES
 from bmgd.sim.network import PEERS

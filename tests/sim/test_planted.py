@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmarks.planting import ROOT, Bug, plant, read_bugs
+from benchmarks.planted.planting import ROOT, Bug, plant, read_bugs
 
 BUGS = read_bugs()
 

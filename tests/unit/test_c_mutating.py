@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.c_mutants import extensions
-from benchmarks.c_mutating import c_mutants_of
+from benchmarks.c_mutants.command import extensions
+from benchmarks.c_mutants.mutating import c_mutants_of
 
 SOURCE = """
 #define LIMIT 7

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import mutating
-from benchmarks.mutants import modules, sample
-from benchmarks.mutating import mutants_of
+from benchmarks.mutants import mutating
+from benchmarks.mutants.command import modules, sample
+from benchmarks.mutants.mutating import mutants_of
 
 SOURCE = textwrap.dedent(
     '''

@@ -11,10 +11,10 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import mutating, reached
-from benchmarks.mutating import Mutant, mutants_of
-from benchmarks.reached import Reached, Tracer
-from benchmarks.replacing import replace_code
+from benchmarks.mutants import mutating, reached
+from benchmarks.mutants.mutating import Mutant, mutants_of
+from benchmarks.mutants.reached import Reached, Tracer
+from benchmarks.mutants.replacing import replace_code
 
 NAME = "reached_thing"
 SOURCE = textwrap.dedent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from benchmarks.seeds_page import shares
+from benchmarks.seeds.page import shares
 from bmgd.chaos.faults import Fault
 from bmgd.profiles import Timing
 

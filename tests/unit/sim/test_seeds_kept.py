@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import core_sources, seeds
-from benchmarks.seeds_kept import GROUP, Row, merged, missing
+from benchmarks import core_sources
+from benchmarks.seeds import command as seeds
+from benchmarks.seeds.kept import GROUP, Row, merged, missing
 
 
 def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> Row:

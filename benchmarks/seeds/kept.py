@@ -1,0 +1,136 @@
+"""What is kept of the campaigns of random seeds: a row for each hundred, and of which core."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from bmgd.sim.campaign import read_rows
+
+ROOT: Final = Path(__file__).parents[2]
+BUILD: Final = ROOT / "build" / "seeds"
+RESULTS: Final = ROOT / "docs" / "results" / "seeds.jsonl"
+GROUP: Final = 100
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One campaign.
+
+    Args:
+        count: the seeds 1..count.
+        nodes: how many nodes, at least and at most.
+        seconds: how long faults go on in each.
+        hash_seed: Python's, for all processes; "" for whatever there is.
+        compiled: whether the core and the simulator run compiled.
+        aim: what the seeds, or the hours, are to be.
+    """
+
+    count: int
+    nodes: tuple[int, int]
+    seconds: float
+    hash_seed: str
+    compiled: bool
+    aim: str
+
+
+PARTS = {
+    "many": Part(10_000, (2, 33), 5.0, "", True, "10,000 seeds"),
+    "hours": Part(500, (2, 3), 3600.0, "", True, "500 hours"),
+    "long": Part(100, (3, 9), 700.0, "", True, "100 seeds"),
+    "twice": Part(200, (2, 33), 5.0, "4242", False, "200 seeds"),
+}
+
+
+def rows_of(name: str, core: str) -> Path:
+    """Where a campaign with a core has its lines."""
+    return BUILD / f"{name}-{core}.jsonl"
+
+
+def missing(rows: Iterable[Row], name: str, core: str) -> list[tuple[int, int]]:
+    """The ranges of seeds of a campaign that no whole hundred that is kept of this core has."""
+    whole = {
+        row["first"]
+        for row in rows
+        if (row["campaign"], row.get("core")) == (name, core) and row["seeds"] == GROUP
+    }
+    ranges: list[tuple[int, int]] = []
+    for first in range(1, PARTS[name].count, GROUP):
+        last = min(first + GROUP - 1, PARTS[name].count)
+        if first in whole:
+            continue
+        if ranges and ranges[-1][1] == first - 1:
+            ranges[-1] = ranges[-1][0], last
+        else:
+            ranges.append((first, last))
+    return ranges
+
+
+def kept() -> list[Row]:
+    """The rows that the repository keeps."""
+    if not RESULTS.exists():
+        return []
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+
+
+def summaries(name: str, core: str) -> Iterator[Row]:
+    """One row for each hundred of seeds of a campaign with a core, by seed."""
+    rows = sorted(read_rows(rows_of(name, core)), key=lambda row: int(row["seed"]))
+    for _, group in groupby(rows, key=lambda row: (int(row["seed"]) - 1) // GROUP):
+        yield _summary(name, core, list(group))
+
+
+def _summary(name: str, core: str, rows: list[Row]) -> Row:
+    digests = " ".join(row["digest"] for row in rows)
+    return {
+        "campaign": name,
+        "core": core,
+        "first": (rows[0]["seed"] - 1) // GROUP * GROUP + 1,
+        "last": rows[-1]["seed"],
+        "seeds": len(rows),
+        "failed": [row["seed"] for row in rows if row["verdict"] != "pass"],
+        "virtual_s": round(sum(row["virtual_s"] for row in rows), 1),
+        "real_s": round(sum(row["real_s"] for row in rows), 1),
+        "events": sum(row["events"] for row in rows),
+        "nodes_max": max(row["nodes"] for row in rows),
+        "digest": hashlib.sha256(digests.encode()).hexdigest()[:32],
+    }
+
+
+def other_digests(core: str) -> tuple[int, list[int]]:
+    """How many seeds were run twice with a core, and those whose traces differ."""
+    first = {row["seed"]: row["digest"] for row in read_rows(rows_of("many", core))}
+    second = {row["seed"]: row["digest"] for row in read_rows(rows_of("twice", core))}
+    both = sorted(first.keys() & second.keys())
+    return len(both), [seed for seed in both if first[seed] != second[seed]]
+
+
+def merged(rows: Iterable[Row]) -> list[Row]:
+    """The rows, without those of which a later one has as many seeds of the same hundred, or more."""
+    best: dict[tuple[str, str, int], Row] = {}
+    for row in rows:
+        key = row["campaign"], row.get("core", ""), row.get("first", 0)
+        if key not in best or best[key]["seeds"] <= row["seeds"]:
+            best[key] = {"passes_now": best[key].get("passes_now", [])} if key in best else {}
+            best[key] |= row
+    return list(best.values())
+
+
+def write(rows: Iterable[Row]) -> None:
+    """Write rows into the repository's results."""
+    RESULTS.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def keep(core: str) -> None:
+    """Add summaries of what was run with a core."""
+    rows = [row for name in PARTS for row in summaries(name, core)]
+    count, other = other_digests(core)
+    if count:
+        rows.append({"campaign": "compared", "core": core, "seeds": count, "failed": other})
+    write(merged([*kept(), *rows]))

@@ -1,0 +1,119 @@
+"""The page of the campaign of random seeds: what was run with which core, and what seeds are like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from random import Random
+
+from benchmarks.seeds.kept import PARTS, Row
+from bmgd.sim.conditions import Conditions
+from bmgd.sim.options import random_scenario
+
+SHARES_OF = 1_000
+OLDEST = "1e0311c"
+"""Of the rows that name no core."""
+
+COLUMNS = (
+    *("campaign", "core", "aim", "seeds", "nodes", "faults for, s", "violated", "pass now"),
+    *("simulated hours", "steps of cores", "hours of processor"),
+)
+
+BEFORE = (
+    "Before, on 2026-11-22 and 23, these were on several states of the core, each of which mended what",
+    "the one before it had shown (`bmgd sim --campaign`, seeds from 1 on):",
+    "",
+    "| what | seeds | violated | of which the core was to blame |",
+    "|---|---|---|---|",
+    "| 2 to 33 nodes, 5 s of faults | 4,365 | 15 | 7 |",
+    "| 2 or 3 nodes, an hour each | 60 | 8 | 2 |",
+    "| 3 to 9 nodes, 700 s | 65 | 6 | 1 |",
+    "",
+    "The others were faults of checkers, most of them of ids that are retired, which no seed had",
+    "come to, and three of the simulator. What the core did: it took a neighbor to be dialled for",
+    "ever after a secret was renewed; of broadcasts whose source had died it asked who had none,",
+    "or asked for the same part again, or not for a gap at all, until the copies went; it told of",
+    "one missed and not of the next, nor readers whose daemon took another id; it used streams",
+    "that had been forgotten while it was stopped; it did not ask a source that came back; and it",
+    "told a program that a message is not sent of which a copy was still underway.",
+    "Each has a test now. One seed (3101, a broadcast that is not stable at rest) passes since,",
+    "and was not explained.",
+)
+
+
+def report(rows: Iterable[Row]) -> Iterator[str]:
+    """The page, line by line."""
+    shown = list(rows)
+    yield "# The campaign of random seeds"
+    yield ""
+    yield "Written by `python -m benchmarks.seeds report`, of [results/seeds.jsonl](results/seeds.jsonl)."
+    yield "Each seed decides size, settings, network, faults and traffic ([simulator.md](simulator.md));"
+    yield "all checkers watch each step."
+    yield ""
+    yield "*Core* is the digest of the sources that were run (`python -m benchmarks.core_sources` prints"
+    yield "that of these); 1e0311c is the commit of an older one, without streams, reliable broadcasts,"
+    yield "requests and programs. *Pass now* are seeds that violated something and do not any more, since"
+    yield "a checker or the core was mended."
+    yield ""
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield "|---" * len(COLUMNS) + "|"
+    for (name, core), group in _by_campaign(shown):
+        if name in PARTS:
+            yield _line(name, core, group)
+    for row in shown:
+        if row["campaign"] == "compared":
+            yield ""
+            yield (
+                f"{row['seeds']} seeds of {row.get('core', OLDEST)} were run twice, in other processes"
+                f" with another PYTHONHASHSEED: {len(row['failed'])} gave another trace."
+            )
+    yield ""
+    yield from BEFORE
+
+
+def _by_campaign(rows: Iterable[Row]) -> Iterator[tuple[tuple[str, str], list[Row]]]:
+    """Rows of one campaign with one core together, the latest core first."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["campaign"], row.get("core", OLDEST)), []).append(row)
+    yield from reversed(groups.items())
+
+
+def _line(name: str, core: str, rows: list[Row]) -> str:
+    part = PARTS[name]
+    failed = sum(len(row["failed"]) for row in rows)
+    mended = sum(len(row.get("passes_now", [])) for row in rows)
+    cells = (
+        *(name, core, part.aim, f"{sum(row['seeds'] for row in rows):,}"),
+        *(f"{part.nodes[0]} to {part.nodes[1]}", f"{part.seconds:g}", failed, mended),
+        f"{sum(row['virtual_s'] for row in rows) / 3600:,.1f}",
+        f"{sum(row['events'] for row in rows):,}",
+        f"{sum(row['real_s'] for row in rows) / 3600:.1f}",
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def shares(seeds: int = SHARES_OF) -> dict[str, float]:
+    """In which share of the seeds each option is not as a daemon has it, and each fault occurs."""
+    part, plain = PARTS["many"], asdict(Conditions())
+    counted: Counter[str] = Counter()
+    for seed in range(1, seeds + 1):
+        nodes = Random(f"size {seed}").randint(*part.nodes)
+        scenario = random_scenario(seed, nodes, part.seconds)
+        on = {f"setting {key}" for key in scenario.settings}
+        on |= {f"network {key}" for key, value in scenario.simulated.items() if value != plain[key]}
+        on |= {f"fault {type(step.fault).__name__.lower()}" for step in scenario.steps}
+        counted.update(on)
+    return {name: counted[name] / seeds for name in sorted(counted)}
+
+
+def shares_table() -> Iterator[str]:
+    """The shares as a table of the page."""
+    yield ""
+    yield f"Of {SHARES_OF:,} seeds this share has a setting, network or fault that is no default:"
+    yield ""
+    yield "| option | share |"
+    yield "|---|---|"
+    for name, share in shares().items():
+        yield f"| {name} | {100 * share:.0f} % |"
