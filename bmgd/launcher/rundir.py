@@ -35,7 +35,12 @@ _LONGEST_SOCKET_NAME: Final = "node-9999999999.sock"
 def default_run_dir() -> str:
     """``$XDG_RUNTIME_DIR/bmgd``, else ``/tmp/bmgd-UID``."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return os.path.join(runtime, "bmgd") if runtime else f"/tmp/bmgd-{os.getuid()}"
+    return os.path.join(runtime, "bmgd") if runtime else _shared_default()
+
+
+def _shared_default() -> str:
+    """Where everybody may make directories: what has this name need not be this user's."""
+    return f"/tmp/bmgd-{os.getuid()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +180,27 @@ class RunDir:
 
 def _make_private(directory: str) -> None:
     os.makedirs(directory, mode=0o700, exist_ok=True)
+    problem = _foreign(directory)
+    if problem:
+        raise LaunchError(problem)
+
+
+def _check_own(directory: str) -> None:
+    try:
+        problem = _foreign(directory)
+    except FileNotFoundError:
+        return
+    if problem:
+        raise ConfigError(problem)
+
+
+def _foreign(directory: str) -> str:
+    """Why others may have written into a directory; "" if they cannot."""
     found = os.lstat(directory)
     # A directory in /tmp could have been put there by anybody.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise LaunchError(f"{directory} is not a directory of this user")
-    if found.st_mode & 0o022:
-        raise LaunchError(f"others can write into {directory}")
+        return f"{directory} is not a directory of this user"
+    return f"others can write into {directory}" if found.st_mode & 0o022 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +227,11 @@ def read_members(run_dir: str) -> list[Member]:
 
     Raises:
         NoDaemonError: no cluster runs there.
-        ConfigError: its cluster.json cannot be read.
+        ConfigError: its cluster.json cannot be read, or it is the default in /tmp and another user's,
+            who could name sockets and processes of his choice.
     """
+    if run_dir == _shared_default():
+        _check_own(run_dir)
     path = RunDir.at(run_dir).cluster_file
     try:
         with open(path, "rb") as file:
