@@ -324,7 +324,11 @@ class Harm:
 
     async def undo(self) -> None:
         """Take everything back; what fails is told and does not keep the rest from being done."""
-        self._each(tuple(sorted(self._stopped)), self._resume)
+        for node in sorted(self._stopped):
+            try:
+                self._resume(node)
+            except BmgdError as error:
+                self._note(f"node {node} may still be stopped: {error}")
         if self._proxy is not None:
             try:
                 await self._proxy.mend()

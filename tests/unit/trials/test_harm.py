@@ -1,13 +1,17 @@
-"""Which ends of processes are written down, over a cluster that only says who has ended."""
+"""Which ends of processes are written down, and that all harm is taken back, over a cluster that is none."""
 
 from __future__ import annotations
 
+import signal
 from typing import cast
 
-from bmgd.chaos.history import Exited, Fact
+from bmgd.chaos.faults import Stop
+from bmgd.chaos.history import Exited, Fact, Mended, Resumed
+from bmgd.errors import ControlError
 from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.harm import MISSED_NS, Harm
 from bmgd.trials.recorder import Recorder
+from bmgd.types import NodeId
 
 
 class _Cluster:
@@ -15,6 +19,13 @@ class _Cluster:
 
     def __init__(self) -> None:
         self.gone: set[int] = set()
+        self.odd: set[int] = set()
+        self.stopped: set[int] = set()
+
+    def send(self, node: int, number: signal.Signals) -> None:
+        if node in self.odd:
+            raise ControlError(f"process of {node} is not the one that was there before")
+        (self.stopped.add if number == signal.SIGSTOP else self.stopped.discard)(node)
 
     def has_ended(self, node: int) -> bool:
         return node in self.gone
@@ -76,3 +87,14 @@ def test_harm_writes_down_an_end_that_lasts() -> None:
         (Exited, 1)
     ]
     assert harm.ended == {1}
+
+
+async def test_harm_lets_the_others_go_on_where_one_cannot_be_signalled() -> None:
+    harm, cluster, recorder = _harm()
+    await harm.carry_out(Stop((NodeId(0), NodeId(1))))
+    assert cluster.stopped == {0, 1}
+    cluster.odd = {0}
+    await harm.undo()
+    assert cluster.stopped == {0}
+    ends = [fact for fact in recorder.facts if isinstance(fact, Resumed | Mended)]
+    assert [type(fact) for fact in ends] == [Resumed, Mended]
