@@ -1,4 +1,4 @@
-"""Which ends of processes are written down, and that all harm is taken back, over a cluster that is none."""
+"""Which ends of processes are written down, and that harm is taken back, over a cluster that is none."""
 
 from __future__ import annotations
 
