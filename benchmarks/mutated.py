@@ -5,7 +5,7 @@
 
 A cluster of eight, of which the nodes 4 to 7 are dead. Four attackers of node 1 say at the same time
 that they are new lives of them. The others send to each other all the time, each message confirmed. A
-case is one hello or one frame: a sound one (`arbitrary.py`) with up to eight changes of its bytes,
+case is one hello or one frame: a sound one (`arbitrary/`) with up to eight changes of its bytes,
 sometimes of its length. Frames that a codec still reads as what a member may say in another's name, or
 of others (records, joins, lives), are not sent, nor such hellos: they are lies, not broken input:
 SECURITY.md, tests/hostile/semantics.toml.
@@ -38,7 +38,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.arbitrary import Arbitrary
+from benchmarks.arbitrary.messages import Messages
 from benchmarks.launched import Launched, launched
 from bmgd.client import Daemon, connect
 from bmgd.errors import BmgdError, ProtocolError
@@ -126,7 +126,7 @@ class Cases:
         self.attacker = attacker
         self.random = Random(number)
         self.peers = PeerList.parse(f"127.0.0.1:{{{base_port}+id}}", SIZE)
-        self.arbitrary = Arbitrary(self.random, TARGET, SIZE)
+        self.arbitrary = Messages(self.random, TARGET, SIZE)
         self.lies = 0
         self.life = 1
         self._former = b"\0"

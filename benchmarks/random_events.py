@@ -29,7 +29,9 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from benchmarks.arbitrary import MS, Arbitrary
+from benchmarks.arbitrary.commands import Commands
+from benchmarks.arbitrary.messages import Messages
+from benchmarks.arbitrary.values import MS
 from bmgd.core.commands import (
     AskReports,
     Command,
@@ -140,7 +142,8 @@ class World:
             if is_joiner and self.size < 2**30
             else random.randrange(min(self.size, 64))
         )
-        self.arbitrary = Arbitrary(random, own, min(self.size, 64))
+        self.arbitrary = Messages(random, own, min(self.size, 64))
+        self.commands = Commands(self.arbitrary)
         self.settings = Settings(
             id=own,
             founding_size=self.size,
@@ -326,10 +329,10 @@ class World:
         if arbitrary.chance(0.02):
             return self._issued(AskReports(arbitrary.ids(40)))
         if not self._requests or arbitrary.chance(0.4):
-            return self._issued(arbitrary.request())
+            return self._issued(self.commands.request())
         number = self.random.choice(list(self._requests))
         request = self._requests[number]
-        command: Command = arbitrary.follow_up()
+        command: Command = self.commands.follow_up()
         if isinstance(request.command, Subscribe | OpenInbox):
             command = self._consumed(request) or command
         return CommandIssued(number, command)
@@ -337,7 +340,7 @@ class World:
     def _issued(self, command: Command) -> Event:
         self._request += 1
         if isinstance(command, Subscribe):
-            self.arbitrary.readers.append(self._request)
+            self.commands.readers.append(self._request)
         if isinstance(command, _KEPT):
             self._requests[self._request] = _Request(command)
             if len(self._requests) > 60:
@@ -401,7 +404,7 @@ class World:
             case Reply(request, _, error) if error is not None:
                 self._requests.pop(request, None)
             case Reply(result={"inbox": int(inbox)}):
-                self.arbitrary.inboxes.append(inbox)
+                self.commands.inboxes.append(inbox)
             case ReportWanted():
                 self._wanted.append(effect)
             case Renewed(incarnation):

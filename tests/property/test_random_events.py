@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from benchmarks.arbitrary import Arbitrary
+from benchmarks.arbitrary.messages import Messages
 from benchmarks.random_events import World, run_seed
 from bmgd.core.events import AskFailed, Event, Granted
 from bmgd.types import NodeId
@@ -48,6 +48,6 @@ def test_random_events_are_of_every_kind() -> None:
 
 
 def test_arbitrary_messages_are_of_every_kind() -> None:
-    arbitrary = Arbitrary(Random(1), NodeId(3), 8)
+    arbitrary = Messages(Random(1), NodeId(3), 8)
     made = {type(arbitrary.message()) for _ in range(3000)}
     assert made == set(get_args(Message))

@@ -1,50 +1,26 @@
-"""Arbitrary messages and commands: valid by type and range, meaningless or hostile otherwise.
+"""Arbitrary messages: valid by type and range, meaningless or hostile otherwise.
 
-Values come from small pools, so that they often fit what the node knows: ids in and around the
-cluster, lives that exist, numbers that were used, the ends of each range. `Arbitrary.message` invents a
-message of any kind; `Arbitrary.like` turns one that the node itself wrote into an answer, or changes a
-field of it. Whatever comes out has gone through the codec, both ways: it is what a peer can send.
+`Messages.message` invents a message of any kind; `Messages.like` turns one that the node itself wrote
+into an answer, or changes a field of it. Whatever comes out has gone through the codec, both ways: it is
+what a peer can send.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
 from random import Random
 from typing import Any, get_args, get_origin, get_type_hints
 
-from bmgd.core.commands import (
-    BroadcastTo,
-    CloseStream,
-    Command,
-    Evict,
-    FindReaders,
-    Leave,
-    MulticastTo,
-    OpenAnswers,
-    OpenInbox,
-    OpenQuestions,
-    OpenStream,
-    ProbeTo,
-    PutSegment,
-    SendTo,
-    ShowLinks,
-    ShowMembers,
-    ShowReport,
-    ShowStatus,
-    Subscribe,
-    TraceFrom,
-    Unsubscribe,
-    Withdraw,
-)
+from benchmarks.arbitrary.values import KEPT, U32_MAX, Values
 from bmgd.errors import ProtocolError
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.routing.branches import Branch
-from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
-from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, Status, incarnation_tag
+from bmgd.routing.id_sets import ID_SET_SPACE
+from bmgd.types import NODE_ID_MAX, Incarnation, NodeId, Record, incarnation_tag
 from bmgd.wire.ask_messages import (
     Answer,
     Ask,
@@ -59,26 +35,18 @@ from bmgd.wire.ask_messages import (
     TraceAnswer,
     TraceAsk,
 )
-from bmgd.wire.bounds import (
-    LONG_BYTES_MAX,
-    PAYLOAD_BYTES_MAX,
-    RECORDS_PER_NOTICE_MAX,
-    REPORT_BYTES_MAX,
-    TRACE_MS_MAX,
-)
+from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, REPORT_BYTES_MAX, TRACE_MS_MAX
 from bmgd.wire.broadcast_messages import (
     Broadcast,
     BroadcastPiece,
     Multicast,
     Piece,
     ReliableBroadcast,
-    Skip,
     Skipped,
     Stable,
     Watermark,
 )
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
-from bmgd.wire.features import SPOKEN
 from bmgd.wire.link_messages import (
     BUCKETS,
     Buckets,
@@ -97,7 +65,7 @@ from bmgd.wire.link_messages import (
     Watermarks,
 )
 from bmgd.wire.messages import LinkMessage, Message, RoutedMessage
-from bmgd.wire.routes import Route, Search, Visited
+from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
 from bmgd.wire.stream_messages import (
     Entry,
@@ -108,197 +76,24 @@ from bmgd.wire.stream_messages import (
     Unreachable,
 )
 
-U32_MAX = 2**32 - 1
-U64_MAX = 2**64 - 1
-TOPICS = ("jobs", "logs", "a", "é" * 120)
-MS = 1_000_000
-KEPT = 256
-"""Messages and numbers that are remembered, to be used again."""
 
+class Messages(Values):
+    """Invents what peers can say to one node.
 
-class Arbitrary:
-    """Invents what peers and programs can say to one node.
+    Args: as `Values`.
 
-    Args:
-        random: decides everything.
-        own: the node's id.
-        founding_size: of its cluster.
+    Attributes:
+        sent: what the node wrote, see `note`.
     """
 
     def __init__(self, random: Random, own: NodeId, founding_size: int) -> None:
-        self.random = random
+        super().__init__(random, own, founding_size)
         # Says when a message is as long as can be: a seed without one stays what it was.
         self.large = Random(f"{own} {founding_size} {random.getstate()[1][:9]}")
-        self.own = own
-        self.founding_size = founding_size
-        self.lives: deque[int] = deque((1 << 32, (1 << 32) + 1), KEPT)
-        self.numbers: deque[int] = deque((1, 2), KEPT)
         self.sent: deque[Message] = deque(maxlen=KEPT)
-        self.inboxes: deque[int] = deque(maxlen=8)
-        self.readers: deque[int] = deque(maxlen=8)
         self._kinds = self._link_kinds() + self._routed_kinds()
         named = {type(make()) for make in self._kinds}
         self._kinds += [partial(self._of, kind) for kind in get_args(Message) if kind not in named]
-
-    # --- values -----------------------------------------------------------------------------------
-
-    def chance(self, share: float) -> bool:
-        """True in this share of the calls."""
-        return self.random.random() < share
-
-    def id(self) -> NodeId:
-        """An id: mostly in the cluster, or just above; rarely any."""
-        chosen = self.random.randrange(20)
-        if chosen < 12:
-            return NodeId(self.random.randrange(self.founding_size))
-        if chosen < 15:
-            return self.own
-        if chosen < 18:
-            return NodeId(self.founding_size + self.random.randrange(12))
-        if chosen == 18:
-            return NodeId(self.random.choice((4095, 4096, 32_767, 32_768, ID_SET_SPACE - 1)))
-        return NodeId(
-            self.random.choice((NODE_ID_MAX, NODE_ID_MAX - 1, self.random.getrandbits(31)))
-        )
-
-    def other(self) -> NodeId:
-        """An id that is not the node's own."""
-        while (found := self.id()) == self.own:
-            pass
-        return found
-
-    def life(self) -> Incarnation:
-        """A life: mostly one that was met."""
-        if self.chance(0.9):
-            return Incarnation(self.random.choice(self.lives))
-        return Incarnation(
-            self.random.choice(
-                (0, 1, 1 << 32, U64_MAX, U64_MAX - 1, U32_MAX << 32, self.random.getrandbits(64))
-            )
-        )
-
-    def number(self, low: int = 0, high: int = U64_MAX) -> int:
-        """A number in a range: small, met before, next to one, or an end of the range."""
-        chosen = self.random.randrange(10)
-        if chosen < 4:
-            found = self.random.randrange(12)
-        elif chosen < 8:
-            found = self.random.choice(self.numbers) + self.random.randrange(-1, 3)
-        elif chosen == 8:
-            found = self.random.choice((low, high, high - 1, U32_MAX, 1 << 32, 4096, 1 << 20))
-        else:
-            found = self.random.getrandbits(self.random.choice((8, 16, 32, 48, 64)))
-        return min(max(found, low), high)
-
-    def digest(self) -> int:
-        """128 random bits."""
-        return self.random.getrandbits(128)
-
-    def stream_number(self) -> int:
-        """A route's sequence as segments have it."""
-        if self.chance(0.5):
-            return self.number()
-        return self.number(0, U32_MAX) << 32 | self.number(0, U32_MAX)
-
-    def tag(self) -> int:
-        """The tag of a life, or any."""
-        return incarnation_tag(self.life()) if self.chance(0.8) else self.number(0, U32_MAX)
-
-    def topic(self) -> str:
-        """One of a few topics."""
-        return self.random.choice(TOPICS)
-
-    def payload(self) -> bytes:
-        """Mostly short; sometimes the longest."""
-        size = self.random.choice((0, 1, 5, 40, 40, 900))
-        return bytes(PAYLOAD_BYTES_MAX if self.chance(0.01) else size)
-
-    def ids(self, most: int = 6) -> tuple[NodeId, ...]:
-        """Some ids, in any order."""
-        return tuple(self.id() for _ in range(self.random.randrange(most)))
-
-    def id_set(self) -> int:
-        """A set of ids below `ID_SET_SPACE`."""
-        chosen = self.random.randrange(4)
-        if chosen == 0:
-            return ids_between(0, self.founding_size)
-        if chosen == 1:
-            first = self.random.randrange(self.founding_size)
-            return ids_between(first, first + self.random.choice((1, 2, 40, 5000)))
-        return id_set(each for each in self.ids() if each < ID_SET_SPACE)
-
-    def branches(self) -> tuple[Branch, ...]:
-        """Some branches of a broadcast."""
-        return tuple(
-            Branch(self.id(), self.id_set()) for _ in range(self.random.choice((0, 1, 1, 2, 3, 9)))
-        )
-
-    def runs(self) -> tuple[tuple[NodeId, NodeId], ...]:
-        """Ascending runs of ids, none touching another."""
-        ends = sorted({2 * each for each in self.ids(8) if each < NODE_ID_MAX // 2})
-        return tuple((NodeId(a), NodeId(b)) for a, b in zip(ends[::2], ends[1::2], strict=False))
-
-    def record(self) -> Record:
-        """What somebody could claim of an id."""
-        return Record(
-            self.life(),
-            self.number(0, U32_MAX) if self.chance(0.3) else self.random.randrange(3),
-            self.random.choice(tuple(Status)),
-            self.address(),
-        )
-
-    def records(self) -> tuple[tuple[NodeId, Record], ...]:
-        """Records of some ids, in order."""
-        most = 300 if self.chance(0.01) else 5
-        known = {each: self.record() for each in self.ids(most)}
-        return tuple(sorted(known.items())[:RECORDS_PER_NOTICE_MAX])
-
-    def address(self) -> str:
-        """An address as peers tell it: any text of at most 255 bytes."""
-        return self.random.choice(
-            (
-                "127.0.0.1:7401",
-                "127.0.0.1:7402",
-                "10.0.0.9:1",
-                "[::1]:7400",
-                "",
-                "nonsense",
-                "x" * 255,
-            )
-        )
-
-    def skips(self) -> tuple[Skip, ...]:
-        """Ranges that nodes skip."""
-        found = []
-        for _ in range(self.random.choice((0, 0, 1, 2, 16))):
-            first = self.number(1)
-            found.append(Skip(self.id(), first, self.number(first), self.chance(0.5)))
-        return tuple(found)
-
-    def search(self) -> Search:
-        """The state of a search in careful mode."""
-        visited: Visited = (
-            bytes(self.random.getrandbits(8) for _ in range(self.random.choice((0, 1, 2, 9, 400))))
-            if self.chance(0.6)
-            else self.runs()
-        )
-        return Search(visited, self.ids(9), self.random.choice((0, 1, 2, 3, 4, 255)))
-
-    def route(self) -> Route:
-        """A route: mostly to this node, from a life that it may know."""
-        return Route(
-            destination=self.own if self.chance(0.8) else self.id(),
-            source=self.id(),
-            source_incarnation=self.life(),
-            destination_tag=self.tag() if self.chance(0.8) else 0,
-            sequence=self.stream_number(),
-            hop_budget=self.random.choice((0, 1, 9, 255)),
-            priority=self.random.choice((0, 1, 2, 3, 255)),
-            record=self.chance(0.1),
-            search=self.search() if self.chance(0.1) else None,
-        )
-
-    # --- messages ---------------------------------------------------------------------------------
 
     def message(self) -> Message:
         """A message of any kind."""
@@ -485,10 +280,6 @@ class Arbitrary:
         piece = Piece(1, 0, 2 * PAYLOAD_BYTES_MAX)
         return BroadcastPiece(route, "a", payload, 0, branches, self.founding_size, 0, (), 0, piece)
 
-    def features(self) -> int:
-        """What somebody says that it can do."""
-        return self.random.choice((0, SPOKEN, U32_MAX, self.random.getrandbits(32)))
-
     def _older(self) -> OlderMembers:
         lives = {each: Incarnation(max(1, self.life())) for each in self.ids(9)}
         return OlderMembers(
@@ -557,83 +348,6 @@ class Arbitrary:
             lambda: Stable(route(), self.random.randrange(2), self.branches(), number()),
             lambda: Skipped(route(), self.skips(), number()),
         ]
-
-    # --- commands ---------------------------------------------------------------------------------
-
-    def _timeout_ns(self) -> int:
-        return self.random.choice((0, 1, MS, 50 * MS, 2000 * MS, 86_400_000 * MS))
-
-    def request(self) -> Command:
-        """A command that begins something; its number is new."""
-        destination, topic, timeout_ns = self.id(), self.topic(), self._timeout_ns()
-        reliable = self.chance(0.7)
-        makers: Sequence[Callable[[], Command]] = (
-            ShowStatus,
-            ShowMembers,
-            ShowLinks,
-            ShowReport,
-            *[lambda: SendTo(destination, topic, self.payload(), timeout_ns)] * 4,
-            *[lambda: BroadcastTo(topic, self.payload(), reliable, timeout_ns)] * 3,
-            lambda: MulticastTo(self.id_set() or 1, topic, self.payload(), reliable, timeout_ns),
-            *[lambda: OpenStream(destination, topic, self.random.randrange(1, 4), not reliable)]
-            * 3,
-            *[
-                lambda: Subscribe(
-                    topic,
-                    self.random.choice((1, 1, 16, 2**20)),
-                    self.random.choice((1, 1 << 20)),
-                    self.chance(0.5),
-                )
-            ]
-            * 2,
-            lambda: ProbeTo(destination, reliable, timeout_ns),
-            lambda: OpenInbox(self.random.choice((1, 1 << 20, 64 << 20))),
-            lambda: FindReaders(topic, max(1, timeout_ns)),
-            lambda: OpenAnswers(
-                destination,
-                Incarnation(max(1, self.life())),
-                self.number(1, U32_MAX),
-                self.random.choice(self.readers or (1,)),
-            ),
-            *[
-                lambda: (
-                    OpenQuestions(
-                        destination,
-                        topic,
-                        self.random.randrange(1, 4),
-                        self.random.choice(self.inboxes),
-                    )
-                    if self.inboxes
-                    else OpenInbox(1 << 20)
-                )
-            ]
-            * 2,
-            lambda: TraceFrom(destination, self.id(), max(MS, min(timeout_ns, TRACE_MS_MAX * MS))),
-        )
-        if self.chance(0.004):
-            return Evict(destination, timeout_ns)
-        if self.chance(0.0005):
-            return Leave()
-        return self.random.choice(makers)()
-
-    def follow_up(self) -> Command:
-        """A command about a request that was made before, of whatever kind, and over or not."""
-        shape = self.random.randrange(9)
-        timeout_ns = self._timeout_ns()
-        if shape < 4:
-            count = self.random.choice((1, 1, 3))
-            answers = tuple(self.number(1) for _ in range(self.random.choice((0, 0, 0, 1, 3))))
-            body = packed(self.payload()[:900]) * count
-            return PutSegment(count, body, timeout_ns=timeout_ns, answers=answers)
-        if shape < 6:
-            body = self.payload() or b"x"
-            size = self.number(len(body), LONG_BYTES_MAX)
-            return PutSegment(0, body, size, self.chance(0.5), self.chance(0.5), timeout_ns)
-        if shape == 6:
-            return Withdraw(self.number(1, 2**48))
-        if shape == 7:
-            return CloseStream(abandon=self.chance(0.5))
-        return Unsubscribe()
 
 
 def _sendable(message: Message) -> Message | None:
