@@ -129,7 +129,9 @@ def exit_code_of(error: BmgdError) -> int:
 
 
 def _one_line(error: BmgdError) -> str:
-    return " ".join(str(error).split())
+    from bmgd.printable import printable
+
+    return printable(" ".join(str(error).split()))
 
 
 def _without_command(words: Sequence[str]) -> int:

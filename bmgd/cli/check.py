@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.target import add_target, address_of, run_async, seconds
 from bmgd.errors import BmgdError, ConfigError, NoDaemonError, SilentDaemonError
+from bmgd.printable import printable
 from bmgd.readiness import unready
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def run(args: Namespace) -> int:
 
 def _tell(findings: list[Finding], *, as_json: bool) -> int:
     code = max(finding.code for finding in findings)
-    text = "; ".join(" ".join(finding.text.split()) for finding in findings)
+    text = printable("; ".join(" ".join(finding.text.split()) for finding in findings))
     figures = {name: value for finding in findings for name, value in finding.figures.items()}
     if as_json:
         print_json({"state": _WORDS[code], "text": text, "figures": figures})

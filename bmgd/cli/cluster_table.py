@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bmgd.printable import printable
+
 Document = Mapping[str, Any]
 
 
@@ -114,7 +116,8 @@ def arranged(rows: Sequence[Row], by: str, *, reverse: bool, only: str) -> list[
 
 def line_of(row: Row) -> str:
     """A row as text, in the widths of `COLUMNS`."""
-    return " ".join(_cell(name, getattr(row, name), width) for _, name, width in COLUMNS).rstrip()
+    cells = [_cell(name, getattr(row, name), width) for _, name, width in COLUMNS]
+    return printable(" ".join(cells).rstrip())
 
 
 def heading() -> str:

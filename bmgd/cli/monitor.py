@@ -7,6 +7,7 @@ from typing import Any
 
 from bmgd.cli.output import clock, life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.printable import printable
 
 configure = add_target
 
@@ -36,4 +37,4 @@ def _line(event: dict[str, Any]) -> str:
     if "incarnation" in rest:
         rest["incarnation"] = life(rest["incarnation"])
     words = [f"{key}={value}" for key, value in rest.items()]
-    return " ".join([clock(event["time"]), str(event["event"]), *words])
+    return printable(" ".join([clock(event["time"]), str(event["event"]), *words]))

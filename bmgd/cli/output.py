@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from bmgd.printable import printable
+
 
 def print_json(value: object) -> None:
     """One line of JSON; bytes become text where they are text, else ``{"hex": …}``."""
@@ -26,7 +28,10 @@ def life(incarnation: int | None) -> str:
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """A table of these columns, each as wide as it needs."""
-    cells = [list(columns), *([str(row.get(name, "")) for name in columns] for row in rows)]
+    cells = [
+        list(columns),
+        *([printable(str(row.get(name, ""))) for name in columns] for row in rows),
+    ]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for line in cells:
         print(

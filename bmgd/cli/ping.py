@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, node_id, run_async, seconds
+from bmgd.printable import printable
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def run(args: Namespace) -> int:
                     rtt_ms = await daemon.ping(args.destination, timeout=args.timeout) * 1e3
                 except UnreachableError as error:
                     lost += 1
-                    print(f"bmgd ping: {error}", file=sys.stderr)
+                    print(f"bmgd ping: {printable(str(error))}", file=sys.stderr)
                 if args.json:
                     row = {"destination": args.destination, "number": number}
                     print_json({**row, "rtt_ms": rtt_ms})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bmgd.cli.output import life, print_json
 from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.printable import printable
 
 if TYPE_CHECKING:
     from bmgd.client.programs import Program, ProgramEnd
@@ -43,7 +44,7 @@ def _show_all(running: list[Program], *, as_json: bool) -> None:
         print_json([each._asdict() for each in running])
         return
     for each in running:
-        print(f"{each.id:6} {life(each.incarnation):>12} {each.name}")
+        print(f"{each.id:6} {life(each.incarnation):>12} {printable(each.name)}")
 
 
 def _show(each: Program | ProgramEnd, *, as_json: bool) -> None:
@@ -54,7 +55,8 @@ def _show(each: Program | ProgramEnd, *, as_json: bool) -> None:
         print_json({"event": "end" if has_ended else "start", **each._asdict()})
         return
     line = (
-        f"{'end' if has_ended else 'start':5} {each.id:6} {life(each.incarnation):>12} {each.name}"
+        f"{'end' if has_ended else 'start':5} {each.id:6} {life(each.incarnation):>12}"
+        f" {printable(each.name)}"
     )
     if isinstance(each, ProgramEnd):
         line += " (exit unknown)" if each.exit is None else f" (exit {each.exit})"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, run_async, seconds
 from bmgd.errors import DeliveryError
+from bmgd.printable import printable
 
 if TYPE_CHECKING:
     from bmgd.client import Message, Missed
@@ -76,7 +77,7 @@ async def take(message: Message, command: str | None, *, as_json: bool) -> None:
         else:
             await answer(command, message)
     except DeliveryError as error:
-        print(f"bmgd recv: not the whole message: {error}", file=sys.stderr)
+        print(f"bmgd recv: not the whole message: {printable(str(error))}", file=sys.stderr)
 
 
 async def show(message: Message, *, as_json: bool) -> None:
@@ -129,7 +130,7 @@ async def answer(command: str, message: Message) -> None:
     try:
         await (message.refuse(why) if why else message.reply(out))
     except DeliveryError as error:
-        print(f"bmgd recv: the answer is not confirmed: {error}", file=sys.stderr)
+        print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
 
 
 async def _feed(stdin: asyncio.StreamWriter, message: Message) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.target import seconds
 from bmgd.errors import RequestError
+from bmgd.printable import printable
 
 if TYPE_CHECKING:
     from bmgd.errors import Report
@@ -69,5 +70,5 @@ def show_report(report: Report, *, as_json: bool, quality: str) -> int:
     elif quality == "reliable":
         print(f"confirmed: {id_ranges(confirmed)}")
         for _, error in failed:
-            print(f"failed: {error}", file=sys.stderr)
+            print(f"failed: {printable(str(error))}", file=sys.stderr)
     return PARTIAL if failed else 0

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from bmgd.core.effects import Observed
+from bmgd.printable import printable
 from bmgd.shell.repeats import Repeats
 from bmgd.types import Incarnation, NodeId
 
@@ -198,7 +199,7 @@ class DaemonLog:
             self._stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
         milliseconds = int((line.at_s - second) * 1000)
         level = _NAMES[line.level].upper()
-        return f"{self._stamp}.{milliseconds:03d}Z {self._who} {level} {_printable(_message_of(line))}\n"
+        return f"{self._stamp}.{milliseconds:03d}Z {self._who} {level} {printable(_message_of(line))}\n"
 
     def _in_json(self, line: _Line) -> str:
         fields: dict[str, object] = {
@@ -217,13 +218,6 @@ def _to_stderr(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
-
-
-def _printable(text: str) -> str:
-    """The text without ends of lines and control characters: parts of it are what peers say."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _message_of(line: _Line) -> str:

@@ -19,7 +19,7 @@ import bmgd
 PACKAGE: Final = Path(bmgd.__file__).parent
 
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("dataclass", "errors", "version"),
+    ("dataclass", "errors", "printable", "version"),
     ("types",),
     ("frameheader", "peers"),
     ("profiles", "policy", "secret"),

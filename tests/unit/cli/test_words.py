@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from bmgd.cli import members, monitor
-from bmgd.cli.output import clock, life
+from bmgd.cli import _told, members, monitor, programs
+from bmgd.cli.cluster_table import Row, line_of
+from bmgd.cli.output import clock, life, print_table
 from bmgd.cli.status import lines_of
+from bmgd.client.programs import Program
+from bmgd.errors import RequestError
 
 NOW_S = 1_764_000_000.0
 
@@ -23,6 +26,26 @@ def member(**fields: Any) -> dict[str, Any]:
         "for_ms": 2500,
         **fields,
     }
+
+
+EVIL = "a\x1b]0;x\x07\r\x00\x9b2J\u202eb"
+"""What a terminal obeys, and what curses does not take."""
+
+
+def test_what_others_say_is_shown_without_what_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table([{"address": EVIL}], ["address"])
+    programs._show_all([Program(3, 1 << 32, EVIL)], as_json=False)
+    programs._show(Program(3, 1 << 32, EVIL), as_json=False)
+    print(monitor._line({"event": EVIL, "time": NOW_S, "detail": EVIL}))
+    print(line_of(Row(3, EVIL, digest=EVIL)))
+    _told("send", RequestError(EVIL))
+    out, err = capsys.readouterr()
+    lines = [*out.splitlines(), *err.splitlines()]
+    assert len(lines) == 7
+    assert all(line.isprintable() for line in lines)
+    assert all("a\\x1b]0;x" in line for line in lines[1:])
 
 
 @pytest.mark.parametrize(
