@@ -12,7 +12,8 @@ from typing import get_args
 import pytest
 
 from benchmarks.arbitrary.messages import Messages
-from benchmarks.random_events import World, run_seed
+from benchmarks.random_events.command import run_seed
+from benchmarks.random_events.world import World
 from bmgd.core.events import AskFailed, Event, Granted
 from bmgd.types import NodeId
 from bmgd.wire.messages import Message

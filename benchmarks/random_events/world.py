@@ -1,33 +1,16 @@
-"""Random events into one core: nothing that peers and programs can cause makes `Node.step` raise.
+"""A core, and what surrounds it: random events, as a shell could tell them.
 
-    python -m benchmarks.random_events run [--events 1000000] [--first 1] [--jobs 1]
-    python -m benchmarks.random_events seed 17      one seed, with its last events when it fails
-
-A seed makes a core and 2,000 events: messages of every kind with arbitrary fields, hellos, links that
-come and go, dials that fail in every way, commands of programs, deadlines, pauses. `World` gives only
-what the shell can give: a dial is answered once, a link is up before it is down, a frame of a link that
-the core has closed may still come, a program consumes no more than it was given. What the core orders
-is checked too: every message that it sends can be written and read again.
-
-`run` goes on where it ended: a line of `build/random-events.jsonl` for each seed.
+Only what the shell can give is given: a dial is answered once, a link is up before it is down, a frame of
+a link that the core has closed may still come, a program consumes no more than it was given. What the
+core orders is checked: every message that it sends can be written and read again.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import signal
-import struct
-import sys
 import time
-import traceback
 from collections import Counter, deque
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from types import FrameType
-from typing import Any
 
 from benchmarks.arbitrary.commands import Commands
 from benchmarks.arbitrary.messages import Messages
@@ -81,38 +64,20 @@ from bmgd.core.events import (
 )
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
-from bmgd.errors import BmgdError
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.hello import Refusal
 
-EVENTS_PER_SEED = 2_000
 LAST_SHOWN = 12
-STUCK_CPU_S = 60.0
-"""A seed takes a few seconds; one step that takes this long is a failure too."""
-OUT = Path(__file__).parent.parent / "build" / "random-events.jsonl"
 POLICIES = ("every-death", "after:3", "overhead:20%", "overhead:2", "off")
 PLAIN = ("every-death", "off")
 """Of clusters so large that ways cannot be measured within a step."""
 SIZES = (1, 2, 3, 5, 8, 9, 16, 33, 64, 300, 5000, 2**31)
 LINKS_MAX = 40
-
-
 _KEPT = (OpenStream, Subscribe, OpenInbox, OpenQuestions, OpenAnswers)
 """Requests that go on."""
-
-
-class StuckError(Exception):
-    """A step does not end."""
-
-
-RAISED = (
-    *(BmgdError, StuckError, AssertionError, ArithmeticError, AttributeError, LookupError),
-    *(MemoryError, RuntimeError, TypeError, ValueError, struct.error),
-)
-"""What a step could raise by mistake."""
 
 
 @dataclass(slots=True)
@@ -424,102 +389,3 @@ class World:
         if deliver.long:
             request.unread_pieces += 1
             request.longs = deliver.long
-
-
-# --- the campaign -------------------------------------------------------------------------------------
-
-
-def run_seed(seed: int, events: int = EVENTS_PER_SEED) -> dict[str, Any]:
-    """What came of one seed: its counts, and the traceback where something was raised."""
-    world = World(seed)
-    problem = ""
-    began_s = time.process_time()
-    # Sets of ids are integers of up to 131,072 bits, and are shown where something fails.
-    sys.set_int_max_str_digits(0)
-    signal.signal(signal.SIGPROF, _on_stuck)
-    signal.setitimer(signal.ITIMER_PROF, STUCK_CPU_S)
-    try:
-        world.run(events)
-    except RAISED:
-        problem = traceback.format_exc()
-        problem += "".join(f"\n  {event!r:.600}" for event in world.last)
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    slowest_ns, slowest = world.slowest
-    return {
-        "seed": seed,
-        "events": sum(world.counts[name] for name in _EVENT_NAMES),
-        "cpu_s": round(time.process_time() - began_s, 3),
-        "slowest_ms": round(slowest_ns / MS, 1),
-        "slowest": f"{slowest!r:.300}",
-        "problem": problem,
-        "counts": dict(world.counts),
-    }
-
-
-def _on_stuck(number: int, frame: FrameType | None) -> None:
-    raise StuckError(f"more than {STUCK_CPU_S:.0f} s of processor")
-
-
-_EVENT_NAMES = frozenset(
-    kind.__name__
-    for kind in (
-        Backlog,
-        CommandIssued,
-        DeadlineReached,
-        DialFailed,
-        Greeted,
-        Heard,
-        HeartbeatsAbsorbed,
-        JoinAsked,
-        KeysChanged,
-        LinkDown,
-        LinkUp,
-        Received,
-    )
-)
-
-
-def run(first: int, events: int, jobs: int) -> int:
-    """Run the seeds that are missing; returns the command's exit code."""
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    done = {}
-    if OUT.exists():
-        done = {row["seed"]: row for row in map(json.loads, OUT.read_text().splitlines())}
-    seeds = range(first, first + -(-events // EVENTS_PER_SEED))
-    failed = [seed for seed in seeds if seed in done and done[seed]["problem"]]
-    missing = [seed for seed in seeds if seed not in done or done[seed]["problem"]]
-    with OUT.open("a") as out, ProcessPoolExecutor(jobs) as pool:
-        for future in as_completed([pool.submit(run_seed, seed) for seed in missing]):
-            row = future.result()
-            done[row["seed"]] = row
-            out.write(json.dumps(row) + "\n")
-            out.flush()
-            if row["problem"]:
-                print(f"seed {row['seed']}: {row['problem']}", flush=True)
-    failed = [seed for seed in seeds if done[seed]["problem"]]
-    total = sum(done[seed]["events"] for seed in seeds)
-    cpu_s = sum(done[seed]["cpu_s"] for seed in seeds)
-    print(f"{total:,} events of {len(seeds):,} seeds, {cpu_s:.0f} s of processor, failed: {failed}")
-    return 1 if failed else 0
-
-
-def main() -> int:
-    """Parse the command line, and run."""
-    parser = argparse.ArgumentParser(prog="benchmarks.random_events")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    many = verbs.add_parser("run")
-    many.add_argument("--events", type=int, default=1_000_000)
-    many.add_argument("--first", type=int, default=1)
-    many.add_argument("--jobs", type=int, default=1)
-    one = verbs.add_parser("seed")
-    one.add_argument("number", type=int)
-    options = parser.parse_args()
-    if options.verb == "run":
-        return run(options.first, options.events, options.jobs)
-    row = run_seed(options.number)
-    print(json.dumps(row["counts"], indent=1), row["problem"], sep="\n")
-    return 1 if row["problem"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
