@@ -143,9 +143,14 @@ class QuestionsLost:
 
 @dataclass(frozen=True, slots=True)
 class IdLost:
-    """Another life has the id of this node, which takes a new one."""
+    """Another life has the id of this node, which takes a new one.
+
+    Args:
+        told_by: who refused this node for it, or None.
+    """
 
     why: str
+    told_by: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +283,16 @@ class Context:
             self.tell(LifeContested(node_id))
         return found
 
-    def lose_id(self, why: str) -> None:
-        """Another life has this node's id: a joiner takes a new one, a founder ends."""
+    def lose_id(self, why: str, told_by: NodeId | None = None) -> None:
+        """Another life has this node's id: a joiner takes a new one, a founder ends.
+
+        Args:
+            told_by: who refused this node for it; it is asked first for the new one.
+        """
         if not self.settings.takes_new_id:
             self.emit(Exit(1, why))
         elif self.state is not NodeState.LEAVING:
-            self.tell(IdLost(why))
+            self.tell(IdLost(why, told_by))
 
     def begin_above(self, known: Incarnation, why: str) -> None:
         """At the end of the step a life above this one begins; `why` says who knows of it."""

@@ -205,12 +205,16 @@ class Lifecycle:
         self.to_many.on_own_new_life(former)
         self.dialling.reconcile()
 
-    def displace(self, why: str) -> None:
-        """Another life has this id: end the links and what waits on them, and ask for a new id."""
+    def displace(self, why: str, told_by: NodeId | None = None) -> None:
+        """Another life has this id: end the links and what waits on them, and ask for a new id.
+
+        Args:
+            told_by: who refused this node for it, or None.
+        """
         context = self.context
         context.observe("displaced", context.id, context.incarnation, why)
         context.state = NodeState.LEAVING
-        contacts = self._contacts()
+        contacts = self._contacts(told_by)
         for link in list(self.links.table.values()):
             self.links.close(link, "another life has this id")
         self.to_many.abandon("another life took this node's id before everybody confirmed it")
@@ -218,11 +222,15 @@ class Lifecycle:
         self.inbound.on_own_new_life()
         context.emit(Displaced(contacts))
 
-    def _contacts(self) -> tuple[str, ...]:
-        """Addresses of those who could give an id: linked, wanted, held to live, then the others."""
+    def _contacts(self, told_by: NodeId | None) -> tuple[str, ...]:
+        """Addresses of those who could give an id: linked, wanted, held to live, then the others.
+
+        Before them all who has just answered, though this node may hold it dead.
+        """
         membership, me = self.context.membership, self.context.id
         others = chain(membership.living(), map(NodeId, membership.gone))
-        peers = chain(self.links.by_peer, self.dialling.wanted, others)
+        first = () if told_by is None else (told_by,)
+        peers = chain(first, self.links.by_peer, self.dialling.wanted, others)
         records = (membership.get(peer) for peer in peers if peer != me)
         addresses = (record.address for record in records if record is not None)
         return tuple(islice(dict.fromkeys(addresses), CONTACTS_MAX))

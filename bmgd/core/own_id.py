@@ -54,11 +54,12 @@ class OwnId:
         if refusal is Refusal.LEFT:
             context.emit(Exit(1, "this node was evicted from the cluster"))
         elif refusal is Refusal.RETIRED:
-            context.lose_id(f"the id {context.id} was given up while this node was away")
+            why = f"the id {context.id} was given up while this node was away"
+            context.lose_id(why, peer)
         elif refusal is Refusal.STALE_INCARNATION and not self._is_greater_twin(known_of_me):
             self._renew_above(peer, known_of_me)
             return NEW_LIFE_NS
-        elif not self._give_way_in_time():
+        elif not self._give_way_in_time(peer):
             return context.settings.ask_ns // 2
         return None
 
@@ -69,7 +70,7 @@ class OwnId:
             return
         if self._is_first_of_joiner():
             # Such a life follows no other: somebody else was given the id too, and is the greater one.
-            context.lose_id(f"the id {context.id} was given twice")
+            context.lose_id(f"the id {context.id} was given twice", peer)
         else:
             context.begin_above(known_of_me, f"told by node {peer} in a refusal")
 
@@ -86,12 +87,12 @@ class OwnId:
         own = self.context.incarnation
         return self._is_first_of_joiner() and outranks(known_of_me, own) and known_of_me < own
 
-    def _give_way_in_time(self) -> bool:
+    def _give_way_in_time(self, peer: NodeId) -> bool:
         """Lose the id if another daemon has had it for long; returns whether that is so."""
         context = self.context
         self._duplicate_since_ns = self._duplicate_since_ns or context.now_ns
         patience_ns = context.settings.timeout_ns + context.settings.ask_ns
         is_old = context.now_ns - self._duplicate_since_ns > patience_ns
         if is_old:
-            context.lose_id(f"another living daemon has the id {context.id}")
+            context.lose_id(f"another living daemon has the id {context.id}", peer)
         return is_old

@@ -22,7 +22,7 @@ from bmgd.core.context import (
     Vetoed,
 )
 from bmgd.core.parts import Parts
-from bmgd.types import Incarnation, Record, Status
+from bmgd.types import Incarnation, NodeId, Record, Status
 
 
 class Reactions:
@@ -72,8 +72,8 @@ class Reactions:
                 parts.lifecycle.on_accused_self(record)
             case LifeContested(node_id):
                 parts.contests.on_contested(node_id)
-            case IdLost(why):
-                self._on_id_lost(why)
+            case IdLost(why, told_by):
+                self._on_id_lost(why, told_by)
 
     def _on_record_moved(self, moved: RecordMoved) -> None:
         parts, context = self._parts, self._parts.context
@@ -111,10 +111,10 @@ class Reactions:
     def _is_claim(self, record: Record) -> bool:
         return record.incarnation > self._parts.context.incarnation and record.status < Status.DEAD
 
-    def _on_id_lost(self, why: str) -> None:
+    def _on_id_lost(self, why: str, told_by: NodeId | None) -> None:
         parts = self._parts
         parts.probing.abandon(why)
         parts.eviction.abandon(why)
         parts.survey.abandon(why)
         parts.finding.abandon(why)
-        parts.lifecycle.displace(why)
+        parts.lifecycle.displace(why, told_by)

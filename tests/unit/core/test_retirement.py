@@ -20,6 +20,7 @@ from bmgd.core.effects import (
 )
 from bmgd.core.events import (
     DeadlineReached,
+    DialFailed,
     Greeted,
     JoinAsked,
     LinkDown,
@@ -375,6 +376,18 @@ def test_own_id_in_a_run_makes_a_joiner_take_a_new_one() -> None:
     page = RecordPage((), ((NodeId(8), NodeId(20)),))
     effects = node.step(3, Received(LinkId(1), page))
     assert any(isinstance(effect, Displaced) for effect in effects)
+
+
+def test_who_refuses_a_retired_id_is_asked_first_for_a_new_one() -> None:
+    """Alone for long, a joiner holds everybody gone; the lowest of them are it in truth."""
+    node = node_of(90, takes_new_id=True)
+    others = [(i, Record(LIFE, 0, Status.EXCLUDED, f"other{i}:1")) for i in range(80) if i != 1]
+    told(node, 3, *others)
+    told(node, 4, (1, record(Status.LEFT)))
+    node.step(5, LinkDown(LinkId(1), Evidence.GOODBYE))
+    failed = DialFailed(NodeId(79), Evidence.REJECTED, Refusal.RETIRED)
+    (displaced,) = [e for e in node.step(6, failed) if isinstance(e, Displaced)]
+    assert displaced.contacts[0] == "other79:1"
 
 
 def test_own_id_of_a_founder_in_a_run_says_nothing() -> None:
