@@ -61,6 +61,11 @@ def test_a_template_whose_last_port_is_too_high_is_refused() -> None:
         PeerList.parse("127.0.0.1:{65535+id}", 2)
 
 
+def test_a_template_that_adds_what_no_address_can_have_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        PeerList.parse(f"h:{{{'9' * 5000}+id}}", 2)
+
+
 def test_a_file_is_a_list_with_comments() -> None:
     peers = PeerList.parse("a:1  # the first\n\n# nothing\nb:2, c:3\n", 3)
     assert peers.listed == ("a:1", "b:2", "c:3")

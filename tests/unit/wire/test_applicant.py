@@ -162,7 +162,7 @@ def test_applicant_does_not_believe_a_list_of_another_fingerprint() -> None:
         applicant.receive(told(contact, LISTED.text.replace("name-0.", "name-x.")))
 
 
-@pytest.mark.parametrize("peers", ["", "one:7400", "host{id}", "\x00"])
+@pytest.mark.parametrize("peers", ["", "one:7400", "host{id}", "\x00", f"h:{{{'9' * 5000}+id}}"])
 def test_applicant_does_not_believe_a_list_that_is_none(peers: str) -> None:
     applicant, contact = pair(b"")
     greeted(applicant, contact)
