@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from bmgd.cli.history_file import opened, written
 from bmgd.cli.output import print_json
 from bmgd.cli.target import run_async, seconds
 from bmgd.errors import ConfigError
@@ -15,7 +15,6 @@ from bmgd.launcher.rundir import default_run_dir
 if TYPE_CHECKING:
     from bmgd.chaos.plan import Plan, Workload
     from bmgd.trials.cluster import TrialCluster
-    from bmgd.trials.runner import Outcome
 
 FAILED = 1
 INTERRUPTED = 130
@@ -78,14 +77,14 @@ def run(args: Namespace) -> int:
     def show(line: str) -> None:
         print(line, file=progress, flush=True)
 
-    with _history(args.history) as history:
+    with opened(args.history) as history:
         hurry()
         try:
             outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
         except asyncio.CancelledError:
             print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
             return INTERRUPTED
-        lost = "" if history is None else _written(history, outcome)
+        lost = "" if history is None else written(history, outcome.history)
     document = judge(outcome)
     if args.json:
         print_json(document)
@@ -94,28 +93,6 @@ def run(args: Namespace) -> int:
     if lost:
         print(f"bmgd chaos: --history {args.history}: {lost}", file=sys.stderr)
     return 0 if document["verdict"] == "pass" and not lost else FAILED
-
-
-def _history(path: str | None) -> AbstractContextManager[TextIO | None]:
-    """Where the facts go: opened before the trial, which would be in vain."""
-    if path is None:
-        return nullcontext()
-    try:
-        return open(path, "w", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--history {path}: {error.strerror}") from None
-
-
-def _written(file: TextIO, outcome: Outcome) -> str:
-    """Write the facts and close the file; why that failed, "" if it did not."""
-    from bmgd.chaos.history import to_line
-
-    try:
-        with file:
-            file.writelines(to_line(fact) + "\n" for fact in outcome.history)
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
 
 
 def _cluster(args: Namespace) -> TrialCluster:

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bmgd.cli.history_file import opened, written
 from bmgd.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--faults", type=Path, metavar="PLAN", help="a fault plan to carry out")
     parser.add_argument("--time", type=_positive, metavar="T", help="T seconds with faults (20)")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="write what happened to FILE")
+    parser.add_argument("--history", metavar="FILE", help="write what happened to FILE")
     parser.add_argument("--no-shrink", action="store_true", help="show a failing scenario as it is")
     campaign = parser.add_argument_group("campaigns of many seeds, which can be continued")
     campaign.add_argument("--campaign", type=_span, metavar="FIRST..LAST", help="the seeds")
@@ -57,9 +58,9 @@ def run(args: Namespace) -> int:
     from bmgd.sim.simulation import Simulation
 
     plan = _plan_of(args)
-    outcome = Simulation(plan, [inspect]).run()
-    if args.history is not None:
-        _write_history(args.history, outcome)
+    with opened(args.history) as history:
+        outcome = Simulation(plan, [inspect]).run()
+        lost = "" if history is None else written(history, outcome.history)
     shrunken = None
     if not outcome.passed:
         shrunken = plan if args.no_shrink else _shrink(outcome)
@@ -70,7 +71,9 @@ def run(args: Namespace) -> int:
         print_json(row)
     else:
         _print_outcome(outcome, shrunken)
-    return DONE if outcome.passed else FAILED
+    if lost:
+        print(f"bmgd sim: --history {args.history}: {lost}", file=sys.stderr)
+    return DONE if outcome.passed and not lost else FAILED
 
 
 def _plan_of(args: Namespace) -> Plan:
@@ -139,13 +142,6 @@ def _as_json(plan: Plan) -> object:
     return json.loads(plan.to_json())
 
 
-def _write_history(path: Path, outcome: Outcome) -> None:
-    from bmgd.chaos.history import to_line
-
-    lines = "".join(f"{to_line(fact)}\n" for fact in outcome.history)
-    path.write_text(lines, encoding="utf-8")
-
-
 def _print_outcome(outcome: Outcome, shrunken: Plan | None) -> None:
     row = outcome.to_row()
     rest = "never" if outcome.rest_s is None else f"{outcome.rest_s:.2f} s after the last fault"
@@ -175,6 +171,10 @@ def _run_campaign(args: Namespace) -> int:
         raise PlanError("a campaign needs --out FILE")
     if args.faults is not None or args.seed is not None:
         raise PlanError("a campaign has neither --faults nor --seed")
+    try:
+        args.out.open("a").close()
+    except OSError as error:
+        raise PlanError(f"--out {args.out}: {error.strerror}") from None
     nodes = _within(args.nodes) or (2, 33)
     first, last = args.campaign
     campaign = Campaign(

@@ -63,6 +63,8 @@ def test_sim_failure_prints_a_small_plan_that_fails_again(
         ["--nodes", "2..3"],
         ["--campaign", "1..2"],
         ["--campaign", "1..2", "--out", "x", "--seed", "1"],
+        ["--campaign", "1..2", "--out", "/nowhere/out"],
+        ["--history", "/nowhere/history"],
     ],
 )
 def test_sim_that_cannot_be_run_is_a_usage_error(
@@ -70,6 +72,16 @@ def test_sim_that_cannot_be_run_is_a_usage_error(
 ) -> None:
     assert main(["sim", *words]) == 2
     assert capsys.readouterr().err.startswith("bmgd sim: ")
+
+
+def test_sim_shows_its_verdict_also_where_the_history_cannot_be_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--nodes", "3", "--time", "1", "--json", "--history", "/dev/full"]
+    assert main(["sim", *words]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["verdict"] == "pass"
+    assert printed.err == "bmgd sim: --history /dev/full: No space left on device\n"
 
 
 @pytest.mark.parametrize("words", [["--campaign", "2..1"], ["--seed", "-1"], ["--time", "0"]])
