@@ -79,6 +79,13 @@ class BroadcastPeers:
         self._reports = reports
         self._frames = frames
         self.by_id: dict[NodeId, Peer] = {}
+        self._left_at = 1
+        """The next sequence when the last one left: of those who have, nothing else is known."""
+
+    def begin_anew(self) -> None:
+        """A new life of this node has sent nothing, and waits for nobody."""
+        self.by_id.clear()
+        self._left_at = 1
 
     # --- skips --------------------------------------------------------------------------------
 
@@ -180,6 +187,7 @@ class BroadcastPeers:
         if after.status is Status.LEFT and (peer is None or peer.life <= after.incarnation):
             # That life does not return, and ids that have left are more and more.
             self.by_id.pop(moved.id, None)
+            self._left_at = self._window.next
             return
         was_gone = before is None or before.status >= Status.DEAD
         is_gone = after.status >= Status.DEAD
@@ -220,8 +228,8 @@ class BroadcastPeers:
                 # It has been waited for all the time.
                 return
             peer = self.by_id[node_id] = Peer(gone_at=1)
-        # Since when who left is gone was forgotten: what is for it can have been for its former life.
-        following = self._first_with(node_id, peer.gone_at) if is_known else self._window.next
+        # What is for one of whom nothing is known can have been for a former life, which left.
+        following = self._first_with(node_id, peer.gone_at if is_known else self._left_at)
         # A record that asks for its own says nothing of its life.
         life = life or peer.life
         known = peer.life or former

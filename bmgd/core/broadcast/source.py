@@ -271,6 +271,6 @@ class BroadcastSource:
         self.abandon("this node began a new life before everybody confirmed it")
         self.window.begin_anew()
         self._untold = None
-        self.peers.by_id.clear()
+        self.peers.begin_anew()
         for name in (RESEND_TIMER, SEND_TIMER, STABLE_TIMER):
             self._context.timers.cancel((name, 0, 0))

@@ -85,11 +85,16 @@ def test_broadcasts_that_one_of_two_deaths_lets_go_hold_nothing_up_when_the_othe
     assert_all_confirm(network, {STOPPED})
 
 
-def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice() -> None:
+@pytest.mark.parametrize("began", [True, False])
+def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice(
+    began: bool,
+) -> None:
+    """Whether the source has broadcast something before it was held dead, or not."""
     network = Network(SIZE)
     settle(network)
     network.issue(VICTIM, Subscribe("t", 64))
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    if began:
+        reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
     network.stop(VICTIM)
     network.run(6)
     fill_window(network)
@@ -109,7 +114,7 @@ def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice(
     assert first < last
     network.run(10)
     got = [item.sequence for item in host.announced if isinstance(item, Announce)]
-    assert got == [1, *range(first, last + 1)]
+    assert got == [1][:began] + list(range(first, last + 1))
 
 
 def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_notice() -> None:
@@ -156,3 +161,28 @@ def test_new_life_of_who_left_begins_behind_what_its_former_one_has(dies: bool) 
     assert_all_confirm(network, {STOPPED})
     items = network.hosts[NodeId(LEAVER)].announced
     assert all(isinstance(item, Announce) and item.sequence > behind for item in items)
+
+
+def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_same_notice() -> (
+    None
+):
+    leaver = 6
+    network = Network(SIZE)
+    settle(network)
+    fill_window(network)
+    network.issue(leaver, Leave())
+    network.run(0.2)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    first = source.window.next
+    record = believed(network, leaver)
+    assert record.status is Status.LEFT
+    alive = record._replace(incarnation=Incarnation(2 << 32 | 7), version=0, status=Status.ALIVE)
+    dead = [
+        (NodeId(i), believed(network, i)._replace(status=Status.DEAD)) for i in (STOPPED, VICTIM)
+    ]
+    tell(network, *dead, (NodeId(leaver), alive))
+    sent = [each for each in source.window.unstable if each.sequence >= first]
+    assert sent
+    assert all(each.missing >> leaver & 1 for each in sent)
+    (skip,) = source.peers.by_id[NodeId(leaver)].skips
+    assert skip.last == first - 1
