@@ -65,10 +65,10 @@ class Scene:
         return [i for i in sorted(self.daemons) if i != self.own_id]
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which so many percent lie: the nearest rank, of at least one value."""
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The least value that so many percent of them do not pass: the nearest rank, of at least one value."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(percent / 100 * len(ordered)) - 1))]
+    return ordered[max(1, -(-percent * len(ordered) // 100)) - 1]
 
 
 def spread(ids: Sequence[int], most: int) -> list[int]:
@@ -119,7 +119,7 @@ async def _confirmed(scene: Scene, node_id: int) -> list[float]:
     return took_s
 
 
-def _ms(seconds: Sequence[float], percent: float) -> float | None:
+def _ms(seconds: Sequence[float], percent: int) -> float | None:
     return round(percentile(seconds, percent) * 1e3, 3) if seconds else None
 
 
@@ -150,7 +150,7 @@ def _across(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 async def _flow(scene: Scene, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Send between these pairs for the time, at most `UNDERWAY` at once for each."""
+    """Send between these pairs for the time, about `UNDERWAY` at once in all, one at least for each."""
     until_s = time.perf_counter() + scene.seconds
     budget = [BYTES_MAX // max(1, scene.size_bytes)]
     sent, failed = [0], [0]
