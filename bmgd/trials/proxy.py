@@ -41,6 +41,8 @@ FOLLOW_S: Final = 0.01
 FOLLOWS_OF_SHUT: Final = 20
 ORDER_BYTES_MAX: Final = 1 << 20
 LINKS_MAX: Final = 1 << 17
+NUMBER_MAX: Final = 10**12
+"""Of a delay in milliseconds, or of a rate in bytes per second: no plan has a greater one."""
 
 
 class Proxy:
@@ -169,8 +171,8 @@ def _flag(rest: dict[str, Any]) -> bool:
 
 
 def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1e9:
-        raise RequestError("a delay or a rate is a number, not below 0")
+    if type(value) not in (int, float) or not 0 <= value <= NUMBER_MAX:
+        raise RequestError(f"a delay or a rate is a number in 0..{NUMBER_MAX}")
     return float(value)
 
 

@@ -13,9 +13,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 
+from bmgd.chaos.faults import Slow, read_fault
 from bmgd.errors import RequestError
 from bmgd.launcher.detour import Detour
 from bmgd.trials.gate import listens
+from bmgd.trials.impairments import Slowness
 from bmgd.trials.proxy import Proxy
 from bmgd.trials.splice import STRANGER, ends_of
 from bmgd.types import Incarnation, NodeId
@@ -407,6 +409,16 @@ async def test_proxy_refuses_what_is_no_order(order: dict[str, object]) -> None:
     async with bench() as b:
         with pytest.raises(RequestError):
             b.proxy.obey(order)
+
+
+async def test_proxy_takes_every_slowness_that_a_plan_may_have() -> None:
+    slow = {"fault": "slow", "nodes": [1], "delay_ms": 3_600_000, "bytes_per_second": 10**12}
+    fault = read_fault(slow)
+    assert isinstance(fault, Slow)
+    async with bench() as b:
+        order = {"order": "slow", "links": [], "nodes": [1], "delay_ms": fault.delay_ms}
+        b.proxy.obey({**order, "bytes_per_second": fault.bytes_per_second})
+        assert b.proxy.impairments.slow_nodes == {1: Slowness(3600.0, 1e12)}
 
 
 def test_ends_are_read_from_the_hello() -> None:
