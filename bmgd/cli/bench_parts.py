@@ -66,7 +66,7 @@ class Scene:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The least value that so many percent of them do not pass: the nearest rank, of at least one value."""
+    """The least value that so many percent do not pass: the nearest rank, of at least one value."""
     ordered = sorted(values)
     return ordered[max(1, -(-percent * len(ordered) // 100)) - 1]
 
