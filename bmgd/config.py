@@ -1,22 +1,18 @@
-"""What one daemon is told: a frozen dataclass, filled from flags over environment over a TOML file.
+"""What one daemon is told: a frozen dataclass, the range of each value, and what must fit together.
 
-A key has one name everywhere: the flag ``--state-dir``, the variable ``BMGD_STATE_DIR`` and the
-TOML key ``state_dir`` mean the same. The numbers of `Timing` are those of the profile, unless they
-stand in the TOML table ``[timing]`` or in variables such as ``BMGD_TIMING_TIMEOUT_MS``.
+`config_sources.py` fills it, from flags over environment over a TOML file.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList, split_address
 from bmgd.policy import HealingPolicy
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
-from bmgd.secret import parse_secrets
 from bmgd.types import NODE_ID_MAX, NodeId
 
 CONTROL_PATH_BYTES_MAX: Final = 107
@@ -116,30 +112,6 @@ class Config:
         return cert, key, ca
 
 
-def read_again(config: Config) -> Config:
-    """The same configuration with what its files hold now.
-
-    Raises:
-        ConfigError: a file cannot be read, or what it holds cannot be used.
-    """
-    if config.secret_file:
-        config = replace(config, secrets=read_secrets(config.secret_file))
-    if config.tls_cert:
-        config = replace(config, tls_digest=_digest_of(config.tls_paths()))
-    return config
-
-
-def _digest_of(paths: tuple[str, ...]) -> bytes:
-    import hashlib
-
-    digest = hashlib.sha256()
-    for path in paths:
-        content = _read(path, "the TLS file")
-        digest.update(len(content).to_bytes(8, "big") + content)
-    _warn_if_others_read(paths[1], "the TLS key")
-    return digest.digest()
-
-
 CONTACTS_MAX: Final = 64
 """The most members that a joiner is told to ask."""
 
@@ -158,14 +130,16 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 _DAY_MS = 86_400_000
 _SIZE_MAX = NODE_ID_MAX + 1
 _CLUSTER_BYTES_MAX = 64
-_FILE_BYTES_MAX = 64 * 2**20
-_RANGES: Mapping[str, tuple[int, int]] = {
+RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "id": (0, NODE_ID_MAX),
     "size": (1, _SIZE_MAX),
     "queue_messages": (1, 1_000_000),
     "flight_bytes": (0, 2**30),
     "relayout_ms": (0, _DAY_MS),
 }
+"""The keys whose value is an integer, and the least and the greatest one."""
+TIMING_RANGE: Final = (1, _DAY_MS)
+"""Of the numbers of `Timing` that have none of their own."""
 _TEXTS = (
     "listen",
     "advertise",
@@ -183,70 +157,11 @@ _TEXTS = (
     "http",
     "http_token_file",
 )
-_SWITCHES = ("insecure", "proxied", "flight_payloads")
-_KEYS = frozenset((*_RANGES, *_TEXTS, *CHOICES, *_SWITCHES, "peers", "join")) - {"relayout_ms"}
-_TIMING_KEYS = frozenset(f.name for f in fields(Timing))
-
-_OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_ENGINE"})
-# Kubernetes gives every container variables for each service; one named "bmgd" is likely.
-_KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
-_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-
-
-def load(
-    flags: Mapping[str, object], environment: Mapping[str, str], toml_path: str | None
-) -> Config:
-    """Put a configuration together: flags over environment over a TOML file over defaults.
-
-    Args:
-        flags: values by key (``state_dir``, ``secret_file``, …); None means "not given".
-        environment: the process's variables; those that begin with ``BMGD_`` are read.
-        toml_path: a TOML file, or None.
-
-    Returns:
-        A configuration in which every value was checked.
-
-    Raises:
-        ConfigError: a key is unknown, or a value or file cannot be used.
-    """
-    given: dict[str, tuple[str, object]] = {}
-    if toml_path is not None:
-        given.update(_from_toml(toml_path))
-    given.update(_from_environment(environment))
-    given.update(_from_flags(flags))
-    _check_complete(given)
-    values: dict[str, object] = {key: _value(key, *given[key]) for key in given.keys() & _KEYS}
-    timing = asdict(PROFILES[str(values.get("profile", DEFAULT_PROFILE))])
-    timing |= {key: _int(key, *given[key]) for key in _TIMING_KEYS & given.keys()}
-    if "join" in values:
-        values = {"id": -1, "size": 1, **values, "peers": PeerList()}
-    else:
-        values["peers"] = _peers(given["peers"][1], int(str(values["size"])))
-    if "secret_file" in values:
-        values["secrets"] = read_secrets(str(values["secret_file"]))
-    token_file = values.pop("http_token_file", None)
-    if token_file is not None:
-        values["http_token"] = read_token(str(token_file))
-    config = Config(timing=Timing(**timing), **values)  # type: ignore[arg-type]
-    check(config)
-    if config.tls_cert:
-        config = replace(config, tls_digest=_digest_of(config.tls_paths()))
-    return config
-
-
-def _check_complete(given: Mapping[str, tuple[str, object]]) -> None:
-    if "join" not in given:
-        for key in ("id", "size", "peers"):
-            if key not in given:
-                raise ConfigError(f"{_flag(key)} is missing")
-        return
-    for key in ("size", "peers"):
-        if key in given:
-            raise ConfigError(f"{given[key][0]}: a joiner is told that by its contact")
-    if "advertise" not in given and "listen" not in given:
-        raise ConfigError(
-            "a joiner needs --listen or --advertise: no list of peers has its address"
-        )
+SWITCHES: Final = ("insecure", "proxied", "flight_payloads")
+"""The keys whose value is true or false."""
+KEYS: Final = frozenset((*RANGES, *_TEXTS, *CHOICES, *SWITCHES, "peers", "join")) - {"relayout_ms"}
+"""All keys, but those of `Timing`."""
+TIMING_KEYS: Final = frozenset(f.name for f in fields(Timing))
 
 
 def check(config: Config) -> None:
@@ -345,167 +260,3 @@ def is_loopback(host: str) -> bool:
         return socket.inet_pton(socket.AF_INET6, host) == bytes(15) + b"\x01"
     except OSError:
         return False
-
-
-# --- the three sources ----------------------------------------------------------------------------
-
-
-def _flag(key: str) -> str:
-    return "--" + key.replace("_", "-")
-
-
-def _from_flags(flags: Mapping[str, object]) -> dict[str, tuple[str, object]]:
-    unknown = sorted(flags.keys() - _KEYS)
-    if unknown:
-        raise ConfigError(f"unknown flag {_flag(unknown[0])}")
-    return {key: (_flag(key), value) for key, value in flags.items() if value is not None}
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    given: dict[str, tuple[str, object]] = {}
-    for name in sorted(name for name in environment if name.startswith("BMGD_")):
-        key = name.removeprefix("BMGD_").lower()
-        timing_key = key.removeprefix("timing_")
-        if key in _KEYS:
-            given[key] = (name, environment[name])
-        elif timing_key != key and timing_key in _TIMING_KEYS:
-            given[timing_key] = (name, environment[name])
-        elif name not in _OTHERS and not _KUBERNETES.fullmatch(name):
-            raise ConfigError(f"unknown variable {name}")
-    return given
-
-
-def _from_toml(path: str) -> dict[str, tuple[str, object]]:
-    import tomllib
-
-    try:
-        document = tomllib.loads(_read(path, "the configuration").decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not TOML: {_one_line(error)}") from None
-    timing = document.pop("timing", {})
-    if not isinstance(timing, dict):
-        raise ConfigError(f"{path}: timing is not a table")
-    for key in sorted(document.keys() - _KEYS):
-        raise ConfigError(f"{path}: unknown key {key!r}")
-    for key in sorted(timing.keys() - _TIMING_KEYS):
-        raise ConfigError(f"{path}: unknown key {key!r} in [timing]")
-    return {key: (f"{path}: {key}", value) for key, value in {**document, **timing}.items()}
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-def _read(path: str, what: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot read {what} {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(f"cannot read {what} {path!r}: {error}") from None
-    if len(content) > _FILE_BYTES_MAX:
-        raise ConfigError(f"{what} {path} has more than {_FILE_BYTES_MAX} bytes")
-    return content
-
-
-# --- single values --------------------------------------------------------------------------------
-
-
-def _value(key: str, source: str, value: object) -> object:
-    if key in _RANGES:
-        return _int(key, source, value)
-    if key in _SWITCHES:
-        return _bool(source, value)
-    if key == "peers":
-        return value
-    if key == "join":
-        return _contacts(source, value)
-    if not isinstance(value, str):
-        raise ConfigError(f"{source} must be a text")
-    if key in CHOICES and value not in CHOICES[key]:
-        raise ConfigError(f"{source} must be one of {', '.join(CHOICES[key])}, not {value!r}")
-    return value
-
-
-def _int(key: str, source: str, value: object) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value):
-        value = int(value)
-    if type(value) is not int:
-        raise ConfigError(f"{source} must be an integer, not {value!r}")
-    low, high = _RANGES.get(key, (1, _DAY_MS))
-    if not low <= value <= high:
-        raise ConfigError(f"{source} must be in {low}..{high}, not {value}")
-    return value
-
-
-def _bool(source: str, value: object) -> bool:
-    if isinstance(value, str):
-        value = _WORDS.get(value.lower())
-    if type(value) is not bool:
-        raise ConfigError(f"{source} must be true or false")
-    return value
-
-
-def _peers(value: object, size: int) -> PeerList:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return PeerList.parse("\n".join(value), size)
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError("--peers must be a template with {id}, a list of addresses or a file")
-    is_text = "{" in value or "," in value or len(value.split()) > 1
-    if not is_text and (size > 1 or "/" in value or ":" not in value):
-        try:
-            value = _read(value, "the peers file").decode()
-        except UnicodeDecodeError:
-            raise ConfigError(f"the peers file {value} is not text") from None
-    return PeerList.parse(value, size)
-
-
-def _contacts(source: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        value = value.replace(",", " ").split()
-    if not isinstance(value, list) or not 1 <= len(value) <= CONTACTS_MAX:
-        raise ConfigError(f"{source} must be 1 to {CONTACTS_MAX} addresses of members")
-    for address in value:
-        split_address(str(address))
-    return tuple(str(address) for address in value)
-
-
-def read_token(path: str) -> bytes:
-    """The token in a file, without the end of its line.
-
-    Raises:
-        ConfigError: it cannot be read, or what it holds is no token.
-    """
-    token = _read(path, "the token file").removesuffix(b"\n").removesuffix(b"\r")
-    if not re.fullmatch(rb"[!-~]{16,256}", token):
-        raise ConfigError(
-            f"the token in {path} must have 16 to 256 visible ASCII characters, such as"
-            " `openssl rand -hex 24` gives"
-        )
-    _warn_if_others_read(path, "the token file")
-    return token
-
-
-def read_secrets(path: str) -> tuple[bytes, ...]:
-    """The secrets in a file; a warning in the log where others can read it.
-
-    Raises:
-        ConfigError: it cannot be read, or what it holds cannot be used.
-    """
-    secrets = parse_secrets(_read(path, "the secret file"), path)
-    _warn_if_others_read(path, "the secret file")
-    return secrets
-
-
-def _warn_if_others_read(path: str, what: str) -> None:
-    import os
-
-    # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
-    mode = os.stat(path).st_mode & 0o777
-    if mode & 0o077:
-        import logging
-
-        logging.getLogger("bmgd").warning(
-            "others than its owner can read %s %s (mode %04o)", what, path, mode
-        )

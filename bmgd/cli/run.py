@@ -40,7 +40,7 @@ TEXTS: Final = {
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Declare the arguments; their values are checked by `bmgd.config.load`."""
+    """Declare the arguments; their values are checked by `bmgd.config_sources.load`."""
     for name, text in TEXTS.items():
         parser.add_argument(f"--{name}", help=text)
     parser.add_argument(
@@ -70,7 +70,7 @@ def run(args: Namespace) -> int:
     import logging
 
     from bmgd.cli import exit_code_of
-    from bmgd.config import load
+    from bmgd.config_sources import load
     from bmgd.errors import ConfigError
     from bmgd.shell.early_log import begin
     from bmgd.shell.process import set_title

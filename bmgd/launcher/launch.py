@@ -118,7 +118,7 @@ def _plan(
     split: bool,
     with_secret: bool,
 ) -> Plan:
-    from bmgd.config import load
+    from bmgd.config_sources import load
     from bmgd.launcher.ports import FIRST_PORT, choose_base_port
 
     if not 1 <= count <= LAUNCH_MAX:

@@ -12,7 +12,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from bmgd.config import Config, read_again
+from bmgd.config import Config
+from bmgd.config_files import read_again
 from bmgd.errors import ConfigError
 
 LOOK_S = 1.0

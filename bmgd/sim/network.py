@@ -21,7 +21,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from bmgd.config import Config, load
+from bmgd.config import Config
+from bmgd.config_sources import load
 from bmgd.core.commands import Command, SendReport, ShowStatus
 from bmgd.core.effects import (
     AbsorbHeartbeats,

@@ -15,8 +15,8 @@ from bmgd.config import (
     control_path,
     http_address,
     is_loopback,
-    load,
 )
+from bmgd.config_sources import load
 from bmgd.errors import ConfigError
 from bmgd.profiles import PROFILES, Timing
 

@@ -24,6 +24,8 @@ LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("frameheader", "peers"),
     ("profiles", "policy", "secret"),
     ("config",),
+    ("config_files",),
+    ("config_sources",),
     ("topology",),
     ("_fastroute", "_labroutes"),
     ("_engine",),

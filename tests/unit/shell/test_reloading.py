@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.config import Config, read_secrets
+from bmgd.config import Config
+from bmgd.config_files import read_secrets
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
 from bmgd.shell import reloading

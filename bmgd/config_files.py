@@ -1,0 +1,106 @@
+"""The files that a configuration names: secrets, a token, TLS; read at the start, and again later."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from bmgd.config import Config
+from bmgd.errors import ConfigError
+from bmgd.secret import parse_secrets
+
+_FILE_BYTES_MAX: Final = 64 * 2**20
+
+
+def read_file(path: str, what: str) -> bytes:
+    """What is in a file of at most 64 MiB.
+
+    Args:
+        what: names it in errors.
+
+    Raises:
+        ConfigError: it cannot be read, or is too long.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read {what} {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"cannot read {what} {path!r}: {error}") from None
+    if len(content) > _FILE_BYTES_MAX:
+        raise ConfigError(f"{what} {path} has more than {_FILE_BYTES_MAX} bytes")
+    return content
+
+
+def read_again(config: Config) -> Config:
+    """The same configuration with what its files hold now.
+
+    Raises:
+        ConfigError: a file cannot be read, or what it holds cannot be used.
+    """
+    if config.secret_file:
+        config = replace(config, secrets=read_secrets(config.secret_file))
+    if config.tls_cert:
+        config = replace(config, tls_digest=digest_of(config.tls_paths()))
+    return config
+
+
+def digest_of(paths: tuple[str, ...]) -> bytes:
+    """The digest of what is in the TLS files; a warning in the log where others can read the key.
+
+    Args:
+        paths: as `Config.tls_paths` gives them.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    import hashlib
+
+    digest = hashlib.sha256()
+    for path in paths:
+        content = read_file(path, "the TLS file")
+        digest.update(len(content).to_bytes(8, "big") + content)
+    _warn_if_othersread_file(paths[1], "the TLS key")
+    return digest.digest()
+
+
+def read_token(path: str) -> bytes:
+    """The token in a file, without the end of its line.
+
+    Raises:
+        ConfigError: it cannot be read, or what it holds is no token.
+    """
+    token = read_file(path, "the token file").removesuffix(b"\n").removesuffix(b"\r")
+    if not re.fullmatch(rb"[!-~]{16,256}", token):
+        raise ConfigError(
+            f"the token in {path} must have 16 to 256 visible ASCII characters, such as"
+            " `openssl rand -hex 24` gives"
+        )
+    _warn_if_othersread_file(path, "the token file")
+    return token
+
+
+def read_secrets(path: str) -> tuple[bytes, ...]:
+    """The secrets in a file; a warning in the log where others can read it.
+
+    Raises:
+        ConfigError: it cannot be read, or what it holds cannot be used.
+    """
+    secrets = parse_secrets(read_file(path, "the secret file"), path)
+    _warn_if_othersread_file(path, "the secret file")
+    return secrets
+
+
+def _warn_if_othersread_file(path: str, what: str) -> None:
+    import os
+
+    # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
+    mode = os.stat(path).st_mode & 0o777
+    if mode & 0o077:
+        import logging
+
+        logging.getLogger("bmgd").warning(
+            "others than its owner can read %s %s (mode %04o)", what, path, mode
+        )
