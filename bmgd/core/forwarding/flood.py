@@ -3,7 +3,8 @@
 Theory of operation. Heartbeats, pings, notices, digests, pages, asks, probes and joins are rare, and all
 of them are sent again or made good by something else when one is lost. So for each neighbor, and for each
 source behind it, there is a rate: `RATE_PER_S` of them, `BURST` at once (a leaky bucket, by the time at
-which it would be empty); and one more for what neighbors tell and ask of broadcasts whose source is gone.
+which it would be empty); one more for what programs cause, so that a program that pings as fast as it can
+slows no heartbeat; and one for what neighbors tell and ask of broadcasts whose source is gone.
 What comes beyond is not looked at, and counted; who sent it is shown once in `NAMED_NS`.
 Messages of programs have windows of their own, and are not counted here.
 """
@@ -11,6 +12,7 @@ Messages of programs have windows of their own, and are not counted here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from bmgd.core.context import Context, Link
 from bmgd.types import NodeId
@@ -36,14 +38,25 @@ BURST = 4096
 SENDERS_MAX = 4096
 NAMED_NS = 10_000_000_000
 _COST_NS = 1_000_000_000 // RATE_PER_S
-_ROUTED = (Ask, Answer, Probe, JoinRequest, JoinGrant, Unreachable, ProgramAsk)
+_ROUTED = (Ask, Answer, JoinRequest, JoinGrant, ProgramAsk)
+_OF_PROGRAMS = (Probe, Unreachable)
+"""As many as programs ping, and send to nodes out of reach."""
 _OF_LINK = (
     *(Heartbeat, Ping, Pong, Unwanted, OlderMembers),
     *(Notice, Buckets, PageAsk, RecordPage),
 )
 
-Sender = tuple[NodeId, NodeId | None]
-"""A neighbor, and the source behind it; None for what neighbors compare of sources that are gone."""
+
+class Rate(Enum):
+    """What has a rate of its own."""
+
+    CLUSTER = "what keeps the cluster together"
+    PROGRAMS = "what programs cause"
+    ORPHANS = "what neighbors compare of sources that are gone"
+
+
+Sender = tuple[NodeId, NodeId, Rate]
+"""A neighbor, the source behind it or itself, and what they send."""
 
 
 @dataclass(slots=True)
@@ -63,12 +76,14 @@ class Flood:
         """Whether this message is within its sender's rate. Complexity: O(1) on average."""
         sender: Sender
         if isinstance(message, _ROUTED):
-            sender = link.peer, message.route.source
+            sender = link.peer, message.route.source, Rate.CLUSTER
+        elif isinstance(message, _OF_PROGRAMS):
+            sender = link.peer, message.route.source, Rate.PROGRAMS
         elif isinstance(message, _OF_LINK):
-            sender = link.peer, link.peer
+            sender = link.peer, link.peer, Rate.CLUSTER
         elif isinstance(message, Watermarks | Pull):
             # Many when many sources die at once: they have a rate of their own, and slow no heartbeat.
-            sender = link.peer, None
+            sender = link.peer, link.peer, Rate.ORPHANS
         else:
             return True
         now_ns = self.context.now_ns
@@ -86,7 +101,7 @@ class Flood:
         now_ns = self.context.now_ns
         if now_ns >= self._named_ns.get(sender, 0):
             self._named_ns[sender] = now_ns + NAMED_NS
-            neighbor, source = sender[0], sender[0] if sender[1] is None else sender[1]
+            neighbor, source, _ = sender
             behind = "" if source == neighbor else f", by way of node {neighbor}"
             detail = f"more than {RATE_PER_S} messages a second{behind}: the rest is not looked at"
             self.context.observe("flooding", source, detail=detail)

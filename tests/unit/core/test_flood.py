@@ -9,7 +9,7 @@ from bmgd.core.events import Received
 from bmgd.core.forwarding.flood import BURST, NAMED_NS, RATE_PER_S, SENDERS_MAX
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
-from bmgd.wire.ask_messages import Ask
+from bmgd.wire.ask_messages import Ask, Probe
 from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import (
     Notice,
@@ -22,6 +22,7 @@ from bmgd.wire.link_messages import (
 )
 from bmgd.wire.messages import Message
 from bmgd.wire.routes import Route
+from bmgd.wire.stream_messages import Unreachable
 from tests.unit.core.clusters import S, observed, send, settle
 
 VICTIM, FLOODER, OTHER = NodeId(0), NodeId(1), NodeId(2)
@@ -130,6 +131,23 @@ def test_flood_does_not_hold_up_messages_of_others() -> None:
     ids=["watermarks", "pulls"],
 )
 def test_flood_of_what_neighbors_compare_is_dropped_and_slows_no_ping(message: Message) -> None:
+    network = Network(5, seed=2)
+    settle(network)
+    receive(network, FLOODER, message, 2 * BURST)
+    assert network.hosts[VICTIM].node.parts.flood.dropped > BURST - 100
+    (named,) = observed(network, VICTIM, "flooding")
+    assert (named.peer, "by way of" in named.detail) == (FLOODER, False)
+    assert pongs(receive(network, FLOODER, Ping(1), 10)) == 10
+
+
+ROUTE = Route(VICTIM, FLOODER, Incarnation(5), 0, 1, 9)
+
+
+@pytest.mark.parametrize(
+    "message", [Probe(ROUTE, ()), Unreachable(ROUTE, NodeId(4))], ids=["probes", "unreachable"]
+)
+def test_flood_of_what_programs_cause_is_dropped_and_slows_no_ping(message: Message) -> None:
+    """Whoever may look can ping as fast as it goes: his daemon's heartbeats are heard all the same."""
     network = Network(5, seed=2)
     settle(network)
     receive(network, FLOODER, message, 2 * BURST)
