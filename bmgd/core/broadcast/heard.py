@@ -45,6 +45,7 @@ class Heard:
         unanswered: how often neighbors were asked since all of that came from them.
         asks: how often anybody was.
         came, came_ns: how many frames with copies have come, and when the last one did.
+        gap_ns: the longest wait for one of those that a neighbor was asked for.
     """
 
     source: NodeId
@@ -76,6 +77,7 @@ class Heard:
     asks: int = 0
     came: int = 0
     came_ns: int = 0
+    gap_ns: int = 0
 
     @property
     def key(self) -> LifeKey:
@@ -94,7 +96,13 @@ class Heard:
         self.said_ns.clear()
         self.pulled.clear()
         self.unanswered.clear()
-        self.asked = None
+        self.asked, self.gap_ns = None, 0
+
+    def note_came(self, now_ns: int) -> None:
+        """A frame with a copy came."""
+        if self.asked is not None and self.came < self.awaited:
+            self.gap_ns = max(self.gap_ns, now_ns - max(self.asked_ns, self.came_ns))
+        self.came, self.came_ns = self.came + 1, now_ns
 
     def is_orphan(self, membership: Membership) -> bool:
         """Whether this life is over, or is none, as far as is known here."""

@@ -37,7 +37,7 @@ GAPS_MAX = 32
 PULL_NS = TELL_AGAIN_NS // 2
 """So long after the last copy came nobody is asked again while more of an answer may be on its way."""
 PULL_DOUBLINGS = 4
-"""So often that doubles, for who was asked and did not send all."""
+"""So often that doubles, for who was asked and sent nothing yet."""
 TOLD_MAX = 1024
 """Lives told to one neighbor in one step; of more it asks again."""
 
@@ -288,6 +288,9 @@ class BroadcastOrphans:
         if heard.asked not in self._links.by_peer or heard.came >= heard.awaited:
             return False
         pause_ns = PULL_NS << min(heard.unanswered.get(peer, 0), PULL_DOUBLINGS)
+        if heard.came_ns > heard.asked_ns:
+            # The rest can have been dropped: it is late when it takes longer than what came.
+            pause_ns = min(max(PULL_NS, 2 * heard.gap_ns), PULL_NS << PULL_DOUBLINGS)
         return self._context.now_ns - max(heard.asked_ns, heard.came_ns) < pause_ns
 
     def _beyond(self, heard: Heard) -> list[NodeId]:

@@ -181,7 +181,7 @@ class BroadcastRetention:
 
     def _take(self, heard: Heard, message: ReliableBroadcast) -> None:
         count, me = message.route.sequence, self._context.id
-        heard.came, heard.came_ns = heard.came + 1, self._context.now_ns
+        heard.note_came(self._context.now_ns)
         is_for_me = me < message.id_space and not message.exceptions >> me & 1
         for skip in message.skips:
             if skip.id == me:

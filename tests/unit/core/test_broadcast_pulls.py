@@ -59,3 +59,12 @@ def test_copies_that_come_slowly_are_not_asked_for_again_and_again() -> None:
     network.run(10)
     assert watermarks(network) == [COUNT] * (SIZE - 1)
     assert copies.sent <= 2 * COUNT * (SIZE - 2)
+
+
+def test_copies_of_which_links_drop_most_come_in_time() -> None:
+    network = Network(SIZE, conditions=Conditions(pipe_bytes=100_000, bulk_bytes_max=150_000))
+    settle(network)
+    take(network, 1)
+    network.kill(SOURCE)
+    network.run(20)
+    assert watermarks(network) == [COUNT] * (SIZE - 1)
