@@ -10,7 +10,8 @@
     DIR/lock            locked while a launcher lives
 
 Where DIR is so long that a socket's path would pass the 107 bytes of Linux, the sockets lie in
-``/tmp/bmgd-UID-HASH`` instead (0700, HASH of DIR's real path); cluster.json names the real place.
+``/tmp/bmgd-UID-HASH`` instead (0700, HASH of DIR's real path); cluster.json names the real place. It
+stays after the end where daemons have written recordings beside their sockets.
 """
 
 from __future__ import annotations
@@ -156,9 +157,13 @@ class RunDir:
         return self.secret_file, secret
 
     def remove_sockets_dir(self) -> None:
-        """Remove the directory of sockets where it is not the run directory itself."""
-        if self.sockets != self.path and os.path.isdir(self.sockets):
-            os.rmdir(self.sockets)
+        """Remove the directory of sockets where it is not the run directory itself.
+
+        One that has something else in it, such as recordings of daemons, stays.
+        """
+        if self.sockets != self.path:
+            with suppress(OSError):
+                os.rmdir(self.sockets)
 
     def write_cluster(self, document: dict[str, Any]) -> None:
         """Replace cluster.json in one step: a reader sees the old one or the new one.
