@@ -245,7 +245,7 @@ class Daemon:
     def multicast(
         self,
         destinations: Iterable[int | range],
-        payload: bytes,
+        payload: Payload,
         *,
         topic: str = DEFAULT_TOPIC,
         quality: Quality = "reliable",
@@ -260,7 +260,7 @@ class Daemon:
 
     def broadcast(
         self,
-        payload: bytes,
+        payload: Payload,
         *,
         topic: str = DEFAULT_TOPIC,
         quality: Quality = "reliable",

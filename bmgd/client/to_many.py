@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, Final
 
-from bmgd.client.arguments import Quality, checked_topic
+from bmgd.client.arguments import Payload, Quality, check_timeout, checked_payload, checked_topic
 from bmgd.client.connection import GRACE_S, Connection
 from bmgd.errors import (
     BmgdError,
@@ -55,7 +55,7 @@ class SendsToMany:
 
     async def broadcast(
         self,
-        payload: bytes,
+        payload: Payload,
         *,
         topic: str = "default",
         quality: Quality = "reliable",
@@ -77,16 +77,18 @@ class SendsToMany:
 
         Raises:
             PartialError: some nodes did not confirm it; its report says which, and why.
-            RequestError: too large a payload, or a bad topic or timeout.
+            RequestError: a bad or too large payload, or a bad topic or timeout.
             NoQuorumError: this node stands aside.
             NoDaemonError: the daemon is gone.
         """
-        if quality == "reliable" and len(payload) > PAYLOAD_BYTES_MAX:
-            return await self._broadcast_long(payload, topic, timeout)
-        params = {**_checked(payload, topic, quality), "timeout": timeout}
+        checked = checked_payload(payload)
+        check_timeout(timeout)
+        if quality == "reliable" and _size_of(checked) > PAYLOAD_BYTES_MAX:
+            return await self._broadcast_long(checked, topic, timeout)
+        params = {**_checked(checked, topic, quality), "timeout": timeout}
         return _report(await self._connection.ask("broadcast", params, timeout + GRACE_S))
 
-    async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
+    async def _broadcast_long(self, payload: Payload, topic: str, timeout_s: float) -> Report:
         until_s = asyncio.get_running_loop().time() + timeout_s
 
         async def ask_piece(params: dict[str, Any]) -> Report:
@@ -101,7 +103,7 @@ class SendsToMany:
     async def multicast(
         self,
         destinations: Iterable[int | range],
-        payload: bytes,
+        payload: Payload,
         *,
         topic: str = "default",
         quality: Quality = "reliable",
@@ -118,8 +120,9 @@ class SendsToMany:
 
         Raises: as `broadcast`.
         """
+        check_timeout(timeout)
         params = {
-            **_checked(payload, topic, quality),
+            **_checked(checked_payload(payload), topic, quality),
             "destinations": _ranges(destinations),
             "timeout": timeout,
         }
@@ -127,7 +130,7 @@ class SendsToMany:
 
 
 async def _broadcast_pieces(
-    ask_piece: Callable[[dict[str, Any]], Any], payload: bytes | memoryview, params: dict[str, Any]
+    ask_piece: Callable[[dict[str, Any]], Any], payload: Payload, params: dict[str, Any]
 ) -> Report:
     """Send a message in pieces, `PIECES_UNDERWAY` at a time.
 
@@ -139,9 +142,12 @@ async def _broadcast_pieces(
         PartialError: some nodes have not confirmed each piece.
         BmgdError: whatever a piece fails with; those that follow are not sent.
     """
-    size = len(payload)
+    size = _size_of(payload)
     if size > LONG_BYTES_MAX:
         raise RequestError(f"a message has at most {LONG_BYTES_MAX} bytes")
+    if isinstance(payload, memoryview):
+        # Pieces are cut by bytes, whatever the view's items are.
+        payload = payload.cast("B") if payload.c_contiguous else payload.tobytes()
     number = secrets.randbits(63) + 1
     confirmed: frozenset[int] | None = None
     failed: dict[int, DeliveryError] = {}
@@ -186,9 +192,14 @@ def missed_of(value: Any) -> Missed | None:
     return None
 
 
-def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
-    if len(payload) > PAYLOAD_BYTES_MAX:
-        raise RequestError(f"the payload has {len(payload)} bytes, at most {PAYLOAD_BYTES_MAX} fit")
+def _size_of(payload: Payload) -> int:
+    return payload.nbytes if isinstance(payload, memoryview) else len(payload)
+
+
+def _checked(payload: Payload, topic: str, quality: str) -> dict[str, Any]:
+    size = _size_of(payload)
+    if size > PAYLOAD_BYTES_MAX:
+        raise RequestError(f"the payload has {size} bytes, at most {PAYLOAD_BYTES_MAX} fit")
     return {"topic": checked_topic(topic), "payload": bytes(payload), "quality": quality}
 
 
@@ -196,7 +207,8 @@ def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
     found = 0
     for item in destinations:
         ids = item if isinstance(item, range) else range(index(item), index(item) + 1)
-        if ids and not 0 <= min(ids) <= max(ids) < ID_SET_SPACE:
+        # Its ends are enough: a range may be longer than anybody has time to walk through.
+        if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
             raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
         for each in ids if ids.step != 1 else ():
             found |= 1 << each

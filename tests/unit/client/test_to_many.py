@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import bmgd
+from bmgd.client.to_many import _broadcast_pieces
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
 from bmgd.core.effects import Announce, Reply, TellMissed
-from bmgd.errors import DeadError, PartialError, RequestError, UnreachableError
+from bmgd.errors import DeadError, PartialError, Report, RequestError, UnreachableError
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece
@@ -88,6 +90,41 @@ async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
                 await daemon.multicast(wrong, b"x")
         with pytest.raises(TypeError):
             await daemon.multicast(["1"], b"x")  # type: ignore[list-item]
+
+
+async def test_multicast_refuses_a_range_of_any_length_at_once(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        for wrong in (range(10**15), range(10**15, -1, -1), range(-(10**15), 5)):
+            with pytest.raises(RequestError, match="below 131072"):
+                await daemon.multicast([wrong], b"x")
+    assert not core.told
+
+
+@pytest.mark.parametrize("payload", ["text", None, 3, [], [120]])
+async def test_messages_to_many_are_of_bytes_only(core: ManyCore, payload: Any) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        for quality in ("reliable", "best-effort"):
+            with pytest.raises(RequestError, match="a payload is bytes"):
+                await daemon.broadcast(payload, quality=quality)
+            with pytest.raises(RequestError, match="a payload is bytes"):
+                await daemon.multicast([1], payload, quality=quality)
+    assert not core.told
+
+
+async def test_the_size_of_a_broadcast_is_that_of_its_bytes(core: ManyCore) -> None:
+    words = memoryview(bytes(range(256)) * 1024).cast("I")
+    pieces: list[tuple[int, bytes]] = []
+
+    async def ask(params: dict[str, Any]) -> Report:
+        assert params["size"] == words.nbytes
+        pieces.append((params["at"], params["payload"]))
+        return Report(frozenset([0]), {})
+
+    await _broadcast_pieces(ask, words, {})
+    assert b"".join(body for _, body in sorted(pieces)) == words.tobytes()
+    async with bmgd.connect(core.address) as daemon:
+        with pytest.raises(RequestError, match="262144 bytes"):
+            await daemon.broadcast(words, quality="best-effort")
 
 
 async def test_messages_to_many_are_refused_before_they_are_sent(core: ManyCore) -> None:
