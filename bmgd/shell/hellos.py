@@ -42,7 +42,7 @@ class Hellos:
         self._emit = emit
         self._note = note
         self._loop = asyncio.get_running_loop()
-        self._slots = Slots()
+        self._slots = Slots[LinkId]()
         self._waiting: dict[LinkId, tuple[Acceptor, HelloSocket]] = {}
 
     def accept(self, sock: socket.socket, address: tuple[object, ...]) -> None:

@@ -9,10 +9,11 @@ path gives is in a table of `Route`s (`web.py`); this module decides only who ma
 
 What is bounded, and what happens there:
 
-    connections     `CONNECTIONS_MAX`  one more is answered 503 and closed
+    connections     `CONNECTIONS_MAX`  one more is let in, another is closed, see `slots.py`; so who holds
+                                       them all idle keeps no probe out
     a request       `HEAD_BYTES_MAX`, `HEAD_S`  431, 408
     an answer       `ANSWER_S`         a client that does not read it is cut
-    streams         `STREAMS_MAX`, `STREAM_BYTES_MAX`  see `event_stream.py`
+    streams         `STREAMS_MAX`, beside these; `STREAM_BYTES_MAX`, see `event_stream.py`
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bmgd.errors import BmgdError
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.event_stream import EventStreams
 from bmgd.shell.http_request import HEAD_BYTES_MAX, HttpError, HttpRequest, read_request
+from bmgd.shell.slots import Slots
 
 CONNECTIONS_MAX: Final = 64
 ANSWER_S: Final = 10.0
@@ -113,7 +115,8 @@ class HttpServer:
         self._note = note
         self._listener = bind_listener(address)
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = Slots[asyncio.StreamWriter](CONNECTIONS_MAX)
+        self._tasks: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -132,19 +135,24 @@ class HttpServer:
         if self._server is not None:
             self._server.close()
         self._listener.close()
-        for task in list(self._tasks):
+        for task in list(self._tasks.values()):
             task.cancel()
 
     # --- one connection -----------------------------------------------------------------------
 
     def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= CONNECTIONS_MAX:
-            writer.write(self._head(503, "text/plain", 0))
-            writer.close()
-            return
-        task = self._spawn(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        # Who has gone already has no address.
+        peer = writer.get_extra_info("peername") or ("",)
+        given_way = self._slots.enter(writer, str(peer[0]))
+        if given_way is not None:
+            self._tasks[given_way].cancel()
+            given_way.transport.abort()
+        task = self._tasks[writer] = self._spawn(self._serve(reader, writer))
+        task.add_done_callback(lambda _: self._forget(writer))
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        del self._tasks[writer]
+        self._slots.leave(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -167,6 +175,7 @@ class HttpServer:
             request = await read_request(reader)
             if request is None:
                 return
+            self._slots.speaks(writer)
             is_head = request.method == "HEAD"
             answer = await self._handle(request)
         except HttpError as error:
@@ -179,6 +188,8 @@ class HttpServer:
             return
         if isinstance(answer, EventStreams):
             self._count(200)
+            # Streams have a bound of their own.
+            self._slots.leave(writer)
             writer.write(self._head(200, "text/event-stream", None))
             await answer.serve(reader, writer)
             return

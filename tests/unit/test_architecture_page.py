@@ -191,7 +191,7 @@ BOUNDS: Final = {
     "nodes that a page shows": "{shell.view.SHOWN_NODES_MAX}",
     "ways measured for others": "{core.survey.FOREIGN_TRACES_MAX}; {core.survey.TRACES_MAX} at a time",
     "timeline of the page": "{shell.view.TIMELINE_MAX} events in the daemon",
-    "HTTP connections": "{shell.http_server.CONNECTIONS_MAX}",
+    "HTTP connections beside pages": "{shell.http_server.CONNECTIONS_MAX}",
     "a request's head": "{shell.http_request.HEAD_BYTES_MAX} bytes; {shell.http_request.HEAD_S:s}",
     "pages open": "{shell.event_stream.STREAMS_MAX}; {shell.event_stream.STREAM_BYTES_MAX:MiB}",
     "programs, their requests": "{shell.control.PROGRAMS_MAX}, {shell.control.CALLS_MAX} each",

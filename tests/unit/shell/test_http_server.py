@@ -182,18 +182,41 @@ async def test_http_ends_with_a_client_that_hangs_up_or_is_slow(
 async def test_http_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 2)
     async with serving() as served:
-        held = [await served.connect() for _ in range(2)]
-        for _ in range(100):
-            if len(served.server._tasks) == 2:
-                break
-            await asyncio.sleep(0.01)
-        assert (await served.get("/open"))[0] == 503
-        held[0][1].close()
-        async with asyncio.timeout(DEADLINE_S):
-            while len(served.server._tasks) == 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        held = []
+        for count in (1, 2):
+            held.append(await served.connect())
+            async with asyncio.timeout(DEADLINE_S):
+                while len(served.server._tasks) < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
         assert (await served.get("/open"))[0] == 200
-        held[1][1].close()
+        async with asyncio.timeout(DEADLINE_S):
+            assert await end_of(held[0][0]) == b"", "the oldest idle one gives way"
+        assert not held[1][0].at_eof()
+        held[1][1].write(b"GET /open HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(DEADLINE_S):
+            assert b" 200 " in await end_of(held[1][0])
+
+
+async def test_http_streams_hold_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 1)
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(f"GET /events HTTP/1.1\r\n{HERE}\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE_S):
+            await reader.readuntil(b"event: begin")
+        assert (await served.get("/open"))[0] == 200
+        served.streams.publish("later", {})
+        async with asyncio.timeout(DEADLINE_S):
+            await reader.readuntil(b"event: later")
+        writer.close()
+
+
+async def end_of(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the other side has closed, or cut."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
 
 
 LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop])

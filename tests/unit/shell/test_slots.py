@@ -8,9 +8,9 @@ from bmgd.shell.slots import SLOTS_MAX, Slots, share_of
 from bmgd.types import LinkId
 
 
-def full(*hosts: str) -> Slots:
+def full(*hosts: str) -> Slots[LinkId]:
     """All slots taken, by these addresses in turn; link ids from 0."""
-    slots = Slots()
+    slots = Slots[LinkId]()
     for number in range(SLOTS_MAX):
         assert slots.enter(LinkId(number), hosts[number % len(hosts)]) is None
     return slots
@@ -27,7 +27,7 @@ def test_slots_let_whoever_comes_in_and_the_oldest_give_way() -> None:
 
 
 def test_slots_of_another_address_are_not_for_the_crowd() -> None:
-    slots = Slots()
+    slots = Slots[LinkId]()
     slots.enter(LinkId(9), "10.0.0.9")
     for number in range(100, 1000):
         assert slots.enter(LinkId(number), "10.0.0.1") != 9
