@@ -146,8 +146,9 @@ class Node:
         if now_ns < context.now_ns:
             raise InvariantError("time went backwards")
         context.now_ns = now_ns
-        if context.membership.is_limited:
-            context.membership.limit(now_ns)
+        allowance = context.membership.allowance
+        if allowance.is_limited:
+            allowance.limit(now_ns)
         self._deadlines.notice_lag()
         # Who was late has more to do than to take it in.
         was_late = bool(context.effects)

@@ -131,7 +131,7 @@ class Parts:
                 membership.retire_run(first, last)
         if membership.get(context.id) is None:
             membership.join(context.id, context.own_record())
-        membership.limit(context.now_ns)
+        membership.allowance.limit(context.now_ns)
 
     def _make_survey(self) -> Survey:
         return Survey(

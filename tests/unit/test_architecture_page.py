@@ -35,10 +35,10 @@ BOUNDS: Final = {
     "ids in a recorded route": "{wire.bounds.ROUTE_IDS_MAX}",
     "records in a notice": "{wire.bounds.RECORDS_PER_NOTICE_MAX}",
     "unknown ids among those above": "4095; ids that records skip: "
-    "{core.membership.membership.ID_GAP_MAX} at once, {core.membership.membership.SKIPPED_PER_S} a "
+    "{core.membership.allowance.ID_GAP_MAX} at once, {core.membership.allowance.SKIPPED_PER_S} a "
     "second",
-    "ids above all known ones": "{core.membership.membership.RETIRED_AT_ONCE:pow} at once, "
-    "{core.membership.membership.RETIRED_PER_S} a second",
+    "ids above all known ones": "{core.membership.allowance.RETIRED_AT_ONCE:pow} at once, "
+    "{core.membership.allowance.RETIRED_PER_S} a second",
     "a TLS handshake": "{shell.tls.HANDSHAKE_BYTES_MAX:KiB} of ciphertext",
     "lives that a node begins in an hour": "{core.lifecycle.LIVES_MAX}",
     "heartbeats, pings, notices": "{core.forwarding.flood.BURST} at once, "

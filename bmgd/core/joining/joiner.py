@@ -22,7 +22,7 @@ from random import Random
 
 from bmgd.core.effects import AskContact, Effect, Exit, Joined, Observed
 from bmgd.core.events import AskFailed, DeadlineReached, Event, Granted
-from bmgd.core.membership.membership import ID_GAP_MAX
+from bmgd.core.membership.allowance import ID_GAP_MAX
 from bmgd.core.settings import Settings
 from bmgd.types import Incarnation, NodeId, counter_of
 from bmgd.wire.hello import MISCONFIGURED, Refusal

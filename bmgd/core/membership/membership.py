@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
 from bmgd.core.membership.retired import DIGEST_MODULUS, retired_hash, retired_sums
 from bmgd.peers import PeerList
 from bmgd.routing import id_of, neighbor_ids, rank_of
@@ -41,14 +42,6 @@ from bmgd.types import (
 from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
 from bmgd.wire.link_messages import BUCKETS
 
-ID_GAP_MAX = 4096
-"""A record is not believed that would make this many ids between the founders and it unknown."""
-SKIPPED_PER_S = 1000
-"""Of ids that others' words skip, `ID_GAP_MAX` at once, and so many a second: who fills the gap that it
-has made does not run through the ids."""
-RETIRED_AT_ONCE = 2**22
-RETIRED_PER_S = 4000
-"""Of ids above all known ones that others hold for retired."""
 RETIRED_PIECE = 2**16
 """A run of more is taken over as far as it is allowed, if it is allowed so far."""
 
@@ -119,6 +112,7 @@ class Membership:
         digest: 128 bits; equal digests mean equal memberships.
         buckets: the digest's 64 parts, by ``id % 64``.
         revision: counts the changes.
+        allowance: how many ids others' words may make known.
     """
 
     def __init__(self, founding_size: int, peers: PeerList) -> None:
@@ -132,14 +126,13 @@ class Membership:
         self.buckets = [0] * BUCKETS
         self.revision = 0
         self.layout_revision = 0
+        self.allowance = Allowance()
         self._peers = peers
         self._records: dict[NodeId, Record] = {}
         self._ids: list[int] = []
         self._lives: dict[NodeId, Incarnation] = {}
         self._assumed: dict[NodeId, Incarnation] = {}
         self._unknown_ids = 0
-        self._skips_left = self._retired_left = NODE_ID_MAX + 1
-        self._allowed_ns: int | None = None
         self._living_set: tuple[tuple[int, int], int] = (-1, -1), 0
 
     # --- looking ------------------------------------------------------------------------------
@@ -317,27 +310,6 @@ class Membership:
             self._assumed[node_id] = incarnation
         return Standing.CURRENT if assumed in (None, incarnation) else Standing.UNVOUCHED
 
-    # --- how fast ids may become known --------------------------------------------------------
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether time allows for more ids than may become known now."""
-        return self._skips_left < ID_GAP_MAX or self._retired_left < RETIRED_AT_ONCE
-
-    def limit(self, now_ns: int) -> None:
-        """From now on others' words make ids known at a rate; called again as time goes on."""
-        if self._allowed_ns is None:
-            self._allowed_ns = now_ns
-            self._skips_left, self._retired_left = ID_GAP_MAX, RETIRED_AT_ONCE
-            return
-        # Whole thousandths of a second: what is left over is not lost.
-        passed_ms = (now_ns - self._allowed_ns) // 1_000_000
-        self._allowed_ns += passed_ms * 1_000_000
-        more = passed_ms * SKIPPED_PER_S // 1000
-        self._skips_left = min(self._skips_left + more, ID_GAP_MAX)
-        more = passed_ms * RETIRED_PER_S // 1000
-        self._retired_left = min(self._retired_left + more, RETIRED_AT_ONCE)
-
     # --- changing -----------------------------------------------------------------------------
 
     def can_be(self, node_id: NodeId) -> bool:
@@ -351,7 +323,7 @@ class Membership:
 
     def _may_skip(self, skipped: int) -> bool:
         return skipped <= 0 or (
-            self._unknown_ids + skipped < ID_GAP_MAX and skipped <= self._skips_left
+            self._unknown_ids + skipped < ID_GAP_MAX and skipped <= self.allowance.skips
         )
 
     def join(self, node_id: NodeId, record: Record) -> bool:
@@ -408,9 +380,9 @@ class Membership:
         if first > last or not self._may_skip(first - self.id_space):
             return [], None
         fresh_from = max(first, self.id_space)
-        if self._retired_left < min(last - fresh_from + 1, RETIRED_PIECE):
+        if self.allowance.retired < min(last - fresh_from + 1, RETIRED_PIECE):
             return [], None
-        last = NodeId(min(last, fresh_from + self._retired_left - 1))
+        last = NodeId(min(last, fresh_from + self.allowance.retired - 1))
         low, high = bisect_left(self._ids, first), bisect_right(self._ids, last)
         if high - low > records_max:
             high = low + records_max
@@ -423,7 +395,7 @@ class Membership:
         below = [(a, min(b, self.id_space - 1)) for a, b in fresh if a < self.id_space]
         self._unknown_ids -= sum(b - a + 1 for a, b in below) - len(known)
         self._skip(first - self.id_space)
-        self._retired_left -= max(0, last + 1 - fresh_from)
+        self.allowance.retired -= max(0, last + 1 - fresh_from)
         for node_id in known:
             self._forget(node_id)
         self._leave_out(min(first, NodeId(self.id_space)), last)
@@ -474,7 +446,7 @@ class Membership:
     def _skip(self, count: int) -> None:
         if count > 0:
             self._unknown_ids += count
-            self._skips_left -= count
+            self.allowance.skips -= count
 
     def _leave_out(self, first: NodeId, last: NodeId) -> None:
         """Count these ids to the id space, and none of them to the layout."""

@@ -21,7 +21,7 @@ from bmgd.core.events import (
 )
 from bmgd.core.forwarding.branching import Branched
 from bmgd.core.links import GUESTS_MAX
-from bmgd.core.membership import membership
+from bmgd.core.membership import allowance, membership
 from bmgd.core.neighbors.observer import ASKS_OPEN_MAX
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
@@ -191,7 +191,7 @@ def test_members_cannot_be_invented_without_bound(monkeypatch: pytest.MonkeyPatc
 
 def test_ids_that_records_skip_have_a_rate() -> None:
     known = membership.Membership(10, PEERS)
-    known.limit(0)
+    known.allowance.limit(0)
     alive = Record(LIFE, 0, Status.ALIVE, "a:1")
 
     def leap() -> bool:
@@ -202,43 +202,43 @@ def test_ids_that_records_skip_have_a_rate() -> None:
         )
 
     assert [leap() for _ in range(6)] == [True] * 4 + [False] * 2
-    known.limit(800_000_000)
+    known.allowance.limit(800_000_000)
     assert not leap()
-    known.limit(1_000_000_000)
+    known.allowance.limit(1_000_000_000)
     assert [leap() for _ in range(2)] == [True, False]
-    known.limit(10**12)
-    assert sum(leap() for _ in range(9)) == membership.ID_GAP_MAX // 999
+    known.allowance.limit(10**12)
+    assert sum(leap() for _ in range(9)) == allowance.ID_GAP_MAX // 999
     assert known.join(NodeId(known.id_space), alive), "an id that skips none always may be"
 
 
 def test_runs_of_retired_ids_have_a_rate() -> None:
     known = membership.Membership(10, PEERS)
-    known.limit(0)
-    most = membership.RETIRED_AT_ONCE
+    known.allowance.limit(0)
+    most = allowance.RETIRED_AT_ONCE
     assert known.retire_run(NodeId(10), NodeId(NODE_ID_MAX)) == ([], 9 + most)
     assert known.retire_run(NodeId(10 + most), NodeId(NODE_ID_MAX)) == ([], None)
     second = 1_000_000_000
-    known.limit(second)
+    known.allowance.limit(second)
     assert not known.join(
-        NodeId(known.id_space + membership.ID_GAP_MAX), Record(LIFE, 0, Status.ALIVE, "")
+        NodeId(known.id_space + allowance.ID_GAP_MAX), Record(LIFE, 0, Status.ALIVE, "")
     )
-    run = NodeId(known.id_space), NodeId(known.id_space + membership.RETIRED_PER_S - 1)
+    run = NodeId(known.id_space), NodeId(known.id_space + allowance.RETIRED_PER_S - 1)
     assert known.retire_run(*run) == ([], run[1])
-    known.limit(2 * second)
+    known.allowance.limit(2 * second)
     assert known.retire_run(NodeId(known.id_space), NodeId(NODE_ID_MAX))[1] is None
-    known.limit(18 * second)
+    known.allowance.limit(18 * second)
     assert known.retire_run(NodeId(known.id_space), NodeId(NODE_ID_MAX))[1] == known.id_space - 1
 
 
 def test_time_of_less_than_a_millisecond_is_not_lost() -> None:
     known = membership.Membership(10, PEERS)
-    known.limit(0)
+    known.allowance.limit(0)
     alive = Record(LIFE, 0, Status.ALIVE, "a:1")
-    assert known.join(NodeId(10 + membership.ID_GAP_MAX - 1), alive)
-    known.retire_run(NodeId(10), NodeId(8 + membership.ID_GAP_MAX))
+    assert known.join(NodeId(10 + allowance.ID_GAP_MAX - 1), alive)
+    known.retire_run(NodeId(10), NodeId(8 + allowance.ID_GAP_MAX))
     for at_ns in range(0, 1_000_000_001, 900_000):
-        known.limit(at_ns)
-    assert known.join(NodeId(known.id_space + membership.SKIPPED_PER_S - 2), alive)
+        known.allowance.limit(at_ns)
+    assert known.join(NodeId(known.id_space + allowance.SKIPPED_PER_S - 2), alive)
 
 
 def test_retired_ids_up_to_the_last_hold_nobody_up() -> None:

@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from bmgd.core.membership.membership import ID_GAP_MAX, Membership, record_hash
+from bmgd.core.membership.allowance import ID_GAP_MAX
+from bmgd.core.membership.membership import Membership, record_hash
 from bmgd.core.membership.retired import retired_hash
 from bmgd.peers import PeerList
 from bmgd.topology import BinomialGraph
