@@ -37,18 +37,35 @@ def check_timeout(timeout: float) -> None:
         timeout: in seconds.
 
     Raises:
-        RequestError: not above 0, or longer than a day.
+        RequestError: no number, not above 0, or longer than a day.
     """
-    if not 0 < timeout <= TIMEOUT_S_MAX:
+    if not isinstance(timeout, int | float) or not 0 < timeout <= TIMEOUT_S_MAX:
         raise RequestError(f"a timeout is a number of seconds above 0, at most {TIMEOUT_S_MAX:.0f}")
+
+
+def check_credit(what: str, credit: int, most: int) -> None:
+    """Refuse what is no credit.
+
+    Args:
+        what: what the error calls it.
+        credit: how many of something may wait.
+        most: the highest that is one.
+
+    Raises:
+        RequestError: no whole number in 1..most.
+    """
+    if not isinstance(credit, int) or not 1 <= credit <= most:
+        raise RequestError(f"{what} is a whole number in 1..{most}, not {credit}")
 
 
 def checked_topic(topic: str) -> str:
     """A topic.
 
     Raises:
-        RequestError: it does not have 1 to 255 bytes.
+        RequestError: it is no text of 1 to 255 bytes.
     """
+    if not isinstance(topic, str):
+        raise RequestError(f"a topic is a text, not {type(topic).__name__}")
     try:
         length = len(topic.encode())
     except UnicodeEncodeError:

@@ -18,7 +18,14 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-from bmgd.client.arguments import Payload, Priority, Quality, checked_topic
+from bmgd.client.arguments import (
+    Payload,
+    Priority,
+    Quality,
+    check_credit,
+    check_timeout,
+    checked_topic,
+)
 from bmgd.client.connection import ANSWER_S, GRACE_S, Connection, open_greeted
 from bmgd.client.draining import Drained, drained_of
 from bmgd.client.outgoing import Outgoing
@@ -31,7 +38,6 @@ from bmgd.client.showing import ShowsCluster
 from bmgd.client.to_many import SendsToMany
 from bmgd.client.writing import Writer
 from bmgd.config import control_path
-from bmgd.errors import RequestError
 from bmgd.wire.control import READ_BYTES_MAX, READ_CREDIT_MAX
 
 LEAVE_S: Final = 86_400.0
@@ -176,6 +182,7 @@ class Daemon(SendsToMany, ShowsCluster):
             RequestError: a bad topic or timeout, or too many programs ask at a time.
             NoDaemonError: the daemon is gone.
         """
+        check_timeout(timeout)
         params = {"topic": checked_topic(topic), "timeout": timeout}
         value = await self._connection.ask("readers", params, timeout + GRACE_S)
         return list(value["readers"])
@@ -274,6 +281,7 @@ class Daemon(SendsToMany, ShowsCluster):
             RequestError: no such node, this daemon itself, or a bad timeout.
             NoDaemonError: the daemon is gone.
         """
+        check_timeout(timeout)
         params = {"destination": node_id, "timeout": timeout}
         outcome = await self._connection.ask("evict", params, timeout + GRACE_S)
         return bool(outcome["ended"])
@@ -286,10 +294,11 @@ class Daemon(SendsToMany, ShowsCluster):
         them. Then it tells the others, and ends. What this connection has sent before is settled first.
 
         Args:
-            timeout: seconds that it may take; what is left over then is given up, and named.
+            timeout: seconds that it may take, above 0; what is left over then is given up, and named.
 
-        Raises: as `status`.
+        Raises: as `status`; RequestError: a bad timeout.
         """
+        check_timeout(timeout)
         until = asyncio.get_running_loop().time() + timeout
         await self._streams.settle(min(SETTLE_S, timeout))
         left = max(until - asyncio.get_running_loop().time(), 0.001)
@@ -332,10 +341,9 @@ class Daemon(SendsToMany, ShowsCluster):
         Raises:
             RequestError: a bad topic or credit; on entry: too many subscriptions.
         """
-        if credit is not None and not 1 <= credit <= READ_CREDIT_MAX:
-            raise RequestError(f"a credit is in 1..{READ_CREDIT_MAX}, not {credit}")
-        if not 1 <= credit_bytes <= READ_BYTES_MAX:
-            raise RequestError(f"a credit in bytes is in 1..{READ_BYTES_MAX}, not {credit_bytes}")
+        if credit is not None:
+            check_credit("a credit", credit, READ_CREDIT_MAX)
+        check_credit("a credit in bytes", credit_bytes, READ_BYTES_MAX)
         credit = credit or READ_CREDIT_MAX
         params = {
             "topic": checked_topic(topic),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,41 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
             daemon.subscribe("jobs", credit=credit)
     with pytest.raises(bmgd.RequestError, match="cannot be sent"):
         await daemon.send(2**70, b"")
+    assert core.told == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), 10**400, "3", None])
+async def test_a_bad_timeout_is_refused_before_anything_is_done(
+    core: FakeCore, daemon: bmgd.Daemon, seconds: Any
+) -> None:
+    for call in (
+        daemon.drain(seconds),
+        daemon.evict(1, timeout=seconds),
+        daemon.readers("jobs", timeout=seconds),
+        daemon.ping(1, timeout=seconds),
+        daemon.trace(1, timeout=seconds),
+        daemon.send(1, b"", timeout=seconds),
+        daemon.send_soon(1, b"", timeout=seconds),
+        daemon.request(1, b"", timeout=seconds),
+        daemon.broadcast(b"", timeout=seconds),
+        daemon.multicast([1], b"", timeout=seconds),
+    ):
+        with pytest.raises(bmgd.RequestError, match="timeout"):
+            await call
+    assert core.told == []
+    await daemon.status()
+
+
+@pytest.mark.parametrize("topic", [None, 3, b"jobs"])
+async def test_a_topic_is_a_text(core: FakeCore, daemon: bmgd.Daemon, topic: Any) -> None:
+    with pytest.raises(bmgd.RequestError, match="a topic is a text"):
+        await daemon.send(1, b"", topic=topic)
+    with pytest.raises(bmgd.RequestError, match="a topic is a text"):
+        daemon.subscribe(topic)
+    with pytest.raises(bmgd.RequestError, match="credit"):
+        daemon.subscribe("jobs", credit="3")  # type: ignore[arg-type]
+    with pytest.raises(bmgd.RequestError, match="credit"):
+        daemon.subscribe("jobs", credit_bytes="3")  # type: ignore[arg-type]
     assert core.told == []
 
 
