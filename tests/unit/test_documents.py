@@ -12,6 +12,7 @@ import pytest
 
 from bmgd.cli import COMMANDS
 from bmgd.cli.grammar import parser_of
+from bmgd.config import KEYS
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -121,3 +122,17 @@ def test_readme_leads_to_every_page() -> None:
     linked = LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     pages = {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     assert pages - set(linked) == set()
+
+
+def test_promises_name_checkers_that_the_page_of_the_simulator_has() -> None:
+    checkers = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+    cells = [row.split("|")[2] for row in page.splitlines() if row.count("|") == 4]
+    named = {name for cell in cells for name in re.findall(r"\b[a-z]+(?:-[a-z]+)+\b", cell)}
+    assert len(named) > 30
+    assert [name for name in named if f"| {name} |" not in checkers] == []
+
+
+def test_config_keys_of_the_operations_page_are_the_flags_of_run() -> None:
+    flags = {option[2:].replace("-", "_") for option in options_of("run") if option != "-h"}
+    assert flags - {"help", "version", "config"} == KEYS
