@@ -34,6 +34,25 @@ def id_set(ids: Iterable[int]) -> int:
     return found
 
 
+def set_of_runs(runs: Iterable[tuple[int, int]]) -> int:
+    """The set of the ids in all these runs (first, last), in any order. O(count log count + highest)."""
+    listed = list(runs)
+    if len(listed) >= MANY:
+        digits = bytearray(b"0") * (max(last for _, last in listed) + 1)
+        end = 0
+        for first, last in sorted(listed):
+            # Of runs that overlap each id is written once.
+            begin = max(first, end)
+            if begin <= last:
+                end = last + 1
+                digits[-end : len(digits) - begin] = b"1" * (end - begin)
+        return int(digits, 2)
+    found = 0
+    for first, last in listed:
+        found |= ids_between(first, last + 1)
+    return found
+
+
 def set_bytes(members: int) -> int:
     """What a set takes in memory: a bitmap up to its highest id. O(1)."""
     return (members.bit_length() + 7) // 8

@@ -41,7 +41,7 @@ from bmgd.core.effects import (
 )
 from bmgd.core.topics.inboxes import TOPIC_PREFIX, is_inbox
 from bmgd.errors import ProtocolError, RequestError
-from bmgd.routing.id_sets import ID_SET_SPACE, ids_between
+from bmgd.routing.id_sets import ID_SET_SPACE, set_of_runs
 from bmgd.types import NODE_ID_MAX, Incarnation, NodeId
 from bmgd.wire.answers import ANSWER, FAILED, read_head
 from bmgd.wire.batch import unpack_messages
@@ -152,14 +152,14 @@ def _destinations(params: Params) -> int:
     value = params["destinations"]
     if type(value) is not list or not 0 < len(value) <= RANGES_MAX:
         raise RequestError(f"destinations are a list of 1 to {RANGES_MAX} ranges")
-    found = 0
+    runs: list[tuple[int, int]] = []
     for item in value:
         match item:
             case [int(first), int(last)] if 0 <= first <= last < ID_SET_SPACE:
-                found |= ids_between(first, last + 1)
+                runs.append((first, last))
             case _:
                 raise RequestError(f"a range is [first, last], ids below {ID_SET_SPACE}")
-    return found
+    return set_of_runs(runs)
 
 
 def _drain(params: Params) -> Leave:

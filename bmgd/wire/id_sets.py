@@ -14,7 +14,7 @@ import struct
 from itertools import pairwise
 
 from bmgd.errors import ProtocolError
-from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between, ids_in, runs_in
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_in, runs_in, set_of_runs
 
 ID_SET_BYTES_MAX = 5 + ID_SET_SPACE // 8
 """The longest form of any set: a bitmap of all ids."""
@@ -75,14 +75,13 @@ def decode_id_set(value: object) -> int:
 def _read_ranges(body: bytes) -> int:
     if not body or len(body) % _PAIR.size:
         raise ProtocolError("ranges of ids of a wrong length")
-    found = 0
+    runs = list(_PAIR.iter_unpack(body))
     after = -1
-    for first, last in _PAIR.iter_unpack(body):
+    for first, last in runs:
         if not after < first <= last < ID_SET_SPACE:
             raise ProtocolError("ranges of ids out of order, or too high")
-        found |= ids_between(first, last + 1)
         after = last + 1
-    return found
+    return set_of_runs(runs)
 
 
 def _read_list(body: bytes) -> int:

@@ -28,7 +28,7 @@ from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
 from bmgd.core.membership.retired import DIGEST_MODULUS, retired_hash, retired_sums
 from bmgd.peers import PeerList
 from bmgd.routing import id_of, neighbor_ids, rank_of
-from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set, ids_between, set_of_runs
 from bmgd.routing.runs import Runs
 from bmgd.types import (
     NODE_ID_MAX,
@@ -223,9 +223,7 @@ class Membership:
         everybody = ids_between(0, min(self.id_space, ID_SET_SPACE))
         if isinstance(self.outside, list):
             return everybody & ~id_set(self.outside)
-        for first, last in self.outside.within(0, ID_SET_SPACE - 1):
-            everybody &= ~ids_between(first, last + 1)
-        return everybody
+        return everybody & ~set_of_runs(self.outside.within(0, ID_SET_SPACE - 1))
 
     def living_set(self) -> int:
         """The ids of `layout_set` that are not held dead. O(1) until something changes."""
