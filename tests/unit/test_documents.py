@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ import pytest
 from bmgd.cli import COMMANDS
 from bmgd.cli.grammar import parser_of
 from bmgd.config import KEYS
+from bmgd.sim.conditions import Conditions
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -136,3 +138,15 @@ def test_promises_name_checkers_that_the_page_of_the_simulator_has() -> None:
 def test_config_keys_of_the_operations_page_are_the_flags_of_run() -> None:
     flags = {option[2:].replace("-", "_") for option in options_of("run") if option != "-h"}
     assert flags - {"help", "version", "config"} == KEYS
+
+
+def test_page_of_the_simulator_has_every_option_and_its_default() -> None:
+    page = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
+    table = page[page.index("| option | meaning | default |") :].partition("\n\n")[0]
+    said: dict[str, str] = {}
+    for row in table.splitlines()[2:]:
+        names, _, defaults = (cell.strip() for cell in row.strip("|").split("|"))
+        values = re.findall(r"true|false|(?<![\d,])\d[\d,]*", defaults.partition(":")[0])
+        said.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
+    plain = {f.name: str(getattr(Conditions(), f.name)).lower() for f in fields(Conditions)}
+    assert {name: value.replace(",", "").rstrip() for name, value in said.items()} == plain
