@@ -59,9 +59,11 @@ class StateDirectory:
             return 0
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._file}: {error}") from error
-        if not text.strip().isdigit() or int(text) > COUNTER_MAX:
+        digits = text.strip()
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(COUNTER_MAX))
+        if not is_number or int(digits) > COUNTER_MAX:
             raise ConfigError(f"{self._file}: not an incarnation counter: {text[:40]!r}")
-        return int(text)
+        return int(digits)
 
 
 class JoinedState:

@@ -57,7 +57,7 @@ def test_state_is_refused_to_a_second_daemon_of_that_id(tmp_path: Path) -> None:
     assert counter_of(StateDirectory(str(tmp_path), 4).begin_life()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "4294967296", "1 2"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "4294967296", "1 2", "²", "9" * 5000])
 def test_state_that_is_no_counter_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "incarnation-4").write_text(text)
     with pytest.raises(ConfigError, match="not an incarnation counter"):
