@@ -63,6 +63,8 @@ class Survey:
     relayout: Relayout
     quorum: Quorum
     _asked: int = 0
+    _taken: dict[NodeId, int] = field(default_factory=dict)
+    """For each node, which ask the last report that was taken of it answers."""
     _second: int = -1
     _sent: int = 0
     _measuring: int = 0
@@ -143,9 +145,18 @@ class Survey:
         self.forwarding.originate(Report(route, report.body))
 
     def on_report(self, report: Report) -> None:
-        """A report came; one that a former life of this node has asked for is nobody's."""
+        """A report came; one that a former life of this node has asked for is nobody's.
+
+        Of each node one is taken for each ask: to read one costs more than to send it.
+        """
         route = report.route
-        if route.destination_tag == self.context.own_tag and route.sequence <= self._asked:
+        if route.destination_tag != self.context.own_tag or route.sequence > self._asked:
+            return
+        if route.sequence <= self._taken.get(route.source, 0):
+            return
+        # Who was asked has its place in the layout, which bounds this.
+        if self.context.membership.in_layout(route.source):
+            self._taken[route.source] = route.sequence
             self.context.emit(Reported(route.source, report.body))
 
     def _route_to(self, destination: NodeId, sequence: int) -> Route:

@@ -106,6 +106,29 @@ def test_survey_ignores_a_report_that_nobody_asked_for_or_a_former_life_did() ->
         assert not any(isinstance(effect, Reported) for effect in effects)
 
 
+def test_survey_takes_one_report_of_a_node_for_each_ask() -> None:
+    network = Network(4)
+    settle(network)
+    node = network.hosts[NodeId(0)].node
+    tag = incarnation_tag(node.incarnation)
+
+    def taken(source: int, sequence: int, times: int) -> int:
+        route = Route(NodeId(0), NodeId(source), Incarnation(9), tag, sequence)
+        reports = [
+            effect
+            for _ in range(times)
+            for effect in node.step(network.now_ns, Received(FAR, Report(route, b"{}")))
+            if isinstance(effect, Reported)
+        ]
+        return len(reports)
+
+    for _ in range(3):
+        node.step(network.now_ns, CommandIssued(0, AskReports(())))
+    assert [taken(1, 2, 100), taken(1, 1, 100), taken(1, 3, 100)] == [1, 0, 1]
+    assert taken(2, 3, 100) == 1
+    assert taken(99, 3, 100) == 0, "no node was given that id"
+
+
 def test_survey_sends_the_report_back_to_the_life_that_asked() -> None:
     network = Network(2)
     settle(network)
