@@ -8,6 +8,7 @@ returns the exit code:
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -70,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    if sys.stdout is None:
+        # The process was started with its output closed. The number must not go to a socket.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process runs)
     if not words or words[0] not in COMMANDS:
         return _without_command(words)
     import importlib
@@ -85,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = module.run(parser.parse_args(words[1:]))
         sys.stdout.flush()
         return code
-    except (BmgdError, KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as raised:
+    except (BmgdError, KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
         # A group comes of a command that does several things at once.
         return _told(name, raised)
 
@@ -101,10 +105,19 @@ def _told(name: str, raised: BaseException) -> int:
         case KeyboardInterrupt():
             return 128 + 2
         case BrokenPipeError():
-            # The reader of the output has gone; nothing may be written when the process ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader of the output has gone.
+            _drop_output()
+            return FAILED
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None) as error:
+            _drop_output()
+            print(f"bmgd {name}: cannot write the output: {error.strerror}", file=sys.stderr)
             return FAILED
     raise raised
+
+
+def _drop_output() -> None:
+    """Nothing may be written to the output when the process ends: it would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,23 @@ def test_closed_pipe_of_a_task_is_as_one_of_its_command(
         assert cli.main(["status"]) == 1
         out.write("nobody reads it")
     assert (tmp_path / "out").read_text() == ""
+
+
+@pytest.mark.parametrize("words", [["programs", "--help"], ["secret", "new", "{}/secret"]])
+def test_command_without_a_stdout_does_its_work(tmp_path: Path, words: list[str]) -> None:
+    command = [sys.executable, "-m", "bmgd", *(word.format(tmp_path) for word in words)]
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_command_whose_output_finds_no_room_says_so_in_a_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bmgd", "secret", "new", str(tmp_path / "secret")]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "bmgd secret: cannot write the output: No space left on device\n"
 
 
 def test_check_answers_unknown_to_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
