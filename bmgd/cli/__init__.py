@@ -59,6 +59,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 NO_DAEMON: Final = 3
 PARTIAL: Final = 4
+INTERRUPTED: Final = 128 + 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,6 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         # The process was started with its output closed. The number must not go to a socket.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process runs)
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(words: Sequence[str]) -> int:
     if not words or words[0] not in COMMANDS:
         return _without_command(words)
     import importlib
@@ -103,7 +111,7 @@ def _told(name: str, raised: BaseException) -> int:
             print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
             return exit_code_of(error)
         case KeyboardInterrupt():
-            return 128 + 2
+            return INTERRUPTED
         case BrokenPipeError():
             # The reader of the output has gone.
             _drop_output()

@@ -41,6 +41,16 @@ def test_command_without_a_stdout_does_its_work(tmp_path: Path, words: list[str]
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_command_interrupted_while_it_is_loaded_ends_with_130(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(name: str) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert cli.main(["status"]) == 130
+
+
 def test_command_whose_output_finds_no_room_says_so_in_a_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bmgd", "secret", "new", str(tmp_path / "secret")]
     with Path("/dev/full").open("w") as full:
