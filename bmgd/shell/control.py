@@ -15,6 +15,7 @@ What is bounded, and what happens there:
     bytes of all programs       `HELD_BYTES_MAX`     who connects is told so and closed; of those that do
                                                      not read, whose stream has more loses its streams
     requests of one program     `CALLS_MAX`          one more is answered with RequestError
+    that follow what happens    `FOLLOWING_MAX`      the same, of all programs: each gets each event
     time for all programs       `TURN_NS`            what they ask waits for the loop's next turn
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
@@ -38,7 +39,7 @@ from bmgd.core.commands import Command, OpenAnswers, OpenQuestions
 from bmgd.errors import BmgdError, ProtocolError, RequestError, VersionError
 from bmgd.shell.access import READ_ONLY, Access, Level, Peer
 from bmgd.shell.control_answers import Answers, Describe
-from bmgd.shell.control_calls import HELD_BYTES_MAX, Calls, Issue
+from bmgd.shell.control_calls import FOLLOWING, HELD_BYTES_MAX, Calls, Issue
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.shell.control_hello import answer_hello
 from bmgd.shell.control_progress import Progress, command_of
@@ -52,6 +53,7 @@ from bmgd.wire.control_reader import ReadBuffer
 
 PROGRAMS_MAX: Final = 1024
 CALLS_MAX: Final = 1024
+FOLLOWING_MAX: Final = 1024
 
 
 class ControlServer:
@@ -190,6 +192,9 @@ class ControlServer:
                 raise RequestError(f"unknown verb {request.verb!r}")
             if len(program.calls) >= CALLS_MAX:
                 raise RequestError(f"more than {CALLS_MAX} requests at a time")
+            if request.verb in FOLLOWING and self._calls.following >= FOLLOWING_MAX:
+                verbs = ", ".join(FOLLOWING)
+                raise RequestError(f"more than {FOLLOWING_MAX} of all programs at a time: {verbs}")
             command = _among(program, parse(request.params))
         except RequestError as error:
             program.write(failure_of(request.sequence, error))

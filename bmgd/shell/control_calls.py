@@ -30,6 +30,8 @@ WRITERS: Final = ("stream", "questions", "answers")
 """The verbs that put segments."""
 SNAPSHOTS: Final = ("membership", "programs")
 """The verbs of streams that begin with a snapshot."""
+FOLLOWING: Final = (*SNAPSHOTS, "monitor")
+"""The verbs of streams to all of which each event is written."""
 
 Issue = Callable[[int, Command], None]
 
@@ -73,6 +75,11 @@ class Calls:
         else:
             self.monitors[call.number] = call
             self.open(call)
+
+    @property
+    def following(self) -> int:
+        """How many streams follow what happens."""
+        return len(self.watchers) + len(self.monitors)
 
     @property
     def hold_too_much(self) -> bool:

@@ -195,6 +195,7 @@ BOUNDS: Final = {
     "a request's head": "{shell.http_request.HEAD_BYTES_MAX} bytes; {shell.http_request.HEAD_S:s}",
     "pages open": "{shell.event_stream.STREAMS_MAX}; {shell.event_stream.STREAM_BYTES_MAX:MiB}",
     "programs, their requests": "{shell.control.PROGRAMS_MAX}, {shell.control.CALLS_MAX} each",
+    "streams of all programs that follow": "{shell.control.FOLLOWING_MAX}",
     "bytes of all programs": "{shell.control_calls.HELD_BYTES_MAX:MiB} beside",
     "time for what all programs ask": "{shell.turns.TURN_NS:ms}, and one request more",
     "bytes for a slow program": "{shell.control_connection.PAUSE_BYTES:KiB}, streams "

@@ -356,6 +356,26 @@ async def test_one_request_too_many_is_told_so(
         assert (answer.sequence, answer.name) == (2, "RequestError")
 
 
+async def test_those_that_follow_what_happens_are_bounded_over_all_programs(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "FOLLOWING_MAX", 2)
+    async with program(core) as first, program(core) as second:
+        first.say(Request(1, "monitor"), Request(2, "membership"))
+        assert await first.hear() == Result(1)
+        assert await first.hear() == Result(2)
+        for number, verb in enumerate(("monitor", "membership", "programs"), 1):
+            second.say(Request(number, verb))
+            answer = await second.hear()
+            assert isinstance(answer, Failure)
+            assert (answer.sequence, answer.name) == (number, "RequestError")
+        first.say(Cancel(1))
+        assert isinstance(await first.hear(), Item)
+        assert await first.hear() == End(1)
+        second.say(Request(4, "monitor"))
+        assert await second.hear() == Result(4)
+
+
 async def test_a_reader_too_slow_loses_its_streams(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
