@@ -62,7 +62,7 @@ def digest_of(paths: tuple[str, ...]) -> bytes:
     for path in paths:
         content = read_file(path, "the TLS file")
         digest.update(len(content).to_bytes(8, "big") + content)
-    _warn_if_othersread_file(paths[1], "the TLS key")
+    _warn_if_others_read(paths[1], "the TLS key")
     return digest.digest()
 
 
@@ -78,7 +78,7 @@ def read_token(path: str) -> bytes:
             f"the token in {path} must have 16 to 256 visible ASCII characters, such as"
             " `openssl rand -hex 24` gives"
         )
-    _warn_if_othersread_file(path, "the token file")
+    _warn_if_others_read(path, "the token file")
     return token
 
 
@@ -89,11 +89,11 @@ def read_secrets(path: str) -> tuple[bytes, ...]:
         ConfigError: it cannot be read, or what it holds cannot be used.
     """
     secrets = parse_secrets(read_file(path, "the secret file"), path)
-    _warn_if_othersread_file(path, "the secret file")
+    _warn_if_others_read(path, "the secret file")
     return secrets
 
 
-def _warn_if_othersread_file(path: str, what: str) -> None:
+def _warn_if_others_read(path: str, what: str) -> None:
     import os
 
     # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
