@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
@@ -172,7 +173,11 @@ def check(config: Config) -> None:
     """
     if config.id >= config.size and not config.join:
         raise ConfigError(f"--id {config.id} is out of range for --size {config.size}")
-    if not 1 <= len(config.cluster.encode()) <= _CLUSTER_BYTES_MAX:
+    try:
+        cluster_bytes = len(config.cluster.encode())
+    except UnicodeEncodeError:
+        raise ConfigError("--cluster must be UTF-8") from None
+    if not 1 <= cluster_bytes <= _CLUSTER_BYTES_MAX:
         raise ConfigError(f"--cluster must have 1 to {_CLUSTER_BYTES_MAX} bytes")
     advertised = advertised_address(config)
     if split_address(advertised)[1] == 0:
@@ -238,10 +243,10 @@ def control_path(address: str) -> str:
     path = address.removeprefix("unix:")
     if not path or "\0" in path or (path == address and "/" not in path):
         raise ConfigError(f"not a control address of the form unix:PATH: {address!r}")
-    if len(path.encode()) > CONTROL_PATH_BYTES_MAX:
+    if len(os.fsencode(path)) > CONTROL_PATH_BYTES_MAX:
         raise ConfigError(
             f"the control path has more than {CONTROL_PATH_BYTES_MAX} bytes,"
-            f" too many for a Unix socket: {path}"
+            f" too many for a Unix socket: {path!r}"
         )
     return path
 

@@ -15,7 +15,7 @@ from bmgd.types import NodeId
 
 _FIELD = re.compile(r"\{(?:([0-9]{1,10})\+)?id\}")
 _ADDRESS = re.compile(
-    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s\x00-\x1f\x7f:\[\]{}]+))"
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s\x00-\x1f\x7f\ud800-\udfff:\[\]{}]+))"
     r":(?P<port>[0-9]{1,5})"
 )
 

@@ -135,6 +135,10 @@ def test_variables_that_others_set_are_no_errors() -> None:
         ({"control": "unix:/" + "x" * 107}, "107"),
         ({"cluster": ""}, "--cluster"),
         ({"cluster": "ä" * 33}, "--cluster"),
+        # So a byte of a command line or a variable that is no UTF-8 reads.
+        ({"cluster": "\udcff"}, "--cluster"),
+        ({"listen": "h\udcff:1"}, "address"),
+        ({"peers": "h\udcff{id}:1"}, "address"),
         ({"healing": "sometimes"}, "--healing"),
         ({"healing": "after:0"}, "--healing"),
         ({"reconstruction": "lazy"}, "--reconstruction"),
@@ -323,3 +327,10 @@ def test_http_token_without_a_port_is_refused(tmp_path: Path) -> None:
     token.write_text("0123456789abcdef")
     with pytest.raises(ConfigError, match="nothing to guard"):
         load_with({"http_token_file": str(token)})
+
+
+def test_control_path_may_have_bytes_that_are_no_text() -> None:
+    path = "/tmp/\udcff" + "x" * (CONTROL_PATH_BYTES_MAX - len("/tmp/") - 1)
+    assert control_path(f"unix:{path}") == path
+    with pytest.raises(ConfigError, match="too many"):
+        control_path(f"unix:{path}x")
