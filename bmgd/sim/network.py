@@ -4,8 +4,8 @@ Theory of operation. Every happening (bytes that arrive, a deadline, a dial's ou
 one timeline; so a run is a function of its seed. Hosts run the daemon's own `Node`. Messages pass
 through the real codec, and each host's arriving bytes through the real frame splitter with the snapshot
 that its core published last (or, where conditions say so, with a former one), so relays behave as in
-the daemon. A step may take time; meanwhile everything else waits. `wires.py` has the connections,
-`pipes.py` their bytes, `blockade.py` who does not hear whom.
+the daemon. `stepping.py` has the cores' steps, `wires.py` the connections, `pipes.py` their bytes,
+`blockade.py` who does not hear whom; here is how hosts begin and end, and what is done for each effect.
 
 What a host can suffer: `kill` (connections close, dials are refused), `stop` and `resume` (nothing is
 read, the kernel still accepts), `cut` between two hosts, one way or both (dials are not answered, and
@@ -16,8 +16,9 @@ what `disturbances.py` makes of these for a fault plan.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -50,13 +51,7 @@ from bmgd.core.effects import (
     TellMissed,
     Welcome,
 )
-from bmgd.core.events import (
-    CommandIssued,
-    DeadlineReached,
-    Event,
-    Granted,
-    KeysChanged,
-)
+from bmgd.core.events import CommandIssued, Event, Granted, KeysChanged
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, PlanError
@@ -67,6 +62,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.joining import become_member, begin_joining
 from bmgd.sim.observing import Watcher
+from bmgd.sim.stepping import Stepping
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.wires import Wires
 from bmgd.types import NO_ID, Incarnation, NodeId
@@ -133,7 +129,17 @@ class Network:
         self.blockade = Blockade()
         self.watchers: list[Watcher] = []
         self.keys: tuple[str, ...] = ()
-        self.wires = Wires(self.timeline, self.random, conditions, self.blockade, self._step_all)
+        self._stepping = Stepping(
+            self.timeline,
+            self.random,
+            conditions,
+            self.watchers,
+            self._carry_out,
+            partial(self._end, abruptly=True),
+        )
+        emit_all = self._stepping.step_all
+        self.wires = Wires(self.timeline, self.random, conditions, self.blockade, emit_all)
+        self._stepping.begin(self.wires)
         self.size = size
         config = config_of(size, configured or {})
         self.timing = config.timing
@@ -191,7 +197,7 @@ class Network:
         self.wires.listeners[address] = host
         for watcher in self.watchers:
             watcher.boot(host)
-        self._plan_wake(host)
+        self._stepping.plan_wake(host)
         return host
 
     def join(
@@ -236,7 +242,7 @@ class Network:
         begin_joining(host, settings, contacts, kept, counter, self.random, local_ns)
         self.hosts[host.where] = host
         host.wake_planned_ns = None
-        self._plan_wake(host)
+        self._stepping.plan_wake(host)
 
     def _on_displaced(self, host: Host, displaced: Displaced) -> None:
         for watcher in self.watchers:
@@ -256,7 +262,7 @@ class Network:
             watcher.boot(host)
         self.wires.answer_backlog(host)
         host.wake_planned_ns = None
-        self._plan_wake(host)
+        self._stepping.plan_wake(host)
 
     def kill(self, number: int) -> None:
         """End a host at once: its connections close, dials to it are refused."""
@@ -270,17 +276,7 @@ class Network:
         """Let a stopped host go on: first it reads what waits, then its deadlines count."""
         host = self.hosts[NodeId(number)]
         host.stopped = False
-        self._go_on(host)
-
-    def _go_on(self, host: Host) -> None:
-        """Let a host do what waits, until it pauses again."""
-        self._step_all(host, ())
-        while host.held_back and not host.pauses:
-            action, args = host.held_back.popleft()
-            if host.alive:
-                action(*args)
-        host.wake_planned_ns = None
-        self._plan_wake(host)
+        self._stepping.go_on(host)
 
     def cut(self, a: int, b: int, *, one_way: bool = False) -> None:
         """Hold back everything from a to b, and from b to a unless `one_way`."""
@@ -302,6 +298,11 @@ class Network:
         host.keys = keys
         if host.joiner is None and host.alive:
             self._step(host, KeysChanged(keys))
+
+    def wake_soon(self, host: Host) -> None:
+        """Its clock has leapt: look at its deadline anew."""
+        host.wake_planned_ns = None
+        self._stepping.plan_wake(host)
 
     def issue(self, number: int, command: Command) -> int:
         """Let a program ask its daemon; returns the request's number."""
@@ -341,70 +342,10 @@ class Network:
                 raise TimeoutError(f"not within {limit_s} virtual seconds")
         return (self.now_ns - began_ns) / 1e9
 
-    # --- cores --------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------
 
     def _step(self, host: Host, event: Event) -> None:
-        self._step_all(host, (event,))
-
-    def _step_all(self, host: Host, events: Iterable[Event]) -> None:
-        """Hand events to a core, and what its links have to tell; then write, as the daemon does.
-
-        What the core's effects cause at once waits for its turn, and so does everything while the
-        host is stopped or a step takes its time.
-        """
-        host.events.extend(events)
-        if host.stepping:
-            return
-        host.stepping = True
-        try:
-            wires, waiting = self.wires, host.events
-            while host.alive and host.exit is None and not (host.stopped or host.busy):
-                waiting.extend(wires.happened(host))
-                if waiting:
-                    waiting.extendleft(wires.absorbed(host))
-                    self._step_once(host, waiting.popleft())
-                elif not wires.flush(host):
-                    break
-        finally:
-            host.stepping = False
-        if not host.alive or host.exit is not None:
-            host.events.clear()
-        self._plan_wake(host)
-
-    def _take_time(self, host: Host, effects: int) -> None:
-        """A step keeps its host busy."""
-        cost_us = self.conditions.step_cost_us
-        if cost_us:
-            host.busy = True
-            at_ns = self.timeline.now_ns + cost_us * (50 + effects) * 20
-            self.timeline.plan(at_ns, self._be_idle, host)
-
-    def _be_idle(self, host: Host) -> None:
-        host.busy = False
-        if host.alive and not host.stopped:
-            self._go_on(host)
-
-    def _step_once(self, host: Host, event: Event) -> None:
-        now_ns = host.local_ns(self.timeline.now_ns)
-        if host.joiner is None:
-            for watcher in self.watchers:
-                if watcher.looks_before:
-                    watcher.before(host, event)
-            effects = host.node.step(now_ns, event)
-            for watcher in self.watchers:
-                watcher.after(host, event, effects)
-        else:
-            effects = host.joiner.step(now_ns, event)
-        for effect in effects:
-            if host.crash_after is not None:
-                if host.crash_after <= 0:
-                    # It may die while it writes: some links have got their bytes, others have not.
-                    self.wires.flush(host, self.random.randrange(8))
-                    self._end(host, abruptly=True)
-                    return
-                host.crash_after -= 1
-            self._carry_out(host, effect)
-        self._take_time(host, len(effects))
+        self._stepping.step_all(host, (event,))
 
     def _carry_out(self, host: Host, effect: Effect) -> None:
         wires = self.wires
@@ -479,39 +420,6 @@ class Network:
         # A process that was never a member ends unseen.
         for watcher in self.watchers if host.joiner is None else ():
             watcher.ended(host)
-
-    # --- deadlines ----------------------------------------------------------------------------
-
-    def _plan_wake(self, host: Host) -> None:
-        if not host.alive or host.stopped or host.busy:
-            return
-        deadline_ns = host.core.deadline_ns
-        if deadline_ns is None:
-            return
-        at_ns = host.virtual_ns(deadline_ns)
-        if at_ns < self.timeline.now_ns:
-            at_ns = self.timeline.now_ns
-        if host.wake_planned_ns is not None and host.wake_planned_ns <= at_ns:
-            return
-        host.wake_planned_ns = at_ns
-        late_us = self.conditions.late_us_max
-        late_ns = int(self.random.random() * late_us * 1_000) if late_us else 0
-        self.timeline.plan(at_ns + late_ns, self._wake, host, at_ns)
-
-    def wake_soon(self, host: Host) -> None:
-        """Its clock has leapt: look at its deadline anew."""
-        host.wake_planned_ns = None
-        self._plan_wake(host)
-
-    def _wake(self, host: Host, planned_ns: int) -> None:
-        if not host.alive or host.pauses or host.wake_planned_ns != planned_ns:
-            return
-        host.wake_planned_ns = None
-        due_ns = host.core.deadline_ns
-        if due_ns is not None and due_ns <= host.local_ns(self.timeline.now_ns):
-            self._step_all(host, (*self.wires.heard(host), DeadlineReached()))
-        else:
-            self._plan_wake(host)
 
 
 def _use_snapshot(host: Host, snapshot: Snapshot) -> None:

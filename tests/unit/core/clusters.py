@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bmgd.core.commands import ProbeTo, SendTo
-from bmgd.core.effects import Reply
+from bmgd.core.effects import Effect, Refuse, Reply
+from bmgd.core.events import Event
 from bmgd.healing import link_diff
 from bmgd.sim import Network
+from bmgd.sim.host import Host
+from bmgd.sim.observing import Watcher
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 
@@ -83,3 +86,13 @@ def trace(network: Network, source: int, destination: int) -> list[int]:
 def observed(network: Network, node_id: int, event: str) -> list[Any]:
     """What a node's core observed under this name, oldest first."""
     return [o for _, o in network.hosts[NodeId(node_id)].observed if o.event == event]
+
+
+class Refusals(Watcher):
+    """Every refusal of every core."""
+
+    def __init__(self) -> None:
+        self.seen: list[Refuse] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        self.seen += [effect for effect in effects if isinstance(effect, Refuse)]

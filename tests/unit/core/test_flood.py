@@ -170,7 +170,7 @@ def test_notice_of_a_flooder_counts_as_others_bring_it(at_once: bool) -> None:
     def bring(*peers: NodeId) -> Status | None:
         for peer in peers:
             host.layer.feed(link_to(network, peer), frame)
-        network._step_all(host, ())
+        network._stepping.step_all(host, ())
         return membership.status_of(NodeId(5))
 
     receive(network, FLOODER, Ping(1), 2 * BURST)

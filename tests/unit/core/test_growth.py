@@ -21,7 +21,7 @@ from bmgd.topology import BinomialGraph
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record, Status, counter_of
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import Notice
-from tests.unit.core.clusters import S, linked, observed, reply_to, send, survivors
+from tests.unit.core.clusters import Refusals, S, linked, observed, reply_to, send, survivors
 from tests.unit.segments import payloads_of
 
 
@@ -444,18 +444,11 @@ def test_contact_forgets_a_joiner_that_hangs_up_and_refuses_one_that_waited_too_
         asked = JoinAsked(LinkId(10**6 + number), None, Incarnation(2**32 + number), "new:1")
         node.step(network.now_ns, asked)
     node.step(network.now_ns, LinkDown(LinkId(10**6 + 1), Evidence.EOF))
-    refusals: list[Refuse] = []
-    carry_out = network._carry_out
-
-    def watch(at: Host, effect: object) -> None:
-        if isinstance(effect, Refuse):
-            refusals.append(effect)
-        carry_out(at, effect)  # type: ignore[arg-type]
-
-    network._carry_out = watch  # type: ignore[method-assign,assignment]
-    network._plan_wake(host(network, 5))
+    refusals = Refusals()
+    network.watchers.append(refusals)
+    network.wake_soon(host(network, 5))
     network.run(3)
-    assert [(r.link, r.refusal) for r in refusals] == [(10**6 + 2, Refusal.BUSY)]
+    assert [(r.link, r.refusal) for r in refusals.seen] == [(10**6 + 2, Refusal.BUSY)]
     assert not node.parts.growth._open
 
 

@@ -33,7 +33,7 @@ from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
 from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset
-from tests.unit.core.clusters import observed, reply_to, send, settle
+from tests.unit.core.clusters import Refusals, observed, reply_to, send, settle
 from tests.unit.segments import segment
 
 
@@ -86,18 +86,10 @@ def test_duplicate_of_a_living_id_is_refused() -> None:
     effects = host.node.step(network.now_ns, newcomer)
     for effect in effects:
         network._carry_out(host, effect)
-    refused: list[Refusal] = []
-    carry_out = network._carry_out
-
-    def watch(at: object, effect: object) -> None:
-        refusal = getattr(effect, "refusal", None)
-        if refusal is not None and getattr(effect, "link", None) == 10**6:
-            refused.append(refusal)
-        carry_out(at, effect)  # type: ignore[arg-type]
-
-    network._carry_out = watch  # type: ignore[method-assign,assignment]
+    refusals = Refusals()
+    network.watchers.append(refusals)
     network.run(1)
-    assert refused == [Refusal.DUPLICATE]
+    assert [r.refusal for r in refusals.seen if r.link == 10**6] == [Refusal.DUPLICATE]
     settle(network)
 
 
