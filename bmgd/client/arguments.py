@@ -27,7 +27,12 @@ def checked_payload(payload: object) -> bytes:
     size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
     if size > LONG_BYTES_MAX:
         raise RequestError(f"the payload has {size} bytes, at most {LONG_BYTES_MAX} fit")
-    return bytes(payload) if size <= PAYLOAD_BYTES_MAX else payload  # type: ignore[return-value]
+    if size <= PAYLOAD_BYTES_MAX:
+        return bytes(payload)
+    if isinstance(payload, memoryview):
+        # Pieces are cut by bytes, whatever the view's items are.
+        payload = payload.cast("B") if payload.c_contiguous else payload.tobytes()
+    return payload  # type: ignore[return-value]
 
 
 def check_timeout(timeout: float) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import bmgd
 from bmgd.client import writing
+from bmgd.client.arguments import checked_payload
 from bmgd.client.items import Stream
 from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
@@ -106,6 +107,14 @@ async def test_a_bad_timeout_is_refused_before_anything_is_done(
             await call
     assert core.told == []
     await daemon.status()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_long_views_of_wide_items_are_taken_as_bytes(step: int) -> None:
+    view = memoryview(bytes(range(256)) * 1024).cast("I")[::step]
+    checked = checked_payload(view)
+    assert len(checked) == view.nbytes
+    assert bytes(checked) == view.tobytes()
 
 
 @pytest.mark.parametrize("topic", [None, 3, b"jobs"])
