@@ -49,7 +49,7 @@ class Applicant(Dialer):
         self.peers = PeerList()
         self.records: list[tuple[NodeId, Record]] = []
         self.retired: list[tuple[NodeId, NodeId]] = []
-        self._peers_text = b""
+        self._peers_text = bytearray()
         self._asked_after = NodeId(0)
         super().__init__(identity, incarnation, NodeId(0), UNKNOWN_INCARNATION, 0, nonce)
         self._believe_if_proven()

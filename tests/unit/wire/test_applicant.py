@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from bmgd.types import NO_ID, Incarnation, NodeId, Record, Status
 from bmgd.wire.applicant import Applicant
 from bmgd.wire.codec import encode
 from bmgd.wire.handshake import Acceptor, HelloState
-from bmgd.wire.hello import Identity, Refusal
+from bmgd.wire.hello import GRANT, RECORD, Identity, Refusal
 from bmgd.wire.link_messages import BUCKETS, Goodbye, PageAsk, Ping, RecordPage
 
 SECRET = b"correct horse battery staple"
@@ -212,3 +213,22 @@ def test_welcome_is_no_answer_to_an_applicant() -> None:
     contact.welcome(Incarnation(0))
     with pytest.raises(ProtocolError):
         applicant.receive(contact.take_output())
+
+
+def _taking_s(text_bytes: int) -> float:
+    """The CPU time that an applicant takes for a peer list of a length, of three times the least."""
+    took_s = []
+    for _ in range(3):
+        applicant, contact = pair(b"")
+        greeted(applicant, contact)
+        contact.grant(NodeId(4), "x" * text_bytes)
+        data = contact.take_output()[: -RECORD.size - GRANT.size]
+        began_s = time.process_time()
+        for at in range(0, len(data), 65_536):
+            applicant.receive(data[at : at + 65_536])
+        took_s.append(time.process_time() - began_s)
+    return min(took_s)
+
+
+def test_applicant_takes_a_list_in_time_in_proportion_to_its_length() -> None:
+    assert _taking_s(8 * 2**18) < 24 * _taking_s(2**18)
