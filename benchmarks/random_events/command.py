@@ -22,24 +22,11 @@ import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks.arbitrary.values import MS
 from benchmarks.random_events.world import World
-from bmgd.core.events import (
-    Backlog,
-    CommandIssued,
-    DeadlineReached,
-    DialFailed,
-    Greeted,
-    Heard,
-    HeartbeatsAbsorbed,
-    JoinAsked,
-    KeysChanged,
-    LinkDown,
-    LinkUp,
-    Received,
-)
+from bmgd.core.events import Event
 from bmgd.errors import BmgdError
 
 EVENTS_PER_SEED = 2_000
@@ -90,23 +77,7 @@ def _on_stuck(number: int, frame: FrameType | None) -> None:
     raise StuckError(f"more than {STUCK_CPU_S:.0f} s of processor")
 
 
-_EVENT_NAMES = frozenset(
-    kind.__name__
-    for kind in (
-        Backlog,
-        CommandIssued,
-        DeadlineReached,
-        DialFailed,
-        Greeted,
-        Heard,
-        HeartbeatsAbsorbed,
-        JoinAsked,
-        KeysChanged,
-        LinkDown,
-        LinkUp,
-        Received,
-    )
-)
+_EVENT_NAMES = frozenset(kind.__name__ for kind in get_args(Event))
 
 
 def run(first: int, events: int, jobs: int) -> int:
