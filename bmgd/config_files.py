@@ -35,16 +35,32 @@ def read_file(path: str, what: str) -> bytes:
 
 
 def read_again(config: Config) -> Config:
-    """The same configuration with what its files hold now.
+    """The same configuration with what its files hold now; it never waits, for a daemon runs meanwhile.
 
     Raises:
         ConfigError: a file cannot be read, or what it holds cannot be used.
     """
+    for path in config.read_files():
+        _check_regular(path)
     if config.secret_file:
         config = replace(config, secrets=read_secrets(config.secret_file))
     if config.tls_cert:
         config = replace(config, tls_digest=digest_of(config.tls_paths()))
     return config
+
+
+def _check_regular(path: str) -> None:
+    import os
+    import stat
+
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        # Reading it says why.
+        return
+    if not stat.S_ISREG(mode):
+        # At the start a pipe may be waited for; to open one now could stop the daemon for ever.
+        raise ConfigError(f"cannot read {path} again: it is no regular file")
 
 
 def digest_of(paths: tuple[str, ...]) -> bytes:

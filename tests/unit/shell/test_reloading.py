@@ -143,3 +143,22 @@ async def test_reloading_of_what_cannot_be_applied_fails_each_time_it_is_asked_f
     written(path, b"new\n")
     assert reloading.reload()
     assert applied == [(b"new",)]
+
+
+async def test_reloading_does_not_wait_for_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b"one\n")
+    seen = Seen(path)
+    path.unlink()
+    os.mkfifo(path)
+    monkeypatch.setattr("builtins.open", refuse_to_open)
+    with pytest.raises(ConfigError, match="no regular file"):
+        seen.reloading.reload()
+    assert seen.secrets == []
+
+
+def refuse_to_open(path: str, *_: object) -> None:
+    """In the place of what would wait for a writer for ever."""
+    raise AssertionError(f"{path} was opened")
