@@ -60,9 +60,13 @@ async def _flood(address: str, topic: str) -> None:
 async def _flood_all(address: str, count: int, over: Event) -> None:
     tasks = [asyncio.create_task(_flood(address, "flood")) for _ in range(count)]
     await asyncio.to_thread(over.wait)
+    ended = [task for task in tasks if task.done()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        # It floods no more: what was measured is not what was asked for.
+        task.result()
 
 
 def flooding_process(address: str, count: int, over: Event) -> None:
@@ -157,12 +161,13 @@ async def measure(
         found = await asyncio.gather(*tasks, return_exceptions=True)
         for process in flooding:
             process.join(20)
-    failed = [e for e in found if e and not isinstance(e, asyncio.CancelledError)]
+    failed = [repr(e) for e in found if e and not isinstance(e, asyncio.CancelledError)]
+    failed += [f"{p.name} ended with {p.exitcode}" for p in flooding if p.exitcode]
     return {
         "programs": programs,
         "taken_per_s": round(rate),
         "taken_slowly": taken[1],
-        "failed": [repr(error) for error in failed],
+        "failed": failed,
         "latency_ms": {"alone": _spread(alone), "beside": _spread(beside)},
         "resident_mib": {
             name: [round(early[name] / 2**20, 1), round(late[name] / 2**20, 1)] for name in early
