@@ -17,7 +17,9 @@ from bmgd.config import KEYS
 from bmgd.sim.conditions import Conditions
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES: Final = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+)
 BASES: Final = tuple(ROOT / base for base in (".", "bmgd", "docs"))
 """Where a path in a page begins: `core/node.py`, `tests/unit`, `results/mutants.jsonl`."""
 
