@@ -7,7 +7,7 @@ A node begins a *new life*, with a counter above, when it learns of another life
 counter (a peer's hello knows one), or of a higher one that is dead. A higher one that is alive ends
 the process. What is said of the life it leads, it answers: a false death with a higher version,
 `left` (an eviction) by ending. A joiner's id is not its own to keep: where another life has it, the
-node gives `Displaced`, and its process becomes a new node under a new id (`joiner.py`).
+node gives `Displaced`, and its process becomes a new node under a new id (`joining/joiner.py`).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Lifecycle:
         """A record says more of this id than this node says of itself."""
         context = self.context
         if record.incarnation > context.incarnation:
-            # Not gone, it would be a claim: `claims.py`.
+            # Not gone, it would be a claim: `joining/claims.py`.
             context.begin_above(record.incarnation, "said to be gone")
         elif record.status is Status.LEFT:
             self._on_left(record)

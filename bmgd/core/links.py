@@ -6,9 +6,9 @@ This module only knows those that are, and closes those that must go:
 * Of two links of one pair and the same lives the higher id closes one: its own dial stays if it
   answers a probe, else the one with the newest dial number. The lower id closes neither, so the two
   ends can never close one each.
-* A link that renews (`renewal.py`) stays instead of the others of its pair, by the same end and rules.
-  One that the other end has dialled stays once it has answered a probe: then the other end has it too. A
-  link under the first key is not given up for one under another.
+* A link that renews (`neighbors/renewal.py`) stays instead of the others of its pair, by the same end and
+  rules. One that the other end has dialled stays once it has answered a probe: then the other end
+  has it too. A link under the first key is not given up for one under another.
 * A link that the layout no longer wants is closed at rest and by agreement: an end whose wanted
   links are settled sends `Unwanted(digest)`, and an end that is settled too, does not want the link
   either and has an equal digest closes it (make before break).

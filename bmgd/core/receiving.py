@@ -3,7 +3,7 @@
 Theory of operation. A *link message* is for this end of the link that it came over; of a link that has
 been lost since, only what is told to everybody, or to a joiner, still counts. A *routed message* is for
 its destination: taken here, or sent on. Most of what is sent on never comes here, the engine relays it.
-A neighbor that sends more than it may is not listened to (`flood.py`).
+A neighbor that sends more than it may is not listened to (`forwarding/flood.py`).
 """
 
 from __future__ import annotations

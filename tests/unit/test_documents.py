@@ -152,3 +152,14 @@ def test_page_of_the_simulator_has_every_option_and_its_default() -> None:
         said.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
     plain = {f.name: str(getattr(Conditions(), f.name)).lower() for f in fields(Conditions)}
     assert {name: value.replace(",", "").rstrip() for name, value in said.items()} == plain
+
+
+def test_docstrings_name_modules_that_stand_where_they_say() -> None:
+    package = ROOT / "bmgd"
+    missing = []
+    for module in sorted(package.rglob("*.py")):
+        for named in re.findall(r"[`(]((?:\w+/)*\w+\.py)`", module.read_text(encoding="utf-8")):
+            bases = (module.parent, module.parent.parent, package, ROOT)
+            if not any((base / named).exists() for base in bases):
+                missing.append(f"{name_of(module)}: {named}")
+    assert missing == []

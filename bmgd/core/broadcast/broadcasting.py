@@ -2,8 +2,8 @@
 
 Theory of operation. A source life counts what it sends this way. Whoever gets a copy takes it for its
 programs if the cover has its id and the count was not seen, and sends the rest of the cover on
-(`branching.py`). Of each source's life the last `WINDOW` counts are told apart; what comes later than
-that is dropped. Nothing is acknowledged, nothing sent again.
+(`forwarding/branching.py`). Of each source's life the last `WINDOW` counts are told apart; what comes
+later than that is dropped. Nothing is acknowledged, nothing sent again.
 
 A broadcast goes to every reader of its topic, at the source's node too; a multicast to one reader of it.
 A broadcast without a reader is counted and gone.

@@ -2,7 +2,7 @@
 
 A feature that needs every member is used while no member is known that lacks it. So a cluster of two
 releases does what the older one can, and begins with the rest when its last old member is gone. What
-`older.py` learns is kept here; an entry is of one life, and ends when a later one is known.
+`joining/older.py` learns is kept here; an entry is of one life, and ends when a later one is known.
 """
 
 from __future__ import annotations

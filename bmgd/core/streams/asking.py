@@ -2,8 +2,9 @@
 
 Theory of operation. Streams of questions and of answers are those of all messages (`outbound.py`); here
 is what they have beyond. Questions are numbered as they are put, and the room of their answers is kept
-(`inboxes.py`). A segment of answers is taken while one of them is owed (`questions.py`). What is lost is
-told to its asker by a stream of this node's own to the asker's inbox, which ends when that is confirmed.
+(`topics/inboxes.py`). A segment of answers is taken while one of them is owed (`topics/questions.py`).
+What is lost is told to its asker by a stream of this node's own to the asker's inbox, which ends when
+that is confirmed.
 """
 
 from __future__ import annotations
