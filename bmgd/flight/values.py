@@ -120,6 +120,9 @@ class Writer:
             return self._write(value)
         except RecursionError:
             raise NotRecordable("a value that is nested too deeply") from None
+        except (ImportError, OSError) as error:
+            # The catalog imports modules: another bmgd may be installed by now, or no descriptor be free.
+            raise NotRecordable(f"the classes cannot be loaded: {error}") from None
 
     def _write(self, value: Any) -> Any:
         cls = type(value)

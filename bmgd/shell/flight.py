@@ -26,8 +26,9 @@ SUFFIX: Final = ".bmgdrec"
 PART: Final = ".part"
 """Behind the name of a file that is not yet whole."""
 
-_UNWRITTEN: Final = (OSError, NotRecordable, MemoryError)
-"""Why there is no file: none can be written, something cannot be recorded, there is no memory for it."""
+_UNWRITTEN: Final = (OSError, NotRecordable, MemoryError, ImportError)
+"""Why there is no file: none can be written, something cannot be recorded, there is no memory for it, or
+another bmgd has been installed since this one was started."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 Warn = Callable[[str, str], None]
@@ -210,7 +211,7 @@ def directory_of(config: Config) -> str:
     return os.path.dirname(control_path(config.control)) if config.control else "."
 
 
-def _why(error: OSError | NotRecordable | MemoryError) -> str:
+def _why(error: OSError | NotRecordable | MemoryError | ImportError) -> str:
     return (isinstance(error, OSError) and error.strerror) or repr(error)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from bmgd.config import Config
 from bmgd.core.events import DeadlineReached
 from bmgd.errors import RequestError
+from bmgd.flight.recorder import INTERVAL_NS
 from bmgd.flight.recording import read
 from bmgd.peers import PeerList
 from bmgd.shell.flight import FILES_MAX, Flight
@@ -80,6 +82,31 @@ async def test_flight_that_cannot_write_a_file_goes_on(
         assert made.flight.write_now("bug") == ""
     assert len(made.told) == 2
     assert read(str(await made.record())).whole
+
+
+async def test_flight_whose_bmgd_was_replaced_on_the_disk_goes_on(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What writes a file is imported when one is asked for; None stands for what cannot be imported.
+    monkeypatch.setitem(sys.modules, "bmgd.flight.recording", None)
+    await made.record()
+    assert in_there(tmp_path) == []
+    assert made.flight.write_now("bug") == ""
+    assert len(made.told) == 2
+
+
+@pytest.mark.parametrize("error", [ImportError("replaced"), OSError(24, "no descriptor is free")])
+def test_flight_whose_classes_cannot_be_loaded_goes_on_and_says_why(
+    made: Made, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def lack() -> Any:
+        raise error
+
+    assert made.note is not None
+    monkeypatch.setattr("bmgd.flight.catalog.names", lack)
+    made.note(INTERVAL_NS + 1, DeadlineReached(), [])
+    assert made.flight.write_now("bug") == ""
+    assert str(error) in made.told[0]
 
 
 async def test_flight_of_a_step_that_cannot_be_recorded_says_why_and_leaves_no_file(
