@@ -152,6 +152,9 @@ def _value(key: str, source: str, value: object) -> object:
         return _contacts(source, value)
     if not isinstance(value, str):
         raise ConfigError(f"{source} must be a text")
+    if "\0" in value:
+        # Most texts are paths, which cannot have one; TOML can.
+        raise ConfigError(f"{source} has a zero byte in it")
     if key in CHOICES and value not in CHOICES[key]:
         raise ConfigError(f"{source} must be one of {', '.join(CHOICES[key])}, not {value!r}")
     return value

@@ -178,6 +178,7 @@ def test_what_is_needed_must_be_given(missing: str) -> None:
         ("[timing]\nspeed = 3\n", "unknown key 'speed'"),
         ("[network]\nmtu = 3\n", "unknown key 'network'"),
         ("cluster = 3\n", "cluster must be a text"),
+        ('flight_dir = "/tmp/a\\u0000b"\n', "flight_dir has a zero byte"),
         ('secret = "in the file"\n', "unknown key 'secret'"),
         ("insecure = 1\n", "insecure must be true or false"),
         ("[timing]\ntimeout_ms = 1.5\n", "timeout_ms must be an integer"),
