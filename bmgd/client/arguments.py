@@ -63,6 +63,20 @@ def check_credit(what: str, credit: int, most: int) -> None:
         raise RequestError(f"{what} is a whole number in 1..{most}, not {credit}")
 
 
+def check_bound(what: str, size: int) -> None:
+    """Refuse what is no bound of bytes.
+
+    Args:
+        what: what the error calls it.
+        size: in bytes.
+
+    Raises:
+        RequestError: no whole number, or below 0.
+    """
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise RequestError(f"{what} is a whole number of bytes, 0 or more")
+
+
 def checked_topic(topic: str) -> str:
     """A topic.
 

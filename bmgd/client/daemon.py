@@ -22,6 +22,7 @@ from bmgd.client.arguments import (
     Payload,
     Priority,
     Quality,
+    check_bound,
     check_credit,
     check_timeout,
     checked_topic,
@@ -234,10 +235,15 @@ class Daemon(SendsToMany, ShowsCluster):
     async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until everything that this connection has sent is confirmed, or has failed.
 
+        Args:
+            timeout: seconds, above 0.
+
         Raises:
-            UnreachableError: not within so many seconds.
+            UnreachableError: not within the timeout.
             DeliveryError: the first error of a stream that is open.
+            RequestError: a bad timeout.
         """
+        check_timeout(timeout)
         await self._streams.flush(timeout)
 
     async def reload(self) -> dict[str, Any]:
@@ -339,11 +345,12 @@ class Daemon(SendsToMany, ShowsCluster):
             max_message: a message longer than so many bytes is not put together: read its `parts`.
 
         Raises:
-            RequestError: a bad topic or credit; on entry: too many subscriptions.
+            RequestError: a bad topic, credit or `max_message`; on entry: too many subscriptions.
         """
         if credit is not None:
             check_credit("a credit", credit, READ_CREDIT_MAX)
         check_credit("a credit in bytes", credit_bytes, READ_BYTES_MAX)
+        check_bound("max_message", max_message)
         credit = credit or READ_CREDIT_MAX
         params = {
             "topic": checked_topic(topic),

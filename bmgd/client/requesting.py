@@ -17,7 +17,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from bmgd.client.arguments import Payload, Priority, check_timeout, checked_payload, checked_topic
+from bmgd.client.arguments import (
+    Payload,
+    Priority,
+    check_bound,
+    check_timeout,
+    checked_payload,
+    checked_topic,
+)
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import Inbox
 from bmgd.client.kept_streams import KeptStreams
@@ -57,6 +64,7 @@ class Asking:
         question_bytes = checked_payload(payload)
         checked_topic(topic)
         check_timeout(timeout)
+        check_bound("max_answer", max_answer)
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout

@@ -206,7 +206,7 @@ def _checked(payload: Payload, topic: str, quality: str) -> dict[str, Any]:
 def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
     found = 0
     for item in destinations:
-        ids = item if isinstance(item, range) else range(index(item), index(item) + 1)
+        ids = item if isinstance(item, range) else _one_id(item)
         # Its ends are enough: a range may be longer than anybody has time to walk through.
         if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
             raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
@@ -217,6 +217,13 @@ def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
     if not found:
         raise RequestError("a multicast needs a destination")
     return runs_in(found)
+
+
+def _one_id(item: int) -> range:
+    # True would be node 1.
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise RequestError(f"destinations are node ids and ranges of them, not {item!r}")
+    return range(index(item), index(item) + 1)
 
 
 def _report(value: Any) -> Report:

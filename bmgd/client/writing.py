@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bmgd.client.arguments import Payload, checked_payload
+from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import GRACE_S
 from bmgd.client.outgoing import Outgoing
@@ -62,8 +62,11 @@ class Writer:
         Raises:
             DeliveryError: the first error; what was written after it may be sent or not.
             UnreachableError: not within the timeout; what was written stays on its way.
+            RequestError: a bad timeout.
             NoDaemonError: the daemon is gone.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         if self._make is not None and self._stream.over:
             self._tell_cut()
             return

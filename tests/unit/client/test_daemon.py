@@ -102,11 +102,27 @@ async def test_a_bad_timeout_is_refused_before_anything_is_done(
         daemon.request(1, b"", timeout=seconds),
         daemon.broadcast(b"", timeout=seconds),
         daemon.multicast([1], b"", timeout=seconds),
+        daemon.flush(seconds),
     ):
         with pytest.raises(bmgd.RequestError, match="timeout"):
             await call
     assert core.told == []
     await daemon.status()
+    async with daemon.stream(1) as stream:
+        if seconds is not None:
+            with pytest.raises(bmgd.RequestError, match="timeout"):
+                await stream.flush(seconds)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, "x", None, True])
+async def test_a_bound_of_bytes_is_a_whole_number(
+    core: FakeCore, daemon: bmgd.Daemon, size: Any
+) -> None:
+    with pytest.raises(bmgd.RequestError, match="max_message"):
+        daemon.subscribe("jobs", max_message=size)
+    with pytest.raises(bmgd.RequestError, match="max_answer"):
+        await daemon.request(1, b"", max_answer=size)
+    assert core.told == []
 
 
 @pytest.mark.parametrize("step", [1, 2])

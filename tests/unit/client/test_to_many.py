@@ -88,8 +88,14 @@ async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
         for wrong in ([], [-1], [range(3, 3)], [2**17], [range(2**17 - 1, 2**17 + 1)]):
             with pytest.raises(RequestError):
                 await daemon.multicast(wrong, b"x")
-        with pytest.raises(TypeError):
-            await daemon.multicast(["1"], b"x")  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("wrong", ["1", None, True, 1.0])
+async def test_multicast_refuses_what_is_no_node_id(core: ManyCore, wrong: Any) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        with pytest.raises(RequestError, match="destinations are node ids"):
+            await daemon.multicast([wrong], b"x")
+    assert not core.told
 
 
 async def test_multicast_refuses_a_range_of_any_length_at_once(core: ManyCore) -> None:
