@@ -289,7 +289,7 @@ def encode_parts(frame: Frame, body_bytes_max: int = ANSWER_BYTES_MAX) -> Parts:
         else:
             body = msgpack.packb((header, *_fields(frame)))
     except (TypeError, ValueError, OverflowError) as error:
-        raise ProtocolError(f"cannot be sent: {error}") from None
+        raise ProtocolError(f"no frame holds it: {error}") from None
     length = len(body) + sum(map(len, behind))
     if length > body_bytes_max:
         raise ProtocolError(f"{length} bytes, at most {body_bytes_max} fit into a frame")
