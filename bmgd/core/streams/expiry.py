@@ -93,7 +93,8 @@ class StreamExpiry:
 
     def _may_go_on_anew(self, stream: StreamOut) -> bool:
         """Whether the destination knows the present id, or nothing follows under another."""
-        is_last = stream.closing or stream.abandoned
+        ends = stream.closing or stream.abandoned
+        is_last = ends and all(sending.is_mark for sending in stream.queue)
         return stream.answered or is_last or stream.destination == self._context.id
 
     def _take_expired(self, stream: StreamOut) -> list[Sending]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bmgd.core.commands import Leave, ProbeTo, SendTo, Subscribe
+from bmgd.core.commands import (
+    CloseStream,
+    Leave,
+    OpenStream,
+    ProbeTo,
+    PutSegment,
+    SendTo,
+    Subscribe,
+)
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
@@ -16,7 +24,8 @@ from bmgd.sim.wires import ends_between
 from bmgd.types import Incarnation, LinkId, NodeId, NodeState, incarnation_tag
 from bmgd.wire.ask_messages import ProbeReply
 from bmgd.wire.routes import Route
-from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset
+from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import ResetReason, Segment, SegmentAck, StreamReset
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import segment
 
@@ -143,6 +152,45 @@ def test_stream_that_was_never_answered_keeps_its_id_and_what_follows_waits() ->
     assert replies[third].error is None
     assert (stream.id, stream.replaces, stream.answered) == (known_as, 0, True)
     assert network.hosts[NodeId(1)].node.parts.topics.table.waiting() == 2
+
+
+class Segments(Watcher):
+    """The segments that a host sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[Segment] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        messages = [effect.message for effect in effects if isinstance(effect, Send)]
+        self.sent += [message for message in messages if isinstance(message, Segment)]
+
+
+def test_late_segment_of_a_closed_stream_that_was_never_answered_is_not_taken_out_of_order() -> (
+    None
+):
+    network = restarted()
+    network.issue(1, Subscribe("t", 8))
+    network.run(0.1)
+    network.stop(1)
+    source, reader = network.hosts[NodeId(0)], network.hosts[NodeId(1)]
+    sends = Segments()
+    network.watchers.append(sends)
+    # One that stays open keeps the floor down.
+    network.issue(0, SendTo(NodeId(1), "other", b"x", 10 * S))
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    for number, timeout_ns in enumerate((S // 8, S // 4, 10 * S), 1):
+        body = packed(b"%d" % number)
+        network.issue_as(source, stream, PutSegment(number, body, timeout_ns=timeout_ns))
+    network.issue_as(source, stream, CloseStream())
+    network.run(0.3)
+    on_topic = {each.body: each for each in sends.sent if each.topic == "t"}
+    # What was sent last comes first.
+    for each in reversed(on_topic.values()):
+        reader.node.step(network.now_ns, Received(ends_between(reader, NodeId(0))[0].link, each))
+    entry = reader.node.parts.topics.table.topics["t"]
+    taken = [bytes(each.body) for r in entry.readers for each in r.unconsumed]
+    assert taken == sorted(taken)
+    assert len(on_topic) == 1
 
 
 class Answers(Watcher):
