@@ -29,9 +29,19 @@ _CLOSED: Final = "this connection is closed"
 
 
 class LoopThread:
-    """A thread with an event loop; any thread may call, and several at a time."""
+    """A thread with an event loop; any thread may call, and several at a time.
+
+    Raises:
+        NoDaemonError: there is no descriptor for a loop.
+    """
 
     def __init__(self) -> None:
+        # Made here: what the thread raises would be told to nobody, and this would wait for it for ever.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        try:
+            self._loop = self._runner.get_loop()
+        except OSError as error:
+            raise NoDaemonError(f"no event loop can be made: {error.strerror}") from None
         # A signal's handler may call, too, in the thread that it interrupts.
         self._lock = threading.RLock()
         self._is_closing = False
@@ -41,10 +51,10 @@ class LoopThread:
         self._ready.result()
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        with self._runner:
+            self._runner.run(self._serve())
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._ready.set_result(None)
         await self._over.wait()

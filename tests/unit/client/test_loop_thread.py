@@ -104,3 +104,14 @@ async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None
 
     await asyncio.to_thread(program)
     assert raised == [NoDaemonError]
+
+
+def test_loop_thread_without_a_descriptor_is_an_error_and_no_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack() -> asyncio.AbstractEventLoop:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", lack)
+    with pytest.raises(NoDaemonError, match="Too many open files"):
+        LoopThread()
