@@ -52,14 +52,20 @@ def run(args: Namespace) -> int:
                 connect(address) as daemon,
                 daemon.subscribe(args.topic, credit=credit) as messages,
             ):
-                async for message in messages:
-                    if isinstance(message, Missed):
-                        show_missed(message, as_json=args.json)
-                    else:
-                        await take(message, args.reply, as_json=args.json)
+                # One at a time: the daemon hears of each when it is written out, not before.
+                while taken != args.count and (items := await messages.take()):
+                    message = items[0]
+                    finished = False
+                    try:
+                        if isinstance(message, Missed):
+                            show_missed(message, as_json=args.json)
+                        else:
+                            await take(message, args.reply, as_json=args.json)
+                        finished = True
+                    finally:
+                        if not finished:
+                            messages.put_back()
                     taken += not isinstance(message, Missed)
-                    if taken == args.count:
-                        break
         except TimeoutError:
             got = f"{taken} of {args.count}" if args.count else str(taken)
             print(f"bmgd recv: {got} messages within {args.timeout:g} s", file=sys.stderr)

@@ -136,6 +136,14 @@ class Messages(Stream[Message]):
         self._taken += len(taken)
         return taken
 
+    def put_back(self) -> None:
+        """What was taken last is not finished: when the subscription ends, it goes to the next reader.
+
+        That is all that `take` returned last; with ``async for`` it can be some messages more.
+        Broadcasts do not come again.
+        """
+        self._taken, self._special = 0, None
+
     _plain = True
     """Whether nothing but short messages waits."""
 

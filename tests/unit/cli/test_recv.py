@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +16,9 @@ import pytest
 from bmgd.cli.recv import answer, show, take
 from bmgd.client import Message
 from bmgd.errors import UnreachableError
+from tests.unit.fake_core import FakeCore, fake_daemon
 
+DEADLINE_S = 30.0
 PARTS = [b"some ", b"parts"]
 
 
@@ -84,3 +91,43 @@ async def test_recv_goes_on_when_a_long_message_is_given_up(
 ) -> None:
     await take(GivenUp(3, "jobs", b"", False, 1), command, as_json=True)
     assert "not the whole message: " in capsys.readouterr().err
+
+
+@asynccontextmanager
+async def receiving(
+    core: FakeCore, *words: str, stdout: int | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bmgd", "recv", "--control", core.address, *words),
+        stdout=stdout,
+    )
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
+    async with fake_daemon(tmp_path / "d.sock") as fake:
+        yield fake
+
+
+async def test_recv_leaves_what_it_could_not_print_to_the_next_reader(core: FakeCore) -> None:
+    read_end, write_end = os.pipe()
+    out = os.fdopen(read_end, "rb")
+    async with receiving(core, stdout=write_end) as process:
+        os.close(write_end)
+        core.put(b"1", b"2", b"3")
+        for line in (b"1\n", b"2\n", b"3\n"):
+            assert await asyncio.to_thread(out.readline) == line
+        # As `| head -3` does.
+        out.close()
+        await core.until_told(lambda: not core.unconsumed)
+        core.put(b"4", b"5")
+        assert await process.wait() == 1
+        await core.until_told(lambda: core.reader is None)
+    assert list(core.waiting) == [b"4", b"5"]
