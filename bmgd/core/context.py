@@ -166,6 +166,14 @@ class AccusedSelf:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRecord:
+    """Others have a record of this node, in its first life, of which none was needed before.
+
+    They may have held it dead before they heard of it: it says again that it lives, and refutes nothing.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class LongSettled:
     """A reader has taken a whole long message, or went away before.
 
@@ -201,6 +209,7 @@ Fact = (
     | LinkLost
     | Vetoed
     | AccusedSelf
+    | FirstRecord
     | QuestionsLost
     | IdLost
     | LifeContested

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bmgd.core.context import (
     AccusedSelf,
     Fact,
+    FirstRecord,
     IdLost,
     LifeContested,
     LinkLost,
@@ -70,6 +71,8 @@ class Reactions:
                 parts.claims.on_claim(record, told_by)
             case AccusedSelf(record):
                 parts.lifecycle.on_accused_self(record)
+            case FirstRecord():
+                parts.to_many.orphans.ask_neighbors()
             case LifeContested(node_id):
                 parts.contests.on_contested(node_id)
             case IdLost(why, told_by):

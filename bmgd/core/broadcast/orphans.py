@@ -134,7 +134,7 @@ class BroadcastOrphans:
                 self._tell_soon(heard)
 
     def ask_neighbors(self) -> None:
-        """This node was held dead, and is not: neighbors tell of all that went on without it."""
+        """This node was held dead, or may have been: neighbors tell of all that went on without it."""
         self._asks_until_ns = self._context.now_ns + ORPHAN_NS
         for link in list(self._links.table.values()):
             self._context.send(link.id, Watermarks((), asks=True))

@@ -8,7 +8,7 @@ notices. A link takes part from the moment it is up.
 
 from __future__ import annotations
 
-from bmgd.core.context import AccusedSelf, Context, Link, RecordMoved
+from bmgd.core.context import AccusedSelf, Context, FirstRecord, Link, RecordMoved
 from bmgd.core.effects import RecordChanged
 from bmgd.core.links import Links
 from bmgd.core.timers import TimerKey
@@ -99,11 +99,12 @@ class Notices:
         return done
 
     def _on_own(self, record: Record, told_by: NodeId | None) -> None:
-        if record > self._context.own_record():
-            self._context.tell(AccusedSelf(record, told_by))
-        else:
-            # Somebody has a record of this node, of this life or less: from now on it is one here too.
-            self.publish(self._context.id, self._context.own_record())
+        context = self._context
+        if record > context.own_record():
+            context.tell(AccusedSelf(record, told_by))
+        # Somebody has a record of this node, of this life or less: from now on it is one here too.
+        elif self.publish(context.id, context.own_record()) and not context.followed:
+            context.tell(FirstRecord())
 
     def settle(self) -> None:
         """At the end of a step: send what changed, or gather it if something was just sent."""

@@ -18,7 +18,7 @@ from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
-from tests.unit.core.clusters import S, settle
+from tests.unit.core.clusters import S, observed, settle
 from tests.unit.core.test_broadcasting import Frames
 
 TOPIC = "news"
@@ -194,6 +194,28 @@ def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> No
     network.run_until(lambda: 3 not in network.status(0)["dead"])
     network.run(1)
     broadcast(network, 0, b"2")
+    network.run(1)
+    assert items(network, 3) == [(0, 1, 1), b"2"]
+
+
+def test_founder_held_dead_before_it_was_heard_of_is_told_though_the_source_is_gone() -> None:
+    """No record accuses its life, so it has nothing to refute."""
+    network = Network(8, 0)
+    for number in range(8):
+        network.issue(number, Subscribe(TOPIC, 64))
+        if number != 3:
+            network.cut(3, number)
+    network.run(0.1)
+    broadcast(network, 0, b"1")
+    network.run_until(lambda: 3 in network.status(0)["dead"])
+    network.run(1)
+    assert reliable(network, 0)["stable"] == 1
+    network.kill(0)
+    network.run(1)
+    network.mend()
+    network.run(8)
+    assert not observed(network, 3, "refuted")
+    broadcast(network, 1, b"2")
     network.run(1)
     assert items(network, 3) == [(0, 1, 1), b"2"]
 
