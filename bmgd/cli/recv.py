@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, count, run_async, seconds
+from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic
 from bmgd.errors import DeliveryError
 from bmgd.printable import printable
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
+    parser.add_argument(
+        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
+    )
     parser.add_argument("--count", type=count, metavar="K", help="end after K messages")
     parser.add_argument(
         "--timeout", type=seconds, metavar="S", help="end after S seconds, with exit code 4"

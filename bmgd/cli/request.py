@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -16,7 +16,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "payload", nargs="?", default="-", help="the question; - reads it from stdin"
     )
-    parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
+    parser.add_argument(
+        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
+    )
     parser.add_argument(
         "--timeout",
         type=seconds,

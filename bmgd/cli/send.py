@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 from bmgd.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def configure(parser: ArgumentParser) -> None:
     what.add_argument(
         "--lines", action="store_true", help="send each line of stdin as a message, in order"
     )
-    parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
+    parser.add_argument(
+        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
+    )
     parser.add_argument(
         "--timeout",
         type=seconds,

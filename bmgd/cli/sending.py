@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import id_ranges, print_json
-from bmgd.cli.target import seconds
+from bmgd.cli.target import seconds, topic
 from bmgd.errors import RequestError
 from bmgd.printable import printable
 
@@ -25,7 +25,9 @@ def add_message(parser: ArgumentParser) -> None:
     parser.add_argument(
         "payload", nargs="?", default="-", help="the message; - reads it from stdin"
     )
-    parser.add_argument("--topic", default="default", help="1 to 255 bytes (default: default)")
+    parser.add_argument(
+        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
+    )
     parser.add_argument(
         "--best-effort",
         dest="quality",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, find_member
 from bmgd.types import NODE_ID_MAX
+from bmgd.wire.bounds import TOPIC_BYTES_MAX
 
 T = TypeVar("T")
 
@@ -69,6 +71,13 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
         raise ArgumentTypeError(f"not a whole number in 1..1000000: {text!r}")
     return int(text)
+
+
+def topic(text: str) -> str:
+    """An argument that is a topic, 1 to 255 bytes."""
+    if not 1 <= len(os.fsencode(text)) <= TOPIC_BYTES_MAX:
+        raise ArgumentTypeError(f"not a topic of 1 to {TOPIC_BYTES_MAX} bytes: {text!r}")
+    return text
 
 
 def port(text: str) -> int:

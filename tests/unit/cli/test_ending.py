@@ -94,3 +94,13 @@ async def test_demo_ends_at_once_when_its_launcher_does() -> None:
         await played._read_events(launcher)
         with pytest.raises(LaunchError, match="launcher ended"):
             await waiting
+
+
+@pytest.mark.parametrize("command", ["send", "request", "multicast", "broadcast", "recv"])
+@pytest.mark.parametrize("topic", ["", "x" * 256])
+def test_bad_topic_is_a_bad_argument(command: str, topic: str) -> None:
+    there = ["--control", "unix:/nowhere", "--topic", topic]
+    words = {"recv": [], "broadcast": ["x"]}.get(command, ["1", "x"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, *words, *there])
+    assert ended.value.code == 2
