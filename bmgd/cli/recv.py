@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -74,7 +77,28 @@ def run(args: Namespace) -> int:
             return 4
         return 0
 
-    return run_async(main)
+    return run_async(main if args.reply is None else lambda: _until_ended(main()))
+
+
+async def _until_ended(receiving: Coroutine[None, None, int]) -> int:
+    """Receive until it is over, or TERM or HUP ends it: the command that runs ends with it."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(receiving)
+    ended_by = 0
+
+    def end(number: int) -> None:
+        nonlocal ended_by
+        ended_by = number
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not ended_by:
+            raise
+        return 128 + ended_by
 
 
 async def take(message: Message, command: str | None, *, as_json: bool) -> None:
@@ -117,17 +141,24 @@ def show_missed(missed: Missed, *, as_json: bool) -> None:
 
 async def answer(command: str, message: Message) -> None:
     """Let a command answer a request; of another message what it prints is printed."""
-    process = await asyncio.create_subprocess_shell(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_shell(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+        )
     )
+    try:
+        process = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It runs already, and asyncio would end its shell only.
+        _kill(await starting)
+        raise
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         out, _ = await asyncio.gather(process.stdout.read(), _feed(process.stdin, message))
         await process.wait()
     finally:
-        if process.returncode is None:
-            process.kill()
+        _kill(process)
     why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
@@ -139,6 +170,12 @@ async def answer(command: str, message: Message) -> None:
         await (message.refuse(why) if why else message.reply(out))
     except DeliveryError as error:
         print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """End a command, and what its shell has started."""
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _feed(stdin: asyncio.StreamWriter, message: Message) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -131,3 +132,28 @@ async def test_recv_leaves_what_it_could_not_print_to_the_next_reader(core: Fake
         assert await process.wait() == 1
         await core.until_told(lambda: core.reader is None)
     assert list(core.waiting) == [b"4", b"5"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_recv_that_is_ended_ends_its_command(
+    core: FakeCore, tmp_path: Path, number: signal.Signals
+) -> None:
+    # Whoever has the write end of a FIFO open lives: the command's own children too.
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    with os.fdopen(alive, "rb") as pipe:
+        transport, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), pipe
+        )
+        command = f"exec >{tmp_path}/alive; echo here; sleep 1000; true"
+        async with receiving(core, "--reply", command) as process:
+            core.put(b"1")
+            assert await reader.readline() == b"here\n"
+            process.send_signal(number)
+            assert await process.wait() == 128 + number
+            assert await reader.read() == b""
+            await core.until_told(lambda: core.reader is None)
+        transport.close()
+    assert list(core.waiting) == [b"1"]
