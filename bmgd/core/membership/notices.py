@@ -99,12 +99,13 @@ class Notices:
         return done
 
     def _on_own(self, record: Record, told_by: NodeId | None) -> None:
-        context = self._context
-        if record > context.own_record():
-            context.tell(AccusedSelf(record, told_by))
+        if record > self._context.own_record():
+            self._context.tell(AccusedSelf(record, told_by))
+            return
         # Somebody has a record of this node, of this life or less: from now on it is one here too.
-        elif self.publish(context.id, context.own_record()) and not context.followed:
-            context.tell(FirstRecord())
+        is_first = self.publish(self._context.id, self._context.own_record())
+        if is_first and not self._context.followed:
+            self._context.tell(FirstRecord())
 
     def settle(self) -> None:
         """At the end of a step: send what changed, or gather it if something was just sent."""
