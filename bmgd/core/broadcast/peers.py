@@ -194,6 +194,10 @@ class BroadcastPeers:
         if is_gone and not was_gone:
             peer = peer or self.by_id.setdefault(moved.id, Peer())
             peer.gone_at = peer.gone_at or self._first_without(moved.id)
+        elif is_gone and peer is None and before is not None and before.status is Status.LEFT:
+            # The life that followed is first heard of as dead: it may yet say that it lives.
+            peer = self.by_id[moved.id] = Peer()
+            self._begin_anew(moved.id, peer, after.incarnation, self._window.next)
         elif not is_gone:
             self._on_alive(moved.id, after.incarnation, before)
 

@@ -9,8 +9,10 @@ from bmgd.core.effects import Announce
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.broadcast_messages import Skip, Watermark
 from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, reply_to, settle
 
 SIZE, SOURCE, VICTIM, STOPPED, LEAVER = 8, 2, 5, 4, 3
@@ -186,3 +188,31 @@ def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_
     assert all(each.missing >> leaver & 1 for each in sent)
     (skip,) = source.peers.by_id[NodeId(leaver)].skips
     assert skip.last == first - 1
+
+
+@pytest.mark.parametrize("acknowledges", [False, True])
+def test_new_life_of_who_left_that_was_first_heard_of_as_dead_misses_nothing_of_before(
+    acknowledges: bool,
+) -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    network.issue(LEAVER, Leave())
+    network.run(0.5)
+    reply_to(network, SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    life = Incarnation(2 << 32 | 7)
+    left = believed(network, LEAVER)
+    assert left.status is Status.LEFT
+    dead = left._replace(incarnation=life, version=0, status=Status.DEAD)
+    tell(network, (NodeId(LEAVER), dead))
+    reply_to(network, SOURCE, BroadcastTo("t", b"third", True, 5 * S))
+    if acknowledges:
+        tag = network.hosts[NodeId(SOURCE)].node.parts.context.own_tag
+        route = Route(NodeId(SOURCE), NodeId(LEAVER), life, tag, 0, 9)
+        assert source.peers.on_watermark(Watermark(route, 0, 0, asks=True))
+    tell(network, (NodeId(LEAVER), dead._replace(version=1, status=Status.ALIVE)))
+    assert set(source.peers.by_id[NodeId(LEAVER)].skips) == {
+        Skip(NodeId(LEAVER), 1, 2, False),
+        Skip(NodeId(LEAVER), 3, 3, True),
+    }
