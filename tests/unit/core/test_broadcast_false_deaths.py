@@ -216,3 +216,18 @@ def test_new_life_of_who_left_that_was_first_heard_of_as_dead_misses_nothing_of_
         Skip(NodeId(LEAVER), 1, 2, False),
         Skip(NodeId(LEAVER), 3, 3, True),
     }
+
+
+def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on() -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    baseline = believed(network, LEAVER)
+    network.kill(LEAVER)
+    tell(network, (NodeId(LEAVER), baseline._replace(version=2**32 - 1, status=Status.LEFT)))
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    life = Incarnation(1 << 32 | 2**32 - 1)
+    dead = baseline._replace(incarnation=life, version=0, status=Status.DEAD)
+    tell(network, (NodeId(LEAVER), dead))
+    tell(network, (NodeId(LEAVER), dead._replace(version=1, status=Status.ALIVE)))
+    assert set(source.peers.by_id[NodeId(LEAVER)].skips) == {Skip(NodeId(LEAVER), 1, 1, True)}
