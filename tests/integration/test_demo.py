@@ -69,7 +69,8 @@ def test_demo_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> None:
-    process = demo("-n", "5", tmp=tmp_path)
+    # With a page it goes on until it is told to end.
+    process = demo("-n", "5", "--http", str(free_base_port(5)), tmp=tmp_path)
     assert process.stdout is not None
     for line in process.stdout:
         if "all 5 joined" in line:

@@ -110,6 +110,7 @@ async def test_subscriptions_and_registrations_are_made_again(tmp_path: Path) ->
         bmgd.connect(cluster.control(1), reconnect=True) as here,
         here.register("worker"),
         here.subscribe("jobs") as jobs,
+        here.subscribe("mark") as marks,
         here.membership() as changes,
         here.programs() as programs,
     ):
@@ -117,6 +118,9 @@ async def test_subscriptions_and_registrations_are_made_again(tmp_path: Path) ->
         await source.send(1, b"one", topic="jobs")
         await source.send(1, b"two", topic="jobs")
         assert (await anext(jobs)).payload == b"one"
+        # What is confirmed is at the daemon. What has come after it shows that it is here.
+        await source.send(1, b"behind two", topic="mark")
+        assert (await anext(marks)).payload == b"behind two"
         first = await anext(programs)
         assert isinstance(first, bmgd.Program)
         for _ in range(3):

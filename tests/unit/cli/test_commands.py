@@ -162,7 +162,7 @@ async def test_recv_ends_partial_at_its_timeout(core: FakeCore) -> None:
         (("send", "4", "x"), 4, "no way was found"),
         (("send", "5", "x"), 1, "is full"),
         (("send", "6", "x"), 1, "no node has the id 6"),
-        (("send", "7", "x", "--topic", "x" * 256), 1, "255"),
+        (("send", "7", "x", "--topic", "x" * 256), 2, "255"),
         (("send", "minus", "x"), 2, "not a node id"),
         (("send", "-1", "x"), 2, "usage"),
         (("send", str(2**31), "x"), 2, "not a node id"),
