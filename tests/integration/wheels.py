@@ -29,7 +29,9 @@ def sources_of(commit: str, directory: Path) -> Path:
         ["git", "archive", "--format=tar", commit], cwd=ROOT, capture_output=True, check=True
     ).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        tar.extractall(directory, filter="data")
+        # Pythons before 3.11.4 know no filters; it is our own archive.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(directory)
     return directory
 
 
