@@ -60,6 +60,7 @@ from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
 from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
+from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.requests import RequestsHaveOneOutcome, RoomOfAnswersIsGivenBack
 from bmgd.sim.checkers.rest import (
     LinksAreTheHealedGraph,
@@ -138,6 +139,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     EntriesArePartedOnce,
     BodiesCrossLinksOnce,
     ConfirmedMeansRetained,
+    ReportsAreTrue,
     StableIsTold,
     SlowReadersStallNobody,
     BroadcastBoundsHold,

@@ -168,6 +168,73 @@ def confirms_what_is_not_there(f: Any) -> None:
     f.deadline(Reply(request, {"confirmed": [4], "failed": []}))
 
 
+def _broadcasts_in_vain(f: Any) -> int:
+    """One that node 4 does not confirm; the others have by now."""
+    f.network.stop(PEER)
+    request: int = f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.network.run(1)
+    return request
+
+
+def _failed(**changes: Any) -> dict[str, Any]:
+    detail = "sent, not confirmed before the deadline"
+    return {"id": 4, "error": "UnreachableError", "detail": detail, "sent": True} | changes
+
+
+def _reports(
+    f: Any, failure: dict[str, Any], others: tuple[int, ...] = (0, 1, 2, 3, 5, 6, 7)
+) -> None:
+    request = _broadcasts_in_vain(f)
+    f.deadline(Reply(request, {"confirmed": list(others), "failed": [failure]}))
+
+
+def reports_too_early(f: Any) -> None:
+    _reports(f, _failed())
+
+
+def reports_as_not_sent(f: Any) -> None:
+    _reports(f, _failed(sent=False))
+
+
+def reports_another_reason(f: Any) -> None:
+    _reports(f, _failed(detail="no room in the window before the deadline"))
+
+
+def reports_a_living_one_as_dead(f: Any) -> None:
+    _reports(f, _failed(error="DeadError", detail="it is dead"))
+
+
+def reports_the_same_life_as_new(f: Any) -> None:
+    detail = "it began a new life before it confirmed"
+    _reports(f, _failed(error="NewLifeError", detail=detail))
+
+
+def reports_on_too_few(f: Any) -> None:
+    _reports(f, _failed(), (0, 1, 2, 3, 5, 6))
+
+
+def names_somebody_at_best_effort(f: Any) -> None:
+    reply = Reply(77, {"confirmed": [4], "failed": []})
+    f.step(CommandIssued(77, BroadcastTo("news", b"x", False, 10 * S)), [reply])
+
+
+def sends_what_it_gave_up(f: Any) -> None:
+    failed = [_failed(id=i, sent=False) for i in range(8)]
+    f.step(CommandIssued(77, BroadcastTo("news", b"x", True, 0)))
+    f.deadline(Reply(77, {"confirmed": [], "failed": failed}))
+    route = replace(TO_PEER, source=ME, source_incarnation=f.inside.context.incarnation)
+    f.deadline(Send(f.link, ReliableBroadcast(route, "news", b"x", 0, (), 8, 0, (), 0)))
+
+
+def keeps_a_report_back(f: Any) -> None:
+    f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    for each in (0, 1, 2, 3, 4, 6, 7):
+        life = f.inside.membership.incarnation(NodeId(each))
+        came = _watermark(f)
+        route = replace(came.route, source=NodeId(each), source_incarnation=life)
+        f.step(Received(f.link, replace(came, route=route, watermark=1)))
+
+
 def calls_stable_what_is_not(f: Any) -> None:
     f.network.stop(PEER)
     for payload in (b"x", b"y"):
@@ -253,6 +320,15 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("own-bulk-waits", sends_bulk_over_a_full_link),
     ("confirmed-means-retained", confirms_what_is_not_there),
     ("confirmed-means-retained", calls_stable_what_is_not),
+    ("reports-are-true", reports_too_early),
+    ("reports-are-true", reports_as_not_sent),
+    ("reports-are-true", reports_another_reason),
+    ("reports-are-true", reports_a_living_one_as_dead),
+    ("reports-are-true", reports_the_same_life_as_new),
+    ("reports-are-true", reports_on_too_few),
+    ("reports-are-true", names_somebody_at_best_effort),
+    ("reports-are-true", sends_what_it_gave_up),
+    ("reports-are-true", keeps_a_report_back),
     ("broadcast-bounds-hold", counts_wrongly),
     ("broadcast-bounds-hold", keeps_what_it_does_not_count),
     ("all-have-it-or-none", forgets_to_tell),
