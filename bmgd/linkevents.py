@@ -79,6 +79,7 @@ class LinkEvents:
         on_gone: called once for each link that is gone, before the events about it are returned.
         on_written: called when a shut link without descriptor has nothing more to write.
         decode: reads the body of a frame.
+        encode: makes a frame of a message.
 
     Attributes:
         malformed_frames: routed frames that were dropped because they cannot be read.
@@ -93,6 +94,7 @@ class LinkEvents:
         on_gone: Callable[[LinkId], None],
         on_written: Callable[[LinkId], None],
         decode: Callable[[bytes], Message] = decode,
+        encode: Callable[[Message], bytes] = encode,
     ) -> None:
         self.malformed_frames = 0
         self.oversized_frames = 0
@@ -101,6 +103,7 @@ class LinkEvents:
         self._on_gone = on_gone
         self._on_written = on_written
         self._decode = decode
+        self._encode = encode
         self._returned_cost = 0
         self._is_read = True
         self._heard_again: dict[LinkId, None] = {}
@@ -235,7 +238,7 @@ class LinkEvents:
         """Put a message into a link's outbox; what that causes for the core."""
         # One notice goes to many links: the same object is encoded once.
         if self._encoded[0] is not message:
-            self._encoded = (message, encode(message))
+            self._encoded = (message, self._encode(message))
         frame = self._encoded[1]
         if isinstance(message, LinkMessage):
             kind = contract.CONTROL

@@ -19,7 +19,7 @@ from bmgd.sim.host import End, Host
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence
-from bmgd.wire.codec import decode
+from bmgd.wire.codec import decode, encode
 from bmgd.wire.messages import Message
 
 DECODED_MAX: Final = 4096
@@ -41,6 +41,8 @@ class Pipes:
 
     Attributes:
         on_chunk: called with each chunk's sender, receiver and bytes; None for nobody.
+        on_written: called with each message and the frame that was made of it; None for nobody.
+        on_read: called with the body of a frame, and the message that was read of it; None for nobody.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Pipes:
         close_other: Callable[[End, Evidence], None],
     ) -> None:
         self.on_chunk: Callable[[Host, Host, bytes], None] | None = None
+        self.on_written: Callable[[Message, bytes], None] | None = None
+        self.on_read: Callable[[bytes, Message], None] | None = None
         self._timeline = timeline
         self._random = random
         self._ways = ways
@@ -146,4 +150,13 @@ class Pipes:
                 message = self._decoded[body] = decode(body)
             except ProtocolError as error:
                 raise InvariantError(f"a node sent what cannot be read: {error}") from error
+            if self.on_read is not None:
+                self.on_read(body, message)
         return message
+
+    def encode(self, message: Message) -> bytes:
+        """Make a frame of a message."""
+        frame = encode(message)
+        if self.on_written is not None:
+            self.on_written(message, frame)
+        return frame

@@ -29,7 +29,6 @@ from bmgd.sim.pipes import Pipes
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import UNKNOWN_INCARNATION, Evidence, Incarnation, LinkId, NodeId
-from bmgd.wire.codec import encode
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import Goodbye, Notice
@@ -97,6 +96,7 @@ class Wires:
             lambda link: self._on_link_gone(host, link),
             lambda link: self._on_link_written(host, link),
             self._pipes.decode,
+            self._pipes.encode,
         )
 
     # --- dialling -----------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Wires:
         if not end.up:
             self._carry(end, 0, self._close_other, end, Evidence.EOF)
             return
-        host.layer.shut(link, encode(Goodbye(reason)))
+        host.layer.shut(link, self._pipes.encode(Goodbye(reason)))
         end.closing = True
         host.closing[link] = end
         at_ns = self._timeline.now_ns + CLOSING_NS
@@ -460,6 +460,12 @@ class Wires:
 
     def _plain_layer(self, _: Host) -> LinkEngine:
         return LinkLayer(self._conditions.bulk_bytes_max or BULK_BYTES_MAX)
+
+    def watch_frames(
+        self, written: Callable[[Message, bytes], None], read: Callable[[bytes, Message], None]
+    ) -> None:
+        """Be told of each frame that a host makes of a message, and of new ones that hosts read."""
+        self._pipes.on_written, self._pipes.on_read = written, read
 
     @property
     def on_chunk(self) -> Callable[[Host, Host, bytes], None] | None:

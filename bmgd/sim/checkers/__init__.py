@@ -28,6 +28,7 @@ from bmgd.sim.checkers.detection import (
     VerdictsAreProven,
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
+from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.in_time import DetectionIsInTime
 from bmgd.sim.checkers.leaving import LeavingDrains
@@ -114,6 +115,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     DialsAreSingle,
     HellosAreAnsweredByRule,
     HellosMeanWhatTheySay,
+    FramesMeanWhatTheySay,
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,

@@ -89,6 +89,7 @@ from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
 from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
+from tests.unit.sim.wire_forgeries import FORGERIES_OF_WIRES
 
 ME, PEER = NodeId(5), NodeId(4)
 NOWHERE = LinkId(10**6)
@@ -721,6 +722,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_PROGRAMS,
     *FORGERIES_OF_DETECTION,
     *FORGERIES_OF_HELLOS,
+    *FORGERIES_OF_WIRES,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_OWN_TIME,
 ]

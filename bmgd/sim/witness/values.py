@@ -1,0 +1,462 @@
+"""The types of fields of docs/wire-protocol.md: which values each has, at its bounds and beyond them.
+
+`read` takes a value of msgpack and gives what it means. `edge` gives one at a bound that is good, `wrong`
+one that no message may have: a little beyond a bound, or of another type.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from random import Random
+from typing import Any, Final
+
+from bmgd.sim.witness.packed import Ready, Unreadable, array_head, packed
+
+U8, U16, U32, U64 = 2**8 - 1, 2**16 - 1, 2**32 - 1, 2**64 - 1
+ID_MAX: Final = 2**31 - 1
+SET_SPACE: Final = 2**17
+"""Ids in a set are below."""
+FOREIGN: Final[tuple[Any, ...]] = (1.0, {}, {1: 1}, Ready(b"\xd4\x05\x00"), Ready(b"\xc1"))
+"""Values of types that no field has: floats, maps, extensions; the last is no value at all."""
+
+
+class Field:
+    """A type of fields."""
+
+    def read(self, value: object) -> Any:
+        """What a value means.
+
+        Raises:
+            Unreadable: it is none of this type.
+        """
+        raise NotImplementedError
+
+    def plain(self, value: Any) -> Any:
+        """The same of the attribute of a message."""
+        return value
+
+    def edge(self, random: Random) -> Any:
+        """A good value, at a bound where there is one."""
+        raise NotImplementedError
+
+    def wrong(self, random: Random) -> Any:
+        """A value that is none of this type."""
+        if random.random() < 0.3:
+            return random.choice(FOREIGN)
+        return random.choice(self.wrongs(random))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        """Some of those values, but for `FOREIGN`."""
+        raise NotImplementedError
+
+
+class Whole(Field):
+    """An integer from `low` to `high`."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: object) -> int:
+        if type(value) is not int or not self.low <= value <= self.high:
+            raise Unreadable(f"{value!r} is not an integer in {self.low}..{self.high}")
+        return value
+
+    def edge(self, random: Random) -> int:
+        return random.choice((self.low, self.high, random.randint(self.low, self.high)))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        below, above = self.low - 1, self.high + 1
+        return below, *([above, above] if above <= U64 else []), True, False, "1", b"1", None, [1]
+
+
+class Truth(Field):
+    """A boolean."""
+
+    def read(self, value: object) -> bool:
+        if type(value) is not bool:
+            raise Unreadable(f"{value!r} is not a boolean")
+        return value
+
+    def edge(self, random: Random) -> bool:
+        return random.random() < 0.5
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return 0, 1, None, "true", b"\x01", [True]
+
+
+class Text(Field):
+    """A text of `low` to `high` bytes."""
+
+    def __init__(self, high: int, low: int = 0) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: object) -> str:
+        if type(value) is not str or not self.low <= len(value.encode()) <= self.high:
+            raise Unreadable(f"not a text of {self.low}..{self.high} bytes")
+        return value
+
+    def edge(self, random: Random) -> str:
+        two = "é" * (self.high // 2) + "x" * (self.high % 2)
+        return random.choice(("x" * self.low, "x" * self.high, two))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        long = "x" * (self.high + 1), "é" * (self.high // 2 + 1)
+        torn = Ready(b"\xa2\xc3\x28"), Ready(b"\xa3\xed\xa0\x80")
+        return *long, *([""] if self.low else []), *torn, b"text", 1, None, ["x"]
+
+
+class Bytes(Field):
+    """`low` to `high` bytes."""
+
+    def __init__(self, high: int, low: int = 0) -> None:
+        self.low, self.high = low, high
+
+    def read(self, value: object) -> bytes:
+        if type(value) is not bytes or not self.low <= len(value) <= self.high:
+            raise Unreadable(f"not {self.low}..{self.high} bytes")
+        return value
+
+    def edge(self, random: Random) -> bytes:
+        return bytes(random.choice((self.low, self.low + 1, self.high)))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        short = [bytes(self.low - 1)] if self.low else []
+        return bytes(self.high + 1), *short, "bytes", 1, None, [1]
+
+
+class Digest(Field):
+    """128 bits."""
+
+    def read(self, value: object) -> int:
+        return int.from_bytes(Bytes(16, 16).read(value), "big")
+
+    def edge(self, random: Random) -> bytes:
+        return random.choice((bytes(16), b"\xff" * 16, random.randbytes(16)))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return b"", bytes(15), bytes(17), "0" * 16, 0, None
+
+
+class Either(Field):
+    """`nil`, or what another type has."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+
+    def read(self, value: object) -> Any:
+        return None if value is None else self._field.read(value)
+
+    def edge(self, random: Random) -> Any:
+        return None if random.random() < 0.3 else self._field.edge(random)
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return tuple(each for each in self._field.wrongs(random) if each is not None)
+
+
+class Row(Field):
+    """An array with one value of each of some types."""
+
+    def __init__(self, *fields: Field) -> None:
+        self.fields = fields
+
+    def read(self, value: object) -> tuple[Any, ...]:
+        if type(value) is not tuple or len(value) != len(self.fields):
+            raise Unreadable(f"not an array of {len(self.fields)}")
+        return tuple([field.read(each) for field, each in zip(self.fields, value, strict=True)])
+
+    def edge(self, random: Random) -> list[Any]:
+        return [field.edge(random) for field in self.fields]
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        row, bad = self.edge(random), self.edge(random)
+        at = random.randrange(len(row))
+        bad[at] = self.fields[at].wrong(random)
+        return bad, bad, bad, row[:-1], [*row, 0], [], 3, None
+
+
+class Items(Field):
+    """An array of `low` to `high` values of one type."""
+
+    def __init__(self, field: Field, high: int, low: int = 0) -> None:
+        self.field, self.low, self.high = field, low, high
+
+    def read(self, value: object) -> Any:
+        if type(value) is not tuple or not self.low <= len(value) <= self.high:
+            raise Unreadable(f"not an array of {self.low}..{self.high}")
+        return tuple([self.field.read(each) for each in value])
+
+    def edge(self, random: Random) -> Any:
+        return self._of(random, random.choice((self.low, self.low + 1, self.high)))
+
+    def _of(self, random: Random, count: int) -> Any:
+        """So many values, or a few more than `high`."""
+        head, item = array_head(count), packed(self.field.edge(random))
+        return Ready(head + item * count)
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        many = self._of(random, self.high + 1)
+        few = [self._of(random, self.low - 1)] if self.low else []
+        items = [self.field.edge(random) for _ in range(max(1, self.low))]
+        items[-1] = self.field.wrong(random)
+        return many, *few, items, items, items, {}, 1, None, "array"
+
+
+class Rows(Items):
+    """An array of rows; where they are `ordered`, their first values ascend strictly."""
+
+    def __init__(self, row: Row, high: int, *, ordered: bool = False) -> None:
+        super().__init__(row, high)
+        self._row, self._ordered = row, ordered
+
+    def read(self, value: object) -> Any:
+        rows = super().read(value)
+        if self._ordered and any(a[0] >= b[0] for a, b in pairwise(rows)):
+            raise Unreadable("rows out of order")
+        return rows
+
+    def _of(self, random: Random, count: int) -> Any:
+        if not self._ordered:
+            return super()._of(random, count)
+        row = b"".join(packed(field.edge(random)) for field in self._row.fields[1:])
+        first = random.choice((0, ID_MAX + 1 - count))
+        head = array_head(len(self._row.fields))
+        rows = [head + packed(first + number) + row for number in range(count)]
+        return Ready(array_head(count) + b"".join(rows))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        wrongs = super().wrongs(random)
+        if not self._ordered:
+            return wrongs
+        low, high = self._row.edge(random), self._row.edge(random)
+        low[0], high[0] = 7, 8
+        return *wrongs, [high, low], [low, low], [low, high, high]
+
+
+class Records(Rows):
+    """Records by id."""
+
+    def __init__(self) -> None:
+        row = Row(Whole(0, ID_MAX), Whole(0, U64), Whole(0, U32), Whole(0, 4), Text(255))
+        super().__init__(row, 256, ordered=True)
+
+    def plain(self, value: Any) -> Any:
+        return tuple([(node_id, *record) for node_id, record in value])
+
+
+class Runs(Items):
+    """Runs (first, last) of ids; they ascend and do not touch."""
+
+    def __init__(self, high: int) -> None:
+        super().__init__(Row(Whole(0, ID_MAX), Whole(0, ID_MAX)), high)
+
+    def read(self, value: object) -> Any:
+        runs = super().read(value)
+        if any(first > last for first, last in runs):
+            raise Unreadable("a run that ends before it begins")
+        if any(a[1] + 1 >= b[0] for a, b in pairwise(runs)):
+            raise Unreadable("runs out of order, or touching")
+        return runs
+
+    def _of(self, random: Random, count: int) -> Any:
+        last = ID_MAX if random.random() < 0.5 else 2 * count
+        return [[last - 2 * left, last - 2 * left] for left in range(count - 1, -1, -1)]
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        bad = [[6, 5]], [[7, 8], [5, 6]], [[5, 6], [6, 7]], [[5, 6], [7, 8]], [[5]], [[5, 6, 7]]
+        return *bad, [[-1, 5]], [[5, ID_MAX + 1]], [5], self._of(random, self.high + 1), None
+
+
+class Gaps(Items):
+    """Pairs (first, last) of numbers of segments in one array, ascending."""
+
+    def __init__(self) -> None:
+        super().__init__(Whole(1, U32), 64)
+
+    def read(self, value: object) -> Any:
+        numbers = super().read(value)
+        if len(numbers) % 2 or any(a > b for a, b in pairwise(numbers)):
+            raise Unreadable("not the gaps of a stream")
+        return numbers
+
+    def plain(self, value: Any) -> Any:
+        return tuple([number for gap in value for number in gap])
+
+    def edge(self, random: Random) -> Any:
+        return random.choice(([], [1, 1], [3, 5, 9, U32], list(range(2, 130, 2))))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return [0, 1], [3], [5, 3], [3, 5, 4, 4], list(range(2, 134, 2)), [1, U32 + 1], 3, None
+
+
+class IdSet(Field):
+    """A set of ids, as an integer with a bit for each; at most so many bytes."""
+
+    def __init__(self, high: int = 5 + SET_SPACE // 8) -> None:
+        self._high = high
+
+    def read(self, value: object) -> int:
+        data = Bytes(self._high).read(value)
+        if not data:
+            return 0
+        form, body = data[0], data[1:]
+        if form == 2:
+            return self._bitmap(body)
+        if form > 2 or not body or len(body) % (4 if form else 8):
+            raise Unreadable("not a set of ids")
+        numbers = [number for (number,) in struct.iter_unpack(">I", body)]
+        runs = list(zip(numbers[::2], numbers[1::2], strict=True)) if form == 0 else []
+        pairs = runs or [(number, number) for number in numbers]
+        apart = 1 if runs else 0
+        if any(a[1] + apart >= b[0] for a, b in pairwise(pairs)):
+            raise Unreadable("ids of a set out of order")
+        if any(first > last for first, last in pairs) or pairs[-1][1] >= SET_SPACE:
+            raise Unreadable("ids of a set out of range")
+        return sum((1 << last + 1) - (1 << first) for first, last in pairs)
+
+    def _bitmap(self, body: bytes) -> int:
+        base = int.from_bytes(body[:4], "big")
+        bits = body[4:]
+        if not bits or not bits[0] or not bits[-1] or base % 8:
+            raise Unreadable("not a bitmap of ids")
+        if base + 8 * len(bits) > SET_SPACE:
+            raise Unreadable("ids of a bitmap out of range")
+        return int.from_bytes(bits, "little") << base
+
+    def edge(self, random: Random) -> bytes:
+        last = _u32(SET_SPACE - 1)
+        return random.choice(
+            (
+                *(b"", b"\x01" + last, b"\x01" + _u32(0, 1) + last, b"\x00" + _u32(0, 0)),
+                *(b"\x00" + _u32(1, 2, 4, 5), b"\x00" + _u32(3) + last),
+                *(b"\x02" + _u32(0) + b"\x01", b"\x02" + _u32(SET_SPACE - 8) + b"\x80"),
+                b"\x02" + _u32(8) + b"\x80\x00\x01",
+            )
+        )
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        u32 = _u32
+        return (
+            *(b"\x00", b"\x01", b"\x02", b"\x03" + u32(1), b"\x00" + u32(1, 2, 3)),
+            *(b"\x00" + u32(2, 1), b"\x00" + u32(1, 2, 3, 4), b"\x00" + u32(1, SET_SPACE)),
+            *(b"\x00" + u32(5, 6, 1, 2), b"\x01\x00", b"\x01" + u32(2, 2), b"\x01" + u32(3, 2)),
+            *(b"\x01" + u32(SET_SPACE), b"\x02" + u32(0), b"\x02" + u32(4) + b"\x01"),
+            *(b"\x02" + u32(0) + b"\x00\x01", b"\x02" + u32(0) + b"\x01\x00"),
+            *(b"\x02" + u32(SET_SPACE) + b"\x01", b"\x02" + u32(SET_SPACE - 8) + b"\x01\x01"),
+            *(b"\x02\x00\x00", b"\x02" + u32(0) + b"\x00", bytes(self._high + 1), "", 9, None),
+            b"\x02" + u32(0) + b"\x01" * (self._high - 4),
+        )
+
+
+def _u32(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(4, "big") for number in numbers)
+
+
+def shortest_set_bytes(members: int) -> int:
+    """How long the shortest form of a set of ids is."""
+    if not members:
+        return 0
+    ids = [number for number in range(members.bit_length()) if members >> number & 1]
+    runs = 1 + sum(1 for a, b in pairwise(ids) if b > a + 1)
+    bitmap = 4 + ids[-1] // 8 - ids[0] // 8 + 1
+    return 1 + min(8 * runs, 4 * len(ids), bitmap)
+
+
+class Entries(Field):
+    """The destinations of a shared segment: rows of 24 bytes, ascending by id."""
+
+    def read(self, value: object) -> Any:
+        data = Bytes(512 * 24, 24).read(value)
+        if len(data) % 24:
+            raise Unreadable("not the entries of a shared segment")
+        entries = tuple(struct.iter_unpack(">IIQII", data))
+        if any(a[0] >= b[0] for a, b in pairwise(entries)) or entries[-1][0] > ID_MAX:
+            raise Unreadable("entries out of order, or out of range")
+        return entries
+
+    def edge(self, random: Random) -> bytes:
+        count = random.choice((1, 2, 512))
+        first = random.choice((0, ID_MAX + 1 - count))
+        return b"".join(_u32(first + number) + random.randbytes(20) for number in range(count))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        one, other = (_u32(number) + random.randbytes(20) for number in (9, 10))
+        many = b"".join(_u32(number) + one[4:] for number in range(513))
+        order = one + one, other + one
+        return b"", one[:-1], one + b"\x00", *order, _u32(ID_MAX + 1) + one[4:], many, "x", None
+
+
+class Branches(Rows):
+    """Branches, whose covers have at most 1 MiB as bitmaps from id 0 on."""
+
+    def __init__(self) -> None:
+        super().__init__(Row(Whole(0, ID_MAX), IdSet()), 1024)
+
+    def read(self, value: object) -> Any:
+        branches = super().read(value)
+        if sum((cover.bit_length() + 7) // 8 for _, cover in branches) > 2**20:
+            raise Unreadable("covers of more than 1 MiB")
+        return branches
+
+    def edge(self, random: Random) -> Any:
+        cover, last = self._row.fields[1].edge(random), b"\x01" + _u32(SET_SPACE - 1)
+        few: tuple[list[Any], ...] = [], [[0, cover]], [[ID_MAX, cover]], [[9, b""], [9, cover]]
+        wide = [[9, last]] * 64
+        return random.choice((*few, *few, [[9, b""]] * 1024, wide))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        row, last = self._row.wrong(random), b"\x01" + _u32(SET_SPACE - 1)
+        many = [[9, b""]] * 1025, [[9, last]] * 65
+        return *many, [row], [row], [row], [[9, b""], row], {}, 9, None
+
+
+class Skips(Rows):
+    """What nodes need not wait for: (id, first, last, missed)."""
+
+    def __init__(self) -> None:
+        super().__init__(Row(Whole(0, ID_MAX), Whole(1, U64), Whole(1, U64), Truth()), 16)
+
+    def read(self, value: object) -> Any:
+        skips = super().read(value)
+        if any(first > last for _, first, last, _ in skips):
+            raise Unreadable("a skip that ends before it begins")
+        return skips
+
+    def edge(self, random: Random) -> Any:
+        first = random.choice((1, 7, U64))
+        skip = [random.choice((0, ID_MAX)), first, random.choice((first, U64)), True]
+        return [skip] * random.choice((0, 1, 16))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        bad = [[9, 3, 2, True]], [[9, 0, 2, True]], [[9, 1, 2, 1]], [[9, 1, 2]], [[-1, 1, 2, True]]
+        return *bad, [[9, 1, 2, True]] * 17, [[9, 1, 2, True, 0]], [[ID_MAX + 1, 1, 1, True]], 9
+
+
+class Piece(Row):
+    """Where a piece stands in a long broadcast: number, at, size."""
+
+    def __init__(self) -> None:
+        super().__init__(Whole(1, U64), Whole(0, 2**40), Whole(0, 2**40))
+
+
+class Size(Field):
+    """The size of a piece; of questions with their inbox and the number of the first."""
+
+    def __init__(self) -> None:
+        self._size = Whole(0, 2**40)
+        self._asks = Row(self._size, Whole(1, U32), Whole(1, U64))
+
+    def read(self, value: object) -> Any:
+        return self._asks.read(value) if type(value) is tuple else self._size.read(value)
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        bad = (
+            [0, 3],
+            [0, 3, 9, 1],
+            [0, 0, 9],
+            [0, U32 + 1, 9],
+            [0, 3, 0],
+            [0, True, 9],
+            [True, 3, 9],
+        )
+        return *bad, [], [0, 3, None], [2**40 + 1, 3, 9], -1, 2**40 + 1, True, None, "1"
