@@ -74,6 +74,17 @@ class HttpRequest:
         except ValueError:
             return False
 
+    @property
+    def is_of_a_foreign_page(self) -> bool:
+        """Whether a browser asks this because a page of another origin wants it (Fetch Metadata).
+
+        Such a page could not read the answer, but would hold the place of a client who can. Who follows
+        a link, or is no browser, is nobody's page.
+        """
+        origin = self.headers.get("sec-fetch-site", "none")
+        is_opened = self.headers.get("sec-fetch-dest") == "document"
+        return origin not in ("none", "same-origin") and not is_opened
+
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """Read a request's head; None when the client went away without one.

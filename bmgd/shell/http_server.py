@@ -4,7 +4,8 @@ Theory of operation. One task of the daemon's group per connection, one request 
 path gives is in a table of `Route`s (`web.py`); this module decides only who may have it:
 
     open     `/healthz`, `/readyz` and the page's own files, which tell nothing about the cluster
-    read     with the token; without one configured: on loopback, by GET, with a loopback Host header
+    read     with the token; without one configured: on loopback, by GET, with a loopback Host header,
+             and for no page of another origin
     act      with the token, by POST; without a configured token nobody may
 
 What is bounded, and what happens there:
@@ -217,6 +218,8 @@ class HttpServer:
             raise HttpError(403, "this needs a token; start the daemon with --http-token-file")
         elif not request.names_loopback:
             raise HttpError(403, "without a token only a loopback name is answered: localhost")
+        elif request.is_of_a_foreign_page:
+            raise HttpError(403, "without a token a page of another origin is not answered")
 
     def _head(self, status: int, content_type: str, length: int | None) -> bytes:
         if length is not None:
