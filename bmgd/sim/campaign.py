@@ -49,10 +49,19 @@ class Campaign:
     seconds: float = 20.0
     hours: float = 0.0
 
+    def nodes_of(self, seed: int) -> int:
+        """How many nodes a seed has."""
+        return Random(f"size {seed}").randint(self.nodes_min, self.nodes_max)
+
     def run_seed(self, seed: int) -> Outcome:
         """Run one seed."""
-        nodes = Random(f"size {seed}").randint(self.nodes_min, self.nodes_max)
-        return Simulation(random_scenario(seed, nodes, self.seconds), [inspect]).run()
+        return Simulation(random_scenario(seed, self.nodes_of(seed), self.seconds), [inspect]).run()
+
+    def has(self, row: Row) -> bool:
+        """Whether a result is one of this campaign's."""
+        seed = row["seed"]
+        is_within = self.first <= seed <= self.last
+        return is_within and (row["nodes"], row["seconds"]) == (self.nodes_of(seed), self.seconds)
 
 
 @dataclass(slots=True)
@@ -76,7 +85,7 @@ def row_of(seed: int, outcome: Outcome) -> Row:
     row.pop("options")
     if not outcome.passed:
         row["plan"] = json.loads(outcome.plan.to_json())
-    return {"seed": seed} | row
+    return {"seed": seed, "seconds": outcome.plan.seconds} | row
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -110,11 +119,13 @@ def run_campaign(
         report: called after each result, and once before the first (with None).
 
     Raises:
-        PlanError: the file is not one of a campaign.
+        PlanError: the file is not one of a campaign, or one of another campaign.
     """
     progress, done = Progress(), set()
     rows = list(read_rows(path))
-    for row in rows:
+    for number, row in enumerate(rows, 1):
+        if not campaign.has(row):
+            raise PlanError(f"{path}, line {number}: of a campaign with other seeds, nodes or time")
         progress.add(row)
         done.add(row["seed"])
     _mend(path, rows)

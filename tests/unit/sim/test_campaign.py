@@ -64,6 +64,23 @@ def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
         run_campaign(SMALL, path, 1, silent)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        Campaign(3, 3, 2, 4, seconds=2.0),
+        Campaign(3, 3, 40, 50, seconds=1.0),
+        Campaign(4, 6, 2, 4, seconds=1.0),
+    ],
+)
+def test_campaign_file_of_another_campaign_is_refused(tmp_path: Path, other: Campaign) -> None:
+    path = tmp_path / "out.jsonl"
+    run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
+    before = path.read_text()
+    with pytest.raises(PlanError, match="line 1: of a campaign with other seeds, nodes or time"):
+        run_campaign(other, path, 1, silent)
+    assert path.read_text() == before
+
+
 def test_campaign_whose_first_line_was_cut_off_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text('{"seed":3,"verd')
@@ -74,7 +91,8 @@ def test_campaign_whose_first_line_was_cut_off_begins_anew(tmp_path: Path) -> No
 
 def test_campaign_does_not_write_whole_results_again(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    path.write_text('{"seed": 3, "verdict": "pass", "virtual_s": 1.0}\n')
+    row = {"seed": 3, "nodes": SMALL.nodes_of(3), "seconds": 1.0, "verdict": "pass"}
+    path.write_text(json.dumps(row | {"virtual_s": 1.0}) + "\n")
     before = path.stat()
     run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), path, 1, silent)
     after = path.stat()
