@@ -1,9 +1,10 @@
 """One daemon: a core, its sockets, its programs, in one task group.
 
-Theory of operation. A founder makes its core at once, a joiner when a contact told it its id. A daemon
-that loses its id to another makes the next core in the same way, with the same programs. Whatever
-happens becomes an event (`stepping.py`); here is what is done for each effect that the core gives, and
-what begins and ends with the daemon. What others see of it is told by `telling.py`.
+Theory of operation. A founder makes its core at once, a joiner when a contact told it its id
+(`becoming.py`). A daemon that loses its id to another makes the next core in the same way, with the same
+programs. Whatever happens becomes an event (`stepping.py`), and what the core orders is done by
+`carrying_out.py`; here is what begins and ends with the daemon, and what programs and signals ask of it.
+What others see of it is told by `telling.py`.
 """
 
 from __future__ import annotations
@@ -22,66 +23,32 @@ from typing import TYPE_CHECKING
 from bmgd.config import Config, http_address
 from bmgd.core.commands import Command, Leave, ShowStatus
 from bmgd.core.counts import Counts
-from bmgd.core.effects import (
-    AbsorbHeartbeats,
-    Announce,
-    AskContact,
-    Close,
-    Deliver,
-    Dial,
-    Displaced,
-    Effect,
-    Exit,
-    ForwardingChanged,
-    Grant,
-    Joined,
-    Observed,
-    Overlooked,
-    ProgramsChanged,
-    RecordChanged,
-    Refuse,
-    Renewed,
-    Reply,
-    Reported,
-    ReportWanted,
-    Send,
-    StreamEnded,
-    StreamMoved,
-    TellMissed,
-    Welcome,
-)
 from bmgd.core.events import CommandIssued, DeadlineReached, KeysChanged
 from bmgd.core.node import Node
-from bmgd.core.settings import Settings
-from bmgd.errors import ConfigError, InvariantError, RequestError, SubscriptionError
+from bmgd.errors import ConfigError, RequestError, SubscriptionError
 from bmgd.routing import BACKEND
 from bmgd.shell.access import Access
 from bmgd.shell.addresses import bind_listener
+from bmgd.shell.becoming import Becoming, Life
+from bmgd.shell.carrying_out import OWN_REQUEST, CarryingOut
 from bmgd.shell.control import ControlServer
 from bmgd.shell.ending import Ending
 from bmgd.shell.engines import choose_engine
 from bmgd.shell.flight import Flight
-from bmgd.shell.joining import Birth
 from bmgd.shell.node_report import Descriptors
 from bmgd.shell.process import set_title
 from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report
 from bmgd.shell.service_manager import ServiceManager
-from bmgd.shell.state import StateDirectory
 from bmgd.shell.stepping import Stepping
 from bmgd.shell.surveying import Surveying
 from bmgd.shell.telling import FLUSH_AT_EXIT_S, Telling
-from bmgd.shell.tls import TlsSide
 from bmgd.shell.transport import Transport
 from bmgd.shell.vitals import Vitals
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeState
-from bmgd.wire.hello import Identity
+from bmgd.types import Incarnation, NodeState
 
 if TYPE_CHECKING:
     from bmgd.shell.web import Web
-
-_OWN_REQUEST = 0
-"""The request number of commands that the daemon itself issues; programs' numbers begin at 1."""
 
 
 class Daemon:
@@ -96,17 +63,10 @@ class Daemon:
     """
 
     def __init__(self, config: Config, report: Report | None = None) -> None:
-        self._config = config
-        self._settings = Settings.of(config)
-        self._tls = TlsSide(config) if config.tls_cert else None
-        self._state = self._birth = None
-        if config.join:
-            self._birth = Birth(config, self._settings, self._tls)
-        else:
-            self._state = StateDirectory(config.state_dir, config.id)
+        self._becoming = Becoming(config)
         self._engine_name, self._make_engine = choose_engine()
         self._access = Access.of(config.control_group, config.control_readonly)
-        self._listener = bind_listener(config.listen or self._settings.address)
+        self._listener = bind_listener(config.listen or self._becoming.settings.address)
         self._held: list[tuple[int, Command]] = []
         self._began_ns = time.monotonic_ns()
         self._manager = ServiceManager(os.environ)
@@ -117,7 +77,18 @@ class Daemon:
             config, report, self._manager, self._surveying, self._drains_until_ns
         )
         self._ending = Ending(self._telling)
-        self._stepping = Stepping(self._telling, self._ending, self.vitals, self._carry_out)
+        self._carrying_out = CarryingOut(
+            *(self._telling, self._surveying, self._ending),
+            self._becoming.keep,
+            self._own_answer,
+        )
+        self._stepping = Stepping(
+            self._telling, self._ending, self.vitals, self._carrying_out.carry_out
+        )
+
+    @property
+    def _config(self) -> Config:
+        return self._becoming.config
 
     async def run(self) -> int:
         """Serve until the core ends the daemon; returns the exit code."""
@@ -139,9 +110,7 @@ class Daemon:
             if self._web is not None:
                 self._web.close()
             self._listener.close()
-            for kept in (self._state, self._birth):
-                if kept is not None:
-                    kept.close()
+            self._becoming.close()
             self._telling.close()
         return self._ending.exit_code or 0
 
@@ -165,44 +134,29 @@ class Daemon:
         self._telling.log.line("http", f"the page is at {self._web.url}")
 
     async def _become_member(self, former: Node | None) -> bool:
-        """Make the node: a founder at once, a joiner once a contact told it how; False if none did, or
-        the daemon ends meanwhile."""
-        incarnation = UNKNOWN_INCARNATION
-        joined: Joined | None = None
-        if self._birth is not None:
-            if self._state is not None:
-                self._state.close()
-            born = await self._ending.unless_ended(
-                self._birth.join(self._ending.displaced, self._telling.observed_joining)
-            )
-            if isinstance(born, Exit):
-                self._ending.end(born.code, born.reason)
-            if not isinstance(born, Joined):
-                return False
-            self._ending.take_id()
-            joined, self._settings, incarnation = born, born.settings, born.incarnation
-            self._config = replace(
-                self._config,
-                id=self._settings.id,
-                size=self._settings.founding_size,
-                peers=self._settings.peers,
-                control=self._birth.control_of(self._settings.id),
-            )
-            self._state = self._birth.state
-            self._telling.become(self._config)
-            set_title(
-                f"bmgd: node {self._config.id}, joined ({self._config.cluster})",
-                f"bmgd-{self._config.id}",
-            )
-        elif self._state is not None:
-            incarnation = self._state.begin_life()
+        """Make the node, once there is an id for it; False where the daemon ends instead."""
+        life = await self._becoming.begin_life(self._ending, self._telling)
+        if life is None:
+            return False
+        if life.joined is not None:
+            config = self._config
+            self._telling.become(config)
+            set_title(f"bmgd: node {config.id}, joined ({config.cluster})", f"bmgd-{config.id}")
+        self._make_node(life, former)
+        self._surveying.become(self._becoming.settings.id)
+        if life.joined is not None:
+            await self._open_web()
+        return True
+
+    def _make_node(self, life: Life, former: Node | None) -> None:
+        """Make the core, its recording and its links."""
         now_ns = time.monotonic_ns()
         seed = secrets.randbits(64)
+        joined, settings = life.joined, self._becoming.settings
         told = ((), ()) if joined is None else (joined.records, joined.retired)
-        settings = self._settings
 
         def make() -> Node:
-            return Node(settings, incarnation, Random(seed), now_ns, *told)
+            return Node(settings, life.incarnation, Random(seed), now_ns, *told)
 
         self._node = make()
         if former is not None:
@@ -210,26 +164,13 @@ class Daemon:
         # What a joiner was told may be long: it is not held a second time.
         again = make if joined is None else None
         note = self._flight.begin(self._node, self._config, now_ns, again)
-        self._transport = self._make_transport(incarnation)
+        self._transport = self._make_transport(life.incarnation)
+        self._carrying_out.begin(self._transport)
         self._stepping.begin(self._node, self._transport, self._flight, note)
-        self._surveying.become(self._settings.id)
-        if self._birth is not None:
-            await self._open_web()
-        return True
 
     def _make_transport(self, incarnation: Incarnation) -> Transport:
-        identity = Identity(
-            cluster=self._config.cluster,
-            founding_size=self._config.size,
-            fingerprint=self._config.peers.fingerprint(),
-            id=self._settings.id,
-            address=self._settings.address,
-            secrets=self._config.secrets,
-            features=self._settings.features,
-            has_tls=self._tls is not None,
-        )
         return Transport(
-            identity,
+            self._becoming.identity(),
             self._config.peers.text,
             self._listener,
             self._config.timing.timeout_ms,
@@ -238,7 +179,7 @@ class Daemon:
             self._telling.log.warn,
             incarnation,
             self._make_engine(),
-            self._tls,
+            self._becoming.tls,
         )
 
     async def _serve(self) -> None:
@@ -299,9 +240,9 @@ class Daemon:
     def _end_control_if_named(self) -> None:
         """A socket that is named after the id goes with it; at another one, programs stay."""
         control = self._telling.control
-        if control is None or self._birth is None:
+        if control is None:
             return
-        if self._birth.control_is_named:
+        if self._becoming.control_is_named:
             control.close()
             self._telling.control = None
         else:
@@ -309,12 +250,12 @@ class Daemon:
 
     def _log_start(self) -> None:
         config = self._config
-        listening = config.listen or self._settings.address
+        address = self._becoming.settings.address
         secret = "with a secret" if config.secrets else "without a secret"
         secret += " under TLS" if config.tls_cert else ""
         self._telling.log.line(
             "listening",
-            f"listening on {listening} as {self._settings.address}: node {config.id} of {config.size}"
+            f"listening on {config.listen or address} as {address}: node {config.id} of {config.size}"
             f" in cluster {config.cluster!r} {secret}, incarnation {self._node.incarnation:#x},"
             f" control {config.control or 'none'}, state {config.state_dir or 'not kept'}",
         )
@@ -326,7 +267,7 @@ class Daemon:
                 logging.WARNING,
             )
 
-    # --- commands and effects -----------------------------------------------------------------
+    # --- commands -----------------------------------------------------------------------------
 
     def issue(self, request: int, command: Command) -> None:
         """Hand a program's command to the core; its reply may come before this returns."""
@@ -342,58 +283,12 @@ class Daemon:
                 reply = self._node.status(request)
                 if reply.result is not None:
                     reply.result["state"] = NodeState.JOINING.value
-                self._carry_out(reply)
+                self._carrying_out.carry_out(reply)
                 self._telling.tell_programs()
-            case Leave() if request == _OWN_REQUEST:
+            case Leave() if request == OWN_REQUEST:
                 self._ending.end(0, "ended without an id")
-            case _ if request != _OWN_REQUEST:
+            case _ if request != OWN_REQUEST:
                 self._held.append((request, command))
-
-    def _carry_out(self, effect: Effect) -> None:
-        transport, telling = self._transport, self._telling
-        match effect:
-            case Send(link, message):
-                transport.links.send(link, message)
-            case Deliver() | StreamMoved():
-                telling.untold.append(effect)
-            case Observed() | RecordChanged():
-                telling.happened.append((time.monotonic_ns(), effect))
-            case ForwardingChanged(snapshot):
-                transport.links.publish(snapshot)
-            case AbsorbHeartbeats(digest, links):
-                transport.links.absorb_heartbeats(digest, links)
-            case Overlooked(notice):
-                transport.links.overlook(notice)
-            case Dial():
-                transport.dials.dial(effect)
-            case Welcome():
-                transport.hellos.welcome(effect)
-            case Refuse():
-                transport.hellos.refuse(effect)
-            case Grant():
-                transport.hellos.grant(effect)
-            case Close(link, reason):
-                transport.close(link, reason)
-            case Reply(request) if request < 0:
-                self._surveying.reply(effect)
-            case Reply(request) if request == _OWN_REQUEST:
-                if effect.result is not None:
-                    self._own_answer(effect.result)
-            case Reply() | Announce() | TellMissed() | ProgramsChanged() | StreamEnded():
-                telling.untold.append(effect)
-            case Renewed(incarnation):
-                self._keep(incarnation)
-                transport.own.incarnation = incarnation
-            case Displaced():
-                self._ending.lose_id(effect)
-            case ReportWanted():
-                self._surveying.report_wanted(effect)
-            case Reported():
-                self._surveying.reported(effect)
-            case AskContact() | Joined():
-                raise InvariantError("a node asks no contact")
-            case Exit(code, reason):
-                self._ending.end(code, reason)
 
     def _own_answer(self, result: Mapping[str, object]) -> None:
         """The answer to what a signal asked for."""
@@ -401,19 +296,6 @@ class Daemon:
             self._telling.log.line("drained", f"left over: {result['left_over'] or 'nothing'}")
         else:
             self._telling.log.line("status", f"{result} {self.describe()}")
-
-    def _keep(self, incarnation: Incarnation) -> None:
-        """Keep a new life before anybody hears of it.
-
-        Raises:
-            ConfigError: it cannot be kept; nothing more of its step may be carried out.
-        """
-        if self._state is None:
-            return
-        try:
-            self._state.keep(incarnation)
-        except ConfigError as error:
-            raise ConfigError(f"the new life cannot be kept: {error}") from error
 
     # --- what reports are made of, see `surveying.Inside` -------------------------------------
 
@@ -457,8 +339,8 @@ class Daemon:
 
     def _handle_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self.issue, _OWN_REQUEST, Leave())
-        self._loop.add_signal_handler(signal.SIGUSR1, self.issue, _OWN_REQUEST, ShowStatus())
+            self._loop.add_signal_handler(number, self.issue, OWN_REQUEST, Leave())
+        self._loop.add_signal_handler(signal.SIGUSR1, self.issue, OWN_REQUEST, ShowStatus())
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         self._loop.add_signal_handler(signal.SIGUSR2, self._flight.on_signal)
 
@@ -485,14 +367,10 @@ class Daemon:
 
     def _on_reloaded(self, config: Config) -> None:
         """The files hold something else: hellos speak of it, and links follow, one after the other."""
-        tls = TlsSide(config) if config.tls_cert else None
-        self._tls = tls
-        self._config = replace(self._config, secrets=config.secrets)
+        self._becoming.use(config)
         self._telling.config = self._config
-        if self._birth is not None:
-            self._birth.use(config, tls)
         own = self._transport.own
-        own.tls = tls
+        own.tls = self._becoming.tls
         own.identity = replace(own.identity, secrets=config.secrets)
         self._telling.log.line(
             "reload", f"links are made under {', '.join(own.keys())} from now on"

@@ -15,7 +15,8 @@ from bmgd.core.effects import Displaced, Effect, Reply, Send, StreamMoved
 from bmgd.core.events import Event, Heard
 from bmgd.errors import InvariantError
 from bmgd.peers import PeerList
-from bmgd.shell.daemon import _OWN_REQUEST, Daemon
+from bmgd.shell.carrying_out import OWN_REQUEST
+from bmgd.shell.daemon import Daemon
 from bmgd.types import LinkId
 from bmgd.wire.link_messages import Ping
 
@@ -76,10 +77,16 @@ def daemon() -> Any:
     made._listener.close()
 
 
+def equip(daemon: Any, core: Core, around: Any) -> None:
+    """Let a daemon have this core, and this in the place of its links and its programs."""
+    daemon._node, daemon._transport, daemon._telling.control = core, around, around
+    daemon._carrying_out.begin(around)
+
+
 def steps(daemon: Any, *effects: list[Effect], events: int) -> list[object]:
     """What is done for so many events that come together."""
     around = Around()
-    daemon._node, daemon._transport, daemon._telling.control = Core(*effects), around, around
+    equip(daemon, Core(*effects), around)
     daemon._flight = daemon._ending.flight = around
     daemon._stepping.begin(daemon._node, around, around, None)
     daemon._stepping.emit_all([Heard(())] * events)
@@ -104,7 +111,7 @@ def test_recorder_without_memory_is_given_up_and_the_daemon_goes_on(daemon: Any)
             self.done.append(type(error))
 
     around = Failing()
-    daemon._node, daemon._transport, daemon._telling.control = Core([PING], [PING]), around, around
+    equip(daemon, Core([PING], [PING]), around)
     daemon._stepping.begin(daemon._node, around, around, fail)
     daemon._stepping.emit_all([Heard(())] * 2)
     assert around.done == [MemoryError, "put", "put", "written"]
@@ -185,9 +192,9 @@ class Surroundings(Around):
 def displaced(daemon: Any) -> tuple[Surroundings, Asking, asyncio.Task[None]]:
     """A daemon that is about to lose its id, what it tells programs, and how it asks for the next."""
     around, asking = Surroundings(), Asking()
-    daemon._node, daemon._transport, daemon._telling.control = Displaceable(), around, around
+    equip(daemon, Displaceable(), around)
     daemon._flight = daemon._ending.flight = daemon._reloading = around
-    daemon._birth, daemon._loop = asking, asyncio.get_running_loop()
+    daemon._becoming._birth, daemon._loop = asking, asyncio.get_running_loop()
     daemon._stepping.begin(daemon._node, around, around, None)
     return around, asking, asyncio.ensure_future(daemon._serve())
 
@@ -196,7 +203,7 @@ async def test_daemon_without_an_id_ends_when_it_is_told_to(daemon: Any) -> None
     _, asking, serving = displaced(daemon)
     await asking.asked.wait()
     # As a signal does.
-    daemon.issue(_OWN_REQUEST, Leave())
+    daemon.issue(OWN_REQUEST, Leave())
     await asyncio.wait_for(serving, LIMIT_S)
     assert daemon._ending.exit_code == 0
     assert asking.was_cancelled
@@ -210,7 +217,7 @@ async def test_daemon_without_an_id_answers_what_its_status_is(daemon: Any) -> N
     daemon.issue(8, ShowStatus())
     assert around.done == [Reply(8, {"id": 3, "state": "joining"})]
     assert daemon._held == [(7, ShowMembers())]
-    daemon.issue(_OWN_REQUEST, Leave())
+    daemon.issue(OWN_REQUEST, Leave())
     await asyncio.wait_for(serving, LIMIT_S)
 
 
