@@ -75,6 +75,7 @@ CLOSED: Final = (
     "declared dead",
     "declared excluded",
     "declared left",
+    "granted",
     "its id is retired",
     "leaving",
     "reconstruction",
