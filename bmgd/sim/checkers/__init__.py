@@ -39,6 +39,7 @@ from bmgd.sim.checkers.linking import (
     UrgentOvertakesBulk,
 )
 from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
+from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
 from bmgd.sim.checkers.memberships import (
     DigestsMeanMemberships,
@@ -150,6 +151,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     FeaturesAreInCommon,
     ProgramsAreKnown,
     LooksAreTrue,
+    LogLinesAreTrue,
     BoundsHold,
     CountsAreTrue,
     DeadlinesHaveSubjects,

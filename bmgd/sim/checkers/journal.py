@@ -123,6 +123,8 @@ class Journal:
         quiet_deadlines: how many there were.
         first_key: what links are to be made under; "" before that has changed.
         ordered: how many effects there were of each kind; a message stands for its being sent.
+        named: how many there were of each event of the log, reason of a close, evidence of a link or a
+            dial that ended, and refusal: each by its counter and its name.
         delivered: messages that were handed out.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
@@ -152,6 +154,7 @@ class Journal:
     quiet_deadlines: int = 0
     first_key: str = ""
     ordered: Counter[type] = field(default_factory=Counter)
+    named: Counter[tuple[str, object]] = field(default_factory=Counter)
     delivered: int = 0
 
     @property
@@ -232,7 +235,9 @@ class Journal:
                 link = self._end(link_id)
                 if link is not None:
                     self.ended[link.peer] = link.incarnation, evidence
+                    self.named["lost", evidence] += 1
             case DialFailed(peer):
+                self.named["failed", event.evidence] += 1
                 self.dials.pop(peer, None)
                 self.failed.add(peer)
             case Greeted():
@@ -305,6 +310,7 @@ class Journal:
     def _write_effect(self, effect: Effect) -> None:
         match effect:
             case Observed():
+                self.named["events", effect.event] += 1
                 self._write_observed(effect)
             case Deliver():
                 # A long message is whole with its last piece.
@@ -317,9 +323,11 @@ class Journal:
                 hello = self.hellos.pop(link_id, None)
                 if hello is not None:
                     self._open(hello[0], hello[0].peer)
-            case Refuse(link_id):
+            case Refuse(link_id, refusal):
+                self.named["refused", refusal] += 1
                 self.hellos.pop(link_id, None)
-            case Close(link_id):
+            case Close(link_id, reason):
+                self.named["closed", reason] += 1
                 self._end(link_id)
             case Reply(request):
                 self.requests.pop(request, None)

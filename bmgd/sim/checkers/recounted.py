@@ -13,7 +13,7 @@ from random import Random
 from typing import ClassVar, Final
 
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
-from bmgd.core.effects import Close, Dial, Effect, Observed, RecordChanged, Refuse
+from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
 from bmgd.core.topics.inboxes import is_inbox, topic_of
 from bmgd.sim.checkers.inside import Inside
@@ -87,9 +87,10 @@ def _orders(journal: Journal) -> Iterator[Counted]:
     yield "messages delivered", counts.delivered, journal.delivered
     yield "dials", counts.dials, ordered[Dial]
     yield "records changed", counts.changes, ordered[RecordChanged]
-    yield "links closed", sum(counts.closed.values()), ordered[Close]
-    yield "hellos refused", sum(counts.refused.values()), ordered[Refuse]
-    yield "events", sum(counts.events.values()), ordered[Observed]
+    for name in ("closed", "events", "failed", "lost", "refused"):
+        said: dict[object, int] = getattr(counts, name)
+        named = {key: count for (kind, key), count in journal.named.items() if kind == name}
+        yield f"{name}, by name", {key: count for key, count in said.items() if count}, named
 
 
 def _ids(inside: Inside) -> Iterator[Counted]:
