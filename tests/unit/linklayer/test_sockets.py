@@ -156,6 +156,29 @@ def test_engine_reads_256_kib_of_a_link_in_a_round_at_most(pair: Pair) -> None:
     raise AssertionError(f"{frames} frames")
 
 
+@ENGINE_IN_C
+def test_engine_reads_256_kib_of_a_link_in_a_round_where_so_much_waits() -> None:
+    pair = Pair(ENGINES["c"])
+    with socket.socket(fileno=os.dup(pair.descriptors[LEFT])) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
+    frames = data(0, "x" * 30_000) * 12
+    sent = 0
+    for _ in range(ROUNDS):
+        try:
+            sent += pair.left.send(frames[sent:])
+        except BlockingIOError:
+            select.select([], [pair.left], [], 0.01)
+        if unread_bytes(pair.descriptors[LEFT]) > 256 * 1024:
+            break
+    else:
+        raise AssertionError(f"{unread_bytes(pair.descriptors[LEFT])} bytes wait")
+    before = pair.engine.totals()["received_bytes"]
+    pair.engine.poll()
+    assert pair.engine.totals()["received_bytes"] - before == 256 * 1024
+    pair.left.close()
+    pair.right.close()
+
+
 def test_engine_writes_what_was_read_behind_the_hello_first(pair: Pair) -> None:
     pair.engine.put(LEFT, ping(1), CONTROL)
     pair.engine.put(LEFT, b"welcome", RAW)
