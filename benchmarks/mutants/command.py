@@ -1,6 +1,7 @@
 """Which share of all small changes of the core, the link layer, the wire and healing is found.
 
     python -m benchmarks.mutants [--count 800] [--seeds 100] [--jobs 2]   what has no result yet
+    python -m benchmarks.mutants --again                                  what older checkers did not find
     python -m benchmarks.mutants --report                                 the page, of what there is
     python -m benchmarks.mutants --only TEXT                              those named so, in the simulator
     python -m benchmarks.mutants --only TEXT --tests FILE...              those named so, in these tests
@@ -18,7 +19,9 @@ Seeds and tests that never come to the changed statement would be the same as wi
 left out (`reached.py`). Those that fail without any mutant do not count. A mutant whose seed or tests
 take far more CPU than without it is killed by its time. Results are kept, a line of JSON each, so that
 the campaign can be ended and begun again; a mutant of a function whose text has changed since is tried
-again. Survivors that no run can tell from the original are explained in docs/mutants-explained.toml.
+again. What the simulator did not find, it tries again only with `--again`, when any source has changed
+since: there may be a checker for it now. Survivors that no run can tell from the original are explained
+in docs/mutants-explained.toml.
 
 Tests that are named are all run, until one fails; if none does, that is no result, as others might.
 """
@@ -238,20 +241,32 @@ def _keep(rows: dict[str, Row]) -> None:
     RESULTS.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def run(chosen: list[Mutant], seeds: int, jobs: int) -> None:
-    """Try what has no result for the present text, and keep each result at once."""
+def run(chosen: list[Mutant], seeds: int, jobs: int, *, again: bool) -> None:
+    """Try what has no result for the present text, and keep each result at once.
+
+    Args:
+        chosen: the sample.
+        seeds: tried at most for each.
+        jobs: tried at a time.
+        again: try instead what the simulator did not find when other sources were there.
+    """
     os.environ["BMGD_ENGINE"] = "python"
     rows = read_rows(chosen)
+    sources = reached.text_of_all("seeds")
     missing = [mutant for mutant in chosen if mutant.name not in rows]
+    if again:
+        tried = [mutant for mutant in chosen if mutant.name in rows]
+        missing = [mutant for mutant in tried if _is_missed(rows[mutant.name], sources)]
     print(f"{len(missing)} of {len(chosen)} mutants to try", flush=True)
     if missing:
         found = Counter(row["simulator"]["seed"] for row in rows.values())
         trial = partial(try_simulator, seeds=_look("seeds", seeds), found=found)
         hunting.import_all()
         for row in _try_all(trial, missing, jobs):
-            rows[row["name"]] = row
+            tests = rows.get(row["name"], row)["tests"]
+            rows[row["name"]] = row | {"tests": tests, "sources": sources}
             _keep(rows)
-    left = [mutant for mutant in chosen if _needs_tests(rows[mutant.name])]
+    left = [m for m in chosen if m.name in rows and _needs_tests(rows[m.name])]
     print(f"{len(left)} of them to be tried by tests", flush=True)
     if left:
         for row in _try_all(partial(try_tests, tests=_look("tests", seeds)), left, jobs):
@@ -330,6 +345,11 @@ def _needs_tests(row: Row) -> bool:
     return not row["simulator"]["killed"] and row["tests"] is None
 
 
+def _is_missed(row: Row, sources: str) -> bool:
+    """Whether the simulator did not find it, with other sources than these."""
+    return not row["simulator"]["killed"] and row.get("sources") != sources
+
+
 def _line(row: Row) -> str:
     if row["tests"] is not None:
         tests = row["tests"]
@@ -355,6 +375,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=COUNT, help="how many mutants")
     parser.add_argument("--seeds", type=int, default=100, help="tried at most for each")
     parser.add_argument("--jobs", type=int, default=2, help="tried at a time")
+    parser.add_argument(
+        "--again", action="store_true", help="what the simulator did not find before"
+    )
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--show", default="", metavar="NAME", help="one mutant as a difference")
     parser.add_argument(
@@ -375,7 +398,8 @@ def main() -> None:
     if arguments.only:
         run_only(sample(arguments.count), arguments.only, arguments.seeds, arguments.tests)
     elif not arguments.report:
-        run(sample(arguments.count), arguments.seeds, arguments.jobs)
+        chosen = sample(arguments.count)
+        run(chosen, arguments.seeds, arguments.jobs, again=arguments.again)
     chosen = sample(COUNT)
     rows = list(read_rows(chosen).values())
     REPORT.write_text(report(rows, len(chosen), modules()), encoding="utf-8")
