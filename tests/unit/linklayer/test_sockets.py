@@ -378,3 +378,35 @@ def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -
     assert totals["relayed_frames"] + totals["dropped_bulk_frames"] == 400
     pair.left.close()
     pair.right.close()
+
+
+@ENGINE_IN_C
+@pytest.mark.parametrize("call", ["poll", "flush"])
+def test_engine_refuses_a_second_thread_while_it_works(call: str) -> None:
+    """It gives up the GIL meanwhile, and its tables are nobody else's then."""
+    pair = Pair(ENGINES["c"])
+    refused, is_over = [], threading.Event()
+
+    def disturb() -> None:
+        while not is_over.is_set():
+            try:
+                pair.engine.backlog(LEFT)
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    other = threading.Thread(target=disturb)
+    other.start()
+    frame = data(1, "x" * 60_000)
+    deadline_s = time.monotonic() + 20
+    while not refused and time.monotonic() < deadline_s:
+        try:
+            pair.engine.put(RIGHT, frame, BULK)
+            pair.engine.flush() if call == "flush" else pair.engine.poll()
+            pair.right.recv(1 << 20)
+        except (BlockingIOError, RuntimeError):
+            continue
+    is_over.set()
+    other.join(10)
+    assert set(refused) == {"the engine is in use by another thread"}
+    pair.left.close()
+    pair.right.close()
