@@ -81,6 +81,26 @@ async def test_page_that_hears_nothing_says_so_and_connects_again(tmp_path: Path
     )
 
 
+async def test_page_says_that_a_bug_of_its_own_is_one_and_no_silent_daemon(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        const failed = [];
+        process.on("unhandledRejection", (error) => failed.push(error));
+        await load();
+        daemon.tell("cluster", cluster([0, 1]));
+        await pass(1000);
+        daemon.tell("report", null);
+        await pass(1000);
+        assert.match(connection(), /^lost: a bug of this page: .*; load it again$/);
+        await new Promise(setImmediate);
+        assert.equal(failed.length, 1);
+        assert.ok(failed[0] instanceof TypeError);
+        process.exit(0);
+        """,
+    )
+
+
 async def test_page_that_connects_again_forgets_what_it_had(tmp_path: Path) -> None:
     await carried_out(
         tmp_path,

@@ -54,6 +54,17 @@ function heard(giveUp) {
   silence = setTimeout(() => giveUp.abort(), SILENCE_MS);
 }
 
+class Lost extends Error {}
+
+// What a request to the daemon gives, or Lost: for fetch says TypeError where nobody answers, as a bug of this page would.
+async function orLost(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    throw error instanceof TypeError || error.name === "AbortError" ? new Lost() : error;
+  }
+}
+
 async function listen() {
   for (;;) {
     // What a header cannot hold would seem to be a daemon that does not answer.
@@ -61,17 +72,19 @@ async function listen() {
     const giveUp = new AbortController();
     heard(giveUp);
     try {
-      const response = await fetch("/events", withToken({ cache: "no-store", signal: giveUp.signal }));
+      const response = await orLost(fetch("/events", withToken({ cache: "no-store", signal: giveUp.signal })));
       if (response.status === 401) {
         clearTimeout(silence);
         await askForToken();
         continue;
       }
       if (response.ok) await read(response.body.getReader(), giveUp);
-      else connected("lost", (await response.text()).trim());
+      else connected("lost", (await orLost(response.text())).trim());
     } catch (error) {
-      // What fetch gives when nobody answers, and when it was given up.
-      if (!(error instanceof TypeError || error.name === "AbortError")) throw error;
+      if (!(error instanceof Lost)) {
+        connected("lost", `a bug of this page: ${error.message}; load it again`);
+        throw error;
+      }
     }
     clearTimeout(silence);
     if (document.body.dataset.connection !== "lost") {
@@ -87,7 +100,7 @@ async function read(reader, giveUp) {
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await orLost(reader.read());
     if (done) return;
     heard(giveUp);
     rest += decoder.decode(value, { stream: true });
