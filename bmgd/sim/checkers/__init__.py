@@ -28,6 +28,7 @@ from bmgd.sim.checkers.detection import (
     VerdictsAreProven,
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
+from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.in_time import DetectionIsInTime
@@ -123,6 +124,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     DoubtHasAReason,
     AcksAreHonest,
     SourcesKeepTheirCredit,
+    OnlyWhatLacksIsSentAgain,
     OwnBulkWaits,
     ClosedStreamsEnd,
     ReadersGetEachOnce,

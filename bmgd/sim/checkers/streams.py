@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
+from bmgd.core.streams.stream_in import StreamIn
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_of, segments_that_came
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.wire.bounds import GAPS_MAX
 from bmgd.wire.segments import cost_of
 from bmgd.wire.stream_messages import Segment, SegmentAck, SegmentFlag, SharedSegment
 
@@ -68,7 +70,8 @@ _StreamName = tuple[NodeId, Incarnation, NodeId, int]
 class AcksAreHonest(Checker):
     """An acknowledgement says what came, to its source's life, and with the own tag.
 
-    And it refuses no segment more often than a copy of it came.
+    It names as gaps all runs that are kept beyond the next segment, and nothing else, and tells no more
+    credit than the node counts. It refuses no segment more often than a copy of it came.
     """
 
     name: ClassVar[str] = "acks-are-honest"
@@ -120,6 +123,34 @@ class AcksAreHonest(Checker):
         for first, last in ack.gaps:
             if arrived.missing(first, last):
                 self.violate(journal, f"says to have {first} to {last}, which have not come")
+        stream = journal.inside.stream_in(route.destination, route.sequence >> 32)
+        if stream is None or stream.closed or stream.next != following:
+            # It went on, or ended, in the same step.
+            return
+        if incarnation_tag(stream.incarnation) == route.destination_tag:
+            self._check_told(journal, stream, ack)
+
+    def _check_told(self, journal: Journal, stream: StreamIn, ack: SegmentAck) -> None:
+        """What is told of a stream is what is held of it."""
+        runs = tuple(_runs(sorted({*stream.kept, *([stream.next] if stream.awaited else ())})))
+        if ack.gaps != runs[:GAPS_MAX]:
+            self.violate(journal, f"says to have {ack.gaps}, and keeps {runs}")
+        if ack.credit > stream.credit and stream.key in journal.inside.inbound.granting.active:
+            self.violate(journal, f"tells a credit of {ack.credit}, and counts {stream.credit}")
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in ascending order, as runs without a gap."""
+    run: tuple[int, int] | None = None
+    for number in numbers:
+        if run is not None and number == run[1] + 1:
+            run = run[0], number
+            continue
+        if run is not None:
+            yield run
+        run = number, number
+    if run is not None:
+        yield run
 
 
 class SourcesKeepTheirCredit(Checker):

@@ -90,6 +90,7 @@ from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
 from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
+from tests.unit.sim.stream_forgeries import FORGERIES_OF_STREAMS, sends_again_what_lacks
 from tests.unit.sim.wire_forgeries import FORGERIES_OF_WIRES
 
 ME, PEER = NodeId(5), NodeId(4)
@@ -304,7 +305,7 @@ def told_as_perhaps_taken_and_never_left(f: Forger) -> None:
     f.network.kill(4)
     request = f.network.issue(ME, SendTo(NodeId(2), "t", b"far", 10 * S))
     (checker,) = [c for c in f.scene.checkers if isinstance(c, DoubtHasAReason)]
-    checker._left[ME].clear()
+    checker._left[ME].bodies.clear()
     f.deadline(Reply(request, error=UnreachableError(NodeId(2), "", sent=True)))
 
 
@@ -720,6 +721,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_TO_MANY,
     *FORGERIES_OF_RELEASES,
     *FORGERIES_OF_REQUESTS,
+    *FORGERIES_OF_STREAMS,
     *FORGERIES_OF_PROGRAMS,
     *FORGERIES_OF_DETECTION,
     *FORGERIES_OF_HELLOS,
@@ -778,6 +780,13 @@ def test_multicast_that_several_processes_of_a_node_take_came_once_to_each() -> 
         )
         checker.on_boot(forger.journal)
     assert forger.scene.violations == []
+
+
+def test_source_may_send_again_what_lacks() -> None:
+    forger = cluster()
+    sends_again_what_lacks(forger)
+    found = {violation.checker for violation in forger.scene.violations}
+    assert "only-what-lacks-is-sent-again" not in found
 
 
 @pytest.mark.parametrize("renews", [True, False])
