@@ -21,6 +21,11 @@ FOREIGN: Final[tuple[Any, ...]] = (1.0, {}, {1: 1}, Ready(b"\xd4\x05\x00"), Read
 """Values of types that no field has: floats, maps, extensions; the last is no value at all."""
 
 
+def is_rare(random: Random) -> bool:
+    """Whether a value may be one that takes long to make and to read."""
+    return random.random() < 0.08
+
+
 class Field:
     """A type of fields."""
 
@@ -187,7 +192,8 @@ class Items(Field):
         return tuple([self.field.read(each) for each in value])
 
     def edge(self, random: Random) -> Any:
-        return self._of(random, random.choice((self.low, self.low + 1, self.high)))
+        most = self.high if is_rare(random) else min(self.high, self.low + 2)
+        return self._of(random, random.choice((self.low, self.low + 1, most)))
 
     def _of(self, random: Random, count: int) -> Any:
         """So many values, or a few more than `high`."""
@@ -195,11 +201,11 @@ class Items(Field):
         return Ready(head + item * count)
 
     def wrongs(self, random: Random) -> tuple[Any, ...]:
-        many = self._of(random, self.high + 1)
+        many = [self._of(random, self.high + 1)] if is_rare(random) else []
         few = [self._of(random, self.low - 1)] if self.low else []
         items = [self.field.edge(random) for _ in range(max(1, self.low))]
         items[-1] = self.field.wrong(random)
-        return many, *few, items, items, items, {}, 1, None, "array"
+        return *many, *many, *many, *few, items, items, items, {}, 1, None, "array"
 
 
 class Rows(Items):
@@ -264,7 +270,8 @@ class Runs(Items):
 
     def wrongs(self, random: Random) -> tuple[Any, ...]:
         bad = [[6, 5]], [[7, 8], [5, 6]], [[5, 6], [6, 7]], [[5, 6], [7, 8]], [[5]], [[5, 6, 7]]
-        return *bad, [[-1, 5]], [[5, ID_MAX + 1]], [5], self._of(random, self.high + 1), None
+        many = [self._of(random, self.high + 1)] * 3 if is_rare(random) else []
+        return *many, *bad, [[-1, 5]], [[5, ID_MAX + 1]], [5], None
 
 
 class Gaps(Items):
@@ -356,10 +363,12 @@ def shortest_set_bytes(members: int) -> int:
     """How long the shortest form of a set of ids is."""
     if not members:
         return 0
-    ids = [number for number in range(members.bit_length()) if members >> number & 1]
-    runs = 1 + sum(1 for a, b in pairwise(ids) if b > a + 1)
-    bitmap = 4 + ids[-1] // 8 - ids[0] // 8 + 1
-    return 1 + min(8 * runs, 4 * len(ids), bitmap)
+    digits = f"{members:b}"
+    highest = len(digits) - 1
+    lowest = highest - digits.rindex("1")
+    runs = f"0{digits}".count("01")
+    bitmap = 4 + highest // 8 - lowest // 8 + 1
+    return 1 + min(8 * runs, 4 * digits.count("1"), bitmap)
 
 
 class Entries(Field):
@@ -375,15 +384,17 @@ class Entries(Field):
         return entries
 
     def edge(self, random: Random) -> bytes:
-        count = random.choice((1, 2, 512))
+        count = 512 if is_rare(random) else random.choice((1, 2))
         first = random.choice((0, ID_MAX + 1 - count))
         return b"".join(_u32(first + number) + random.randbytes(20) for number in range(count))
 
     def wrongs(self, random: Random) -> tuple[Any, ...]:
         one, other = (_u32(number) + random.randbytes(20) for number in (9, 10))
-        many = b"".join(_u32(number) + one[4:] for number in range(513))
         order = one + one, other + one
-        return b"", one[:-1], one + b"\x00", *order, _u32(ID_MAX + 1) + one[4:], many, "x", None
+        few = b"", one[:-1], one + b"\x00", *order, _u32(ID_MAX + 1) + one[4:], "x", None
+        if not is_rare(random):
+            return few
+        return *few, *([b"".join(_u32(number) + one[4:] for number in range(513))] * 3)
 
 
 class Branches(Rows):
@@ -402,11 +413,11 @@ class Branches(Rows):
         cover, last = self._row.fields[1].edge(random), b"\x01" + _u32(SET_SPACE - 1)
         few: tuple[list[Any], ...] = [], [[0, cover]], [[ID_MAX, cover]], [[9, b""], [9, cover]]
         wide = [[9, last]] * 64
-        return random.choice((*few, *few, [[9, b""]] * 1024, wide))
+        return random.choice(([[9, b""]] * 1024, wide) if is_rare(random) else few)
 
     def wrongs(self, random: Random) -> tuple[Any, ...]:
         row, last = self._row.wrong(random), b"\x01" + _u32(SET_SPACE - 1)
-        many = [[9, b""]] * 1025, [[9, last]] * 65
+        many = ([[9, b""]] * 1025, [[9, last]] * 65) * 2 if is_rare(random) else ()
         return *many, [row], [row], [row], [[9, b""], row], {}, 9, None
 
 
