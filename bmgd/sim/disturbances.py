@@ -58,7 +58,8 @@ _HOG_NODES = 3
 """One hog makes so many nodes stutter."""
 _HOG_PAUSES_NS = (5 * _MS, 120 * _MS)
 _HOG_TURNS_NS = (1 * _MS, 30 * _MS)
-EVICT_TIMEOUT_NS = 3_000 * _MS
+EVICT_TIMEOUTS_NS = (100 * _MS, 600 * _MS, 3_000 * _MS)
+"""For so long an operator waits for the end of whom it evicts."""
 CONTACTS_MAX = 3
 """A process that joins knows so many members, if there are."""
 
@@ -193,9 +194,9 @@ class Disturber:
     def _evict(self, node: NodeId, by: NodeId) -> None:
         host = self._network.hosts.get(by)
         if host is not None and host.alive and host.joiner is None:
-            target = self._id(node)
+            target, timeout_ns = self._id(node), self._random.choice(EVICT_TIMEOUTS_NS)
             self._note(EvictAsked(self._network.now_ns, target, host.id))
-            self._command(host, commands.Evict(target, EVICT_TIMEOUT_NS))
+            self._command(host, commands.Evict(target, timeout_ns))
 
     def _command(self, host: Host, command: Command) -> None:
         """A program's command waits in the socket of a stopped daemon."""

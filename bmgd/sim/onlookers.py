@@ -28,6 +28,7 @@ from bmgd.sim.workload import TOPIC
 from bmgd.types import NodeId
 
 TIMEOUTS_NS: Final = (50_000_000, 400_000_000, 3_000_000_000)
+_SHOWN: Final = (ShowStatus, ShowMembers, ShowLinks, ShowPrograms, ShowReport)
 _NOBODY: Final = 3
 """So many ids above the highest are asked about, too."""
 
@@ -62,6 +63,13 @@ class Onlookers:
     def start(self, until_ns: int) -> None:
         """Let programs look until then."""
         self._arrivals.start(until_ns)
+
+    def look_at_all(self) -> None:
+        """Let a program look at each daemon that runs, at all that it shows of itself."""
+        for _, host in sorted(self._network.hosts.items()):
+            for command in _SHOWN:
+                if host.joiner is None and host.alive and not host.stopped:
+                    self._network.issue_as(host, self._network.next_request(), command())
 
     def _look(self) -> None:
         hosts = self._network.hosts.values()

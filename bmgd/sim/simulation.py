@@ -235,6 +235,7 @@ class Simulation:
         self._comes_to(lambda: unsettled(network), limit_ns)
         self._run_until(network.now_ns + self._quiet_ns())
         if not self._has_failed():
+            self._onlookers.look_at_all()
             reason = unrest(network)
             if reason:
                 self._violate("stays-at-rest", f"after {rest_s:g} s of rest: {reason}")

@@ -29,6 +29,7 @@ from bmgd.sim.checkers.detection import (
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
+from bmgd.sim.checkers.evictions import EvictionsAreTold
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.in_time import DetectionIsInTime
@@ -91,6 +92,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LivesGrow,
     AccusationIsAnswered,
     ExitsHaveAReason,
+    EvictionsAreTold,
     LeavingDrains,
     DigestsMeanMemberships,
     RanksAreABijection,

@@ -126,6 +126,7 @@ class Journal:
         named: how many there were of each event of the log, reason of a close, evidence of a link or a
             dial that ended, and refusal: each by its counter and its name.
         delivered: messages that were handed out.
+        relaid: links that it said were to be added, and removed, by its changes of layout.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
 
@@ -156,6 +157,7 @@ class Journal:
     ordered: Counter[type] = field(default_factory=Counter)
     named: Counter[tuple[str, object]] = field(default_factory=Counter)
     delivered: int = 0
+    relaid: tuple[int, int] = (0, 0)
 
     @property
     def former_links(self) -> dict[LinkId, SeenLink]:
@@ -345,6 +347,9 @@ class Journal:
         elif observed.event == "late":
             self.late_ns = self.now_ns
             self.suspected.clear()
+        elif observed.event == "relayout":
+            words = observed.detail.split()
+            self.relaid = self.relaid[0] + int(words[0]), self.relaid[1] + int(words[4])
         elif observed.event == "suspected" and peer is not None:
             life = observed.incarnation
             assert life is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.core.commands import (
     Consumed,
@@ -31,6 +31,14 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId
 
+LEFT_OVER_MAX: Final = 256
+"""Streams and topics that are named."""
+_KINDS: Final = (
+    ("unconfirmed", ("unconfirmed", "unanswered", "unconfirmed broadcasts")),
+    ("unread", ("unread", "unread broadcasts")),
+)
+"""What a leave counts, and of which kinds."""
+
 
 class _Programs:
     """What the programs of one process have underway, written down from commands and effects alone."""
@@ -41,6 +49,7 @@ class _Programs:
         self.unfinished: dict[int, int] = {}
         self.unread: dict[int, int] = {}
         self.by_ns = 0
+        self.leaves: set[int] = set()
 
 
 class LeavingDrains(Checker):
@@ -68,6 +77,9 @@ class LeavingDrains(Checker):
         ends = any(isinstance(effect, Exit) and not effect.code for effect in effects)
         in_time = journal.now_ns < programs.by_ns
         for effect in effects:
+            if isinstance(effect, Reply) and effect.request in programs.leaves:
+                self._check_left_over(journal, effect, in_time=in_time)
+        for effect in effects:
             lost = self._note_effect(programs, effect)
             if lost and (in_time or not ends):
                 self.violate(journal, f"leaves, and gives up {lost}")
@@ -81,6 +93,7 @@ class LeavingDrains(Checker):
             case Leave(timeout_ns):
                 span_ns = journal.inside.settings.leave_ns if timeout_ns is None else timeout_ns
                 by_ns = journal.now_ns + span_ns
+                programs.leaves.add(request)
                 programs.by_ns = min(by_ns, programs.by_ns or by_ns)
             case PutSegment():
                 programs.put[request] = programs.put.get(request, 0) + 1
@@ -119,6 +132,24 @@ class LeavingDrains(Checker):
             case _:
                 pass
         return ""
+
+    def _check_left_over(self, journal: Journal, answer: Reply, *, in_time: bool) -> None:
+        """What is left over is counted, by kind; in time nothing is but what nobody reads."""
+        if answer.error is not None:
+            return
+        told, rows = answer.result, answer.result["left_over"]
+        counts = {key: sum(r["messages"] for r in rows if r["kind"] in of) for key, of in _KINDS}
+        problem = ""
+        if told["drained"] != (not rows) or not all(row["messages"] > 0 for row in rows):
+            problem = "is or is not drained"
+        elif {row["kind"] for row in rows} - {kind for _, of in _KINDS for kind in of}:
+            problem = "has kinds that there are not"
+        elif any(counts[key] != told[key] for key, _ in _KINDS) and len(rows) < LEFT_OVER_MAX:
+            problem = f"counts to {counts}"
+        elif in_time and any(r["kind"] != "unread" for r in rows):
+            problem = "came in time"
+        if problem:
+            self.violate(journal, f"says what is left over, which {problem}: {told}")
 
     def _check_readers(self, journal: Journal, programs: _Programs) -> None:
         left = sum(count for count in programs.unfinished.values() if count > 0)

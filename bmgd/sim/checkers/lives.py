@@ -17,6 +17,21 @@ from bmgd.wire.hello import MISCONFIGURED
 from bmgd.wire.link_messages import Notice
 
 REFUSED_BY_ALL: Final = "every neighbor refuses"
+LEFT: Final = "left the cluster"
+_OF_OWN_ID: Final = (
+    "another life has the id {}",
+    "another living daemon has the id {}",
+    "the id {} was given up",
+    "the id {} was given twice",
+    "the id {} is claimed again and again",
+    "no incarnation of the id {} is left",
+)
+_REASONS: Final = (
+    "this node was evicted from the cluster",
+    "this node was declared dead, and --on-declared-dead is exit",
+    REFUSED_BY_ALL,
+)
+"""How the reasons of an exit begin that was not asked for; those of an id name the own one."""
 
 
 class LivesGrow(Checker):
@@ -170,6 +185,10 @@ class ExitsHaveAReason(Checker):
                     self.violate(journal, f"ended {problem}: {effect.reason}")
 
     def _problem(self, journal: Journal, event: Event, ended: Exit) -> str:
+        is_known = ended.code in (0, 1) and bool(ended.code) == (ended.reason != LEFT)
+        reasons = (*_REASONS, *(text.format(journal.host.id) for text in _OF_OWN_ID))
+        if not is_known or (ended.code and not ended.reason.startswith(reasons)):
+            return f"with code {ended.code}, for a reason that is none"
         if not ended.code:
             return "" if journal.place in self._asked else "and was not asked to"
         if isinstance(event, Received) and isinstance(event.message, Notice):

@@ -331,6 +331,18 @@ def _healed(step: Step) -> bool:
     return int(line.detail.split()[0]) <= excluded
 
 
+def _relayout(step: Step) -> bool:
+    journal, line, _, effects = step
+    inside = journal.inside
+    if inside.settings.reconstructs or any(isinstance(e, RecordChanged) for e in effects):
+        # All links are made anew; or who is gone changed after it was counted.
+        return True
+    before, after = set(inside.former()), set(inside.dialling.wanted)
+    added = sum(not inside.membership.is_gone(peer) for peer in after - before)
+    removed = sum(not inside.membership.is_gone(peer) for peer in before - after)
+    return line.detail == f"{added} links to add, {removed} to remove"
+
+
 def _backlog(step: Step) -> bool:
     _, line, event, _ = step
     is_one = isinstance(event, Backlog)
@@ -366,6 +378,7 @@ _RIGHT: Final[dict[str, Callable[[Step], bool]]] = {
     "refused": _refused,
     "refuted": _of_own_life,
     "rejected": _of_dial,
+    "relayout": _relayout,
     "stale source": _stale_source,
     "verdict": _verdict,
     "vetoed": _vetoed,

@@ -174,11 +174,57 @@ class LooksAreTrue(Checker):
             "features": [
                 f.name.lower().replace("_", " ") for f in Feature if f & common and f.name
             ],
+            "retired": sum(last - first + 1 for first, last in membership.retired.pairs),
+            "older": self._older(journal),
+            **self._shown_of_parts(journal, statuses),
             **{
                 name: [i for i, status in statuses.items() if status in members]
                 for name, members in by_status.items()
             },
         }
+
+    def _shown_of_parts(
+        self, journal: Journal, statuses: Mapping[NodeId, Status | None]
+    ) -> dict[str, Any]:
+        """What a status has of healing, of the quorum, and of what programs wait for."""
+        inside, network = journal.inside, self.scene.network
+        counted = [status for status in statuses.values() if status is not Status.LEFT]
+        named, (added, removed) = journal.named, journal.relaid
+        lost = named["events", "quorum lost"] - named["events", "quorum regained"]
+        return {
+            "quorum": {
+                "policy": "majority" if network.settings.quorum else "off",
+                "holds": not lost,
+                "living": sum(status is not None and status < Status.DEAD for status in counted),
+                "of": len(counted),
+            },
+            "healing": {
+                "policy": str(network.settings.healing),
+                "reconstruction": "naive" if network.settings.reconstructs else "adaptive",
+                "unhealed": [i for i, status in statuses.items() if status is Status.DEAD],
+                "relayouts": named["events", "relayout"],
+                "links_added": added,
+                "links_removed": removed,
+            },
+            "underway": sum(len(s.underway) + len(s.queue) for s in inside.streams_out()),
+            "waiting": sum(
+                m.count - m.consumed
+                for topic in inside.topics.table.topics.values()
+                for m in topic.waiting
+            ),
+            "owed": len(inside.topics.questions.owed()),
+            "neighbors": list(inside.dialling.wanted),
+            "isolated": not journal.links and len(counted) > 1,
+        }
+
+    def _older(self, journal: Journal) -> list[NodeId]:
+        """Of those that it knows to lack something, those that it does not hold dead."""
+        own, inside = journal.host.features, journal.inside
+        return [
+            member.id
+            for member in inside.context.compatibility.known()
+            if own & ~member.features and not inside.membership.is_gone(member.id)
+        ]
 
     def _check_links(self, journal: Journal, rows: Sequence[Mapping[str, Any]]) -> None:
         links = sorted(journal.links.values(), key=lambda link: (link.peer, link.id))

@@ -9,6 +9,7 @@ from bmgd.core.commands import (
     BroadcastTo,
     CloseStream,
     Consumed,
+    Evict,
     FindReaders,
     MulticastTo,
     ProbeTo,
@@ -220,7 +221,7 @@ class HellosAreAnsweredByRule(Checker):
 
 _UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe)
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
-_TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders
+_TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders | Evict
 """Commands that are answered at their deadline, or when their node ends or takes another id."""
 
 

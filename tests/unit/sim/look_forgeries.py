@@ -103,6 +103,21 @@ FORGERIES_OF_LOOKS: list[tuple[str, Forgery]] = [
         ("looks-are-true", forge)
         for forge in (
             _shown_otherwise(ShowStatus(), "alive", [5]),
+            *(
+                _shown_otherwise(ShowStatus(), name, value)
+                for name, value in (
+                    ("retired", 1),
+                    ("older", [4]),
+                    ("underway", 1),
+                    ("waiting", 1),
+                    ("owed", 1),
+                    ("neighbors", [4]),
+                    ("isolated", True),
+                )
+            ),
+            _shown_otherwise(ShowStatus(), "holds", False, "quorum"),
+            _shown_otherwise(ShowStatus(), "relayouts", 9, "healing"),
+            _shown_otherwise(ShowStatus(), "links_added", 9, "healing"),
             _shown_otherwise(ShowLinks(), "dialled_by", 7),
             _shown_otherwise(ShowMembers(), "status", "dead", "members"),
             _shown_otherwise(ShowMembers(), "for_ms", 1, "members"),

@@ -83,6 +83,7 @@ from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
 from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
+from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
 from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
@@ -728,6 +729,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_WIRES,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_LOG_LINES,
+    *FORGERIES_OF_ENDS,
     *FORGERIES_OF_OWN_TIME,
 ]
 
