@@ -12,9 +12,9 @@
     arithmetic   + and -, * and //
 
 Left out are docstrings, annotations, names, what only words a text for people (messages of errors,
-observations for operators, `__repr__`), and module level constants' docstrings. A mutant is named by its
-module, its function and its change, and by its number among those that are alike in this, so it keeps its
-name while other functions change.
+observations for operators, `__repr__`, what of a dataclass is in it), and module level constants'
+docstrings. A mutant is named by its module, its function and its change, and by its number among those
+that are alike in this, so it keeps its name while other functions change.
 """
 
 from __future__ import annotations
@@ -280,6 +280,8 @@ def _in_expression(expression: ast.AST, function: _Function | None) -> Iterator[
         return
     yield from _of_expression(expression, function)
     for child in ast.iter_child_nodes(expression):
+        if isinstance(child, ast.keyword) and child.arg == "repr":
+            continue
         if isinstance(child, ast.expr | ast.comprehension | ast.keyword):
             yield from _in_expression(child, function)
 

@@ -18,6 +18,8 @@ SOURCE = textwrap.dedent(
     LIMIT = 3
 
     class Thing:
+        payload: bytes = field(repr=False)
+
         def move(self, a: int, b: int) -> None:
             """Words with 7 in them."""
             if a < b and self.ready:
@@ -66,6 +68,7 @@ def test_mutants_leave_words_for_people_alone(changes: list[tuple[str, str]]) ->
         if "def move(self, a: int, b: int) -> None:\n        return" not in source:
             assert "no b < 3" in source
             assert "self.context.observe('moved', a)" in source
+            assert "field(repr=False)" in source
 
 
 def test_mutants_are_all_different_from_their_module(changes: list[tuple[str, str]]) -> None:
