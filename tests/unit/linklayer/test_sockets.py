@@ -43,6 +43,7 @@ ROUNDS = 2000
 SMALL_BYTES = 8 * 1024
 
 FRESH_BYTES = 16 * 1024
+UNSENT_BYTES_MAX = 4 * 1024 * 1024
 LONGER_THAN_A_LONG_BLOCK_S = 0.01
 ENGINE_IN_C = pytest.mark.skipif("c" not in ENGINES, reason="the engine in C was not built")
 
@@ -353,6 +354,32 @@ def test_engine_lets_a_fast_link_have_more_unsent_and_a_slow_one_less_again() ->
             if unsent_bytes(descriptor) == FRESH_BYTES:
                 break
         assert unsent_bytes(descriptor) == FRESH_BYTES
+        engine.close(LEFT)
+
+
+@ENGINE_IN_C
+def test_engine_leaves_alone_what_a_socket_may_have_unsent_above_its_own_bound() -> None:
+    engine = ENGINES["c"]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with theirs:
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 2 * UNSENT_BYTES_MAX)
+        ours.setblocking(False)
+        descriptor = ours.detach()
+        engine.adopt(descriptor, LEFT, 1)
+        for _ in range(ROUNDS):
+            engine.put(LEFT, data(1, "x" * 50_000) * 20, BULK)
+            engine.flush()
+            if engine.backlog(LEFT):
+                break
+        # Blocked now; it is written again when there is room.
+        backlog_bytes = engine.backlog(LEFT)
+        while engine.backlog(LEFT) >= backlog_bytes:
+            assert select.select([theirs], [], [], 10)[0]
+            theirs.recv(1 << 20)
+            engine.poll()
+        assert unsent_bytes(descriptor) == 2 * UNSENT_BYTES_MAX
         engine.close(LEFT)
 
 
