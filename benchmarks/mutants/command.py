@@ -6,6 +6,7 @@
     python -m benchmarks.mutants --only TEXT                              those named so, in the simulator
     python -m benchmarks.mutants --only TEXT --tests FILE...              those named so, in these tests
     python -m benchmarks.mutants --show NAME                              one mutant as a difference
+    python -m benchmarks.mutants --unreached [MODULE...]                  statements that no seed comes to
 
 The mutants are those of `mutating.py`, sampled evenly over the modules of `MODULES` by a hash of their
 names. Each is tried in processes of its own:
@@ -46,7 +47,7 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.mutants import hunting, reached
-from benchmarks.mutants.mutating import ROOT, Mutant, mutants_of
+from benchmarks.mutants.mutating import ROOT, Mutant, mutants_of, path_of
 from benchmarks.mutants.reached import Reached
 from benchmarks.mutants.report import report
 
@@ -369,6 +370,22 @@ def show(name: str) -> str:
     return "\n".join(difflib.unified_diff(before, after, "original", "mutant", lineterm=""))
 
 
+def show_unreached(names: list[str], seeds: int) -> None:
+    """Print the statements that no seed comes to.
+
+    Args:
+        names: of modules; all where there are none, in the order of how much they miss.
+        seeds: as many as a mutant is tried against.
+    """
+    found = _look("seeds", seeds)
+    missed = {module: found.missed(module) for module in names or modules()}
+    for module, lines in sorted(missed.items(), key=lambda item: len(item[1])):
+        source = path_of(module).read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            print(f"{module}:{line}: {source[line - 1].strip()}")
+    print(f"{sum(map(len, missed.values()))} statements of {len(missed)} modules")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants")
@@ -381,6 +398,9 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     parser.add_argument("--show", default="", metavar="NAME", help="one mutant as a difference")
     parser.add_argument(
+        "--unreached", nargs="*", metavar="MODULE", help="statements that no seed comes to"
+    )
+    parser.add_argument(
         "--only", default="", metavar="TEXT", help="those with a text in their name"
     )
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="of --only: these")
@@ -388,6 +408,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.show:
         print(show(arguments.show))
+        return
+    if arguments.unreached is not None:
+        show_unreached(arguments.unreached, arguments.seeds)
         return
     if arguments.look:
         reached.find_seeds(modules(), arguments.seeds)

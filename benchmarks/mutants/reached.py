@@ -115,6 +115,11 @@ class Reached:
             found = [name for at, name in enumerate(found) if bits >> at & 1]
         return sorted(found, key=lambda name: self.cpu_s[name])
 
+    def missed(self, module: str) -> list[int]:
+        """The statements in functions of a module that nothing comes to: their first lines, ascending."""
+        reached = {*self.lines.get(module, ()), *self.imported.get(module, ())}
+        return sorted(_statements(module) - reached)
+
     def is_replaceable(self, mutant: Mutant) -> bool:
         """Whether the change is in a function, at a place that did not run while it was imported."""
         lines = _lines_of(mutant)
@@ -140,6 +145,22 @@ def _lines_of(mutant: Mutant) -> range | None:
             found = _range(statement)
         inside = [one for one in ast.walk(statement) if isinstance(one, ast.stmt)][1:]
     return found
+
+
+def _statements(module: str) -> set[int]:
+    """The first lines of what stands in functions; errors that are raised and docstrings do not count."""
+    return {
+        statement.lineno
+        for function in ast.walk(_tree(module))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for statement in ast.walk(function)
+        if isinstance(statement, ast.stmt) and statement is not function
+        if not isinstance(statement, ast.Raise) and not _is_docstring(statement)
+    }
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _range(statement: ast.stmt) -> range:

@@ -118,6 +118,13 @@ def test_change_is_tried_by_the_runs_that_come_to_it(
     assert looked.is_replaceable(mutant(function, change))
 
 
+def test_statements_that_no_run_comes_to_are_named(looked: Reached, thing: ModuleType) -> None:
+    lines = SOURCE.splitlines()
+    missed = [lines[line - 1].strip() for line in looked.missed(NAME)]
+    # The adder's ran when the module was read, all but what nobody has called.
+    assert missed == ["return number + step", "found.append(1)"]
+
+
 def test_whole_functions_count_where_that_is_enough(thing: ModuleType) -> None:
     tracer = Tracer([NAME], whole=True)
     tracer.start()
