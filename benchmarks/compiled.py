@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bmgd.sim.narrowing import NARROW
+
 ROOT: Final = Path(__file__).parent.parent
 BUILD: Final = ROOT / "build" / "compiled"
 PATTERNS: Final = (
@@ -66,7 +68,7 @@ def build() -> Path:
     shutil.copytree(ROOT / "bmgd", BUILD / "bmgd", ignore=ignored)
     paths = list(modules(BUILD / "bmgd"))
     for path in paths:
-        source = with_factories(without_slots(path.read_text(encoding="utf-8")))
+        source = with_bounds(with_factories(without_slots(path.read_text(encoding="utf-8"))))
         path.write_text(source, encoding="utf-8")
     (BUILD / "setup_compiled.py").write_text(_SETUP, encoding="utf-8")
     names = [str(path.relative_to(BUILD)) for path in paths]
@@ -91,6 +93,12 @@ def with_factories(source: str) -> str:
         r"field(default_factory=lambda: \1, init=False)",
         source,
     )
+
+
+def with_bounds(source: str) -> str:
+    """A module whose bounds can be made narrow: what is final is a number in the code, once compiled."""
+    names = "|".join(sorted({name for _, name, _ in NARROW}))
+    return re.sub(rf"^({names}): Final(?:\[int\])? = ", r"\1: int = ", source, flags=re.MULTILINE)
 
 
 def _decorator(found: re.Match[str]) -> str:

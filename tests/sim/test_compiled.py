@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.compiled import ROOT, modules, with_factories, without_slots
+from benchmarks.compiled import ROOT, modules, with_bounds, with_factories, without_slots
+from bmgd.sim.narrowing import NARROW
 
 SOURCES = list(modules(ROOT / "bmgd"))
 
@@ -24,6 +25,15 @@ def test_value_of_a_field_that_is_no_parameter_comes_from_a_factory() -> None:
     held, size = with_factories(source).splitlines()
     assert held == "_held: bool = field(default_factory=lambda: True, init=False)"
     assert size == source.splitlines()[1]
+
+
+def test_bounds_of_compiled_modules_can_be_made_narrow() -> None:
+    final = re.compile(r"^(\w+): Final\b", re.MULTILINE)
+    found = {
+        name for path in SOURCES for name in final.findall(with_bounds(path.read_text("utf-8")))
+    }
+    assert len(found) > 100
+    assert found & {name for _, name, _ in NARROW} == set()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
