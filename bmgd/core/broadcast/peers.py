@@ -194,7 +194,7 @@ class BroadcastPeers:
         if is_gone and not was_gone:
             peer = peer or self.by_id.setdefault(moved.id, Peer())
             peer.gone_at = peer.gone_at or self._first_without(moved.id)
-        elif self._follows_one_that_left(moved) and peer is None and is_gone:
+        elif self._is_new(moved) and peer is None and is_gone:
             # It is first heard of as dead: it may yet say that it lives.
             peer = self.by_id[moved.id] = Peer()
             self._begin_anew(moved.id, peer, after.incarnation, self._window.next)
@@ -202,10 +202,14 @@ class BroadcastPeers:
             self._on_alive(moved.id, after.incarnation, before)
 
     @staticmethod
-    def _follows_one_that_left(moved: RecordMoved) -> bool:
-        """Whether it is a new life; a founder that was evicted before it was heard of is in its first."""
-        has_left = moved.before is not None and moved.before.status is Status.LEFT
-        return has_left and counter_of(moved.after.incarnation) > 1
+    def _is_new(moved: RecordMoved) -> bool:
+        """Whether it joins, or is a new life of one that left.
+
+        A founder that was evicted before it was heard of is in its first life.
+        """
+        if moved.before is None:
+            return True
+        return moved.before.status is Status.LEFT and counter_of(moved.after.incarnation) > 1
 
     def _first_without(self, node_id: NodeId) -> int:
         """From which sequence on nothing is for a node: some may be sent before its death is seen."""

@@ -231,3 +231,26 @@ def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on
     tell(network, (NodeId(LEAVER), dead))
     tell(network, (NodeId(LEAVER), dead._replace(version=1, status=Status.ALIVE)))
     assert set(source.peers.by_id[NodeId(LEAVER)].skips) == {Skip(NodeId(LEAVER), 1, 1, True)}
+
+
+@pytest.mark.parametrize("acknowledges", [False, True])
+def test_joiner_that_was_first_heard_of_as_dead_misses_nothing_of_before(
+    acknowledges: bool,
+) -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    life = Incarnation(1 << 32 | 7)
+    dead = Record(life, 0, Status.DEAD, "joiner:7400")
+    tell(network, (NodeId(SIZE), dead))
+    reply_to(network, SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    if acknowledges:
+        tag = network.hosts[NodeId(SOURCE)].node.parts.context.own_tag
+        route = Route(NodeId(SOURCE), NodeId(SIZE), life, tag, 0, 9)
+        assert source.peers.on_watermark(Watermark(route, 0, 0, asks=True))
+    tell(network, (NodeId(SIZE), dead._replace(version=1, status=Status.ALIVE)))
+    assert set(source.peers.by_id[NodeId(SIZE)].skips) == {
+        Skip(NodeId(SIZE), 1, 1, False),
+        Skip(NodeId(SIZE), 2, 2, True),
+    }
