@@ -221,13 +221,22 @@ class BroadcastPeers:
         return first
 
     def _first_with(self, node_id: NodeId, gone_at: int) -> int:
-        """From which sequence on all is for a node that is back: some may be sent before that is seen."""
+        """From which sequence on all is for a life: some may be sent before it is seen here.
+
+        Of a life that is back this is what was sent since its id was held dead, and is for it. A life
+        that follows one that was alive until now is known since this step: what was sent before was for
+        the former one.
+        """
         first = self._window.next
-        for sent in reversed(self._window.unstable if gone_at else ()):
-            if sent.sequence < gone_at or not self._is_for(sent, node_id):
+        for sent in reversed(self._window.unstable):
+            is_since = sent.sequence >= gone_at if gone_at else self._is_just_sent(sent)
+            if not is_since or not self._is_for(sent, node_id):
                 break
             first = sent.sequence
         return first
+
+    def _is_just_sent(self, sent: OwnBroadcast) -> bool:
+        return sent.times == 1 and sent.sent_ns == self._context.now_ns
 
     @staticmethod
     def _is_for(sent: OwnBroadcast, node_id: NodeId) -> bool:

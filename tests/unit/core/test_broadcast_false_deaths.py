@@ -254,3 +254,21 @@ def test_joiner_that_was_first_heard_of_as_dead_misses_nothing_of_before(
         Skip(NodeId(SIZE), 1, 1, False),
         Skip(NodeId(SIZE), 2, 2, True),
     }
+
+
+def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_told_by_the_same_notice() -> None:
+    network = Network(SIZE)
+    settle(network)
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    fill_window(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    first = source.window.next
+    new = believed(network, VICTIM)._replace(incarnation=Incarnation(2 << 32 | 7), version=0)
+    dead = believed(network, STOPPED)._replace(status=Status.DEAD)
+    tell(network, (NodeId(STOPPED), dead), (NodeId(VICTIM), new))
+    sent = [each for each in source.window.unstable if each.sequence >= first]
+    assert sent
+    assert all(each.missing >> VICTIM & 1 for each in sent)
+    assert not any(each.restarted for each in sent)
+    (skip,) = source.peers.by_id[NodeId(VICTIM)].skips
+    assert skip == Skip(NodeId(VICTIM), 1, first - 1, False)
