@@ -51,6 +51,7 @@ from bmgd.sim.checkers.memberships import (
 )
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce
+from bmgd.sim.checkers.needed import NodesAcknowledgeWhatCame, SourcesSendWhatIsMissed
 from bmgd.sim.checkers.observed import ClosedStreamsEnd, ExactLinksAreExact
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
@@ -149,6 +150,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     BodiesCrossLinksOnce,
     ConfirmedMeansRetained,
     ReportsAreTrue,
+    SourcesSendWhatIsMissed,
+    NodesAcknowledgeWhatCame,
     StableIsTold,
     SlowReadersStallNobody,
     BroadcastBoundsHold,

@@ -17,13 +17,15 @@ from bmgd.core.events import Backlog, CommandIssued, Received
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.broadcast_messages import (
     Broadcast,
     BroadcastPiece,
     Multicast,
     Piece,
     ReliableBroadcast,
+    Stable,
+    Watermark,
 )
 from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
@@ -235,6 +237,86 @@ def keeps_a_report_back(f: Any) -> None:
         f.step(Received(f.link, replace(came, route=route, watermark=1)))
 
 
+def _own(f: Any, count: int, stable: int = 0, *covered: int) -> Send:
+    life = f.inside.context.incarnation
+    route = replace(TO_PEER, source=ME, source_incarnation=life, sequence=count)
+    branches = (Branch(PEER, id_set(covered or (4,))),)
+    return Send(f.link, ReliableBroadcast(route, "news", b"x", 0, branches, 8, 0, (), stable))
+
+
+def sends_again_at_once(f: Any) -> None:
+    f.deadline(_own(f, 9))
+    f.network.run(0.1)
+    f.deadline(_own(f, 9))
+
+
+def sends_again_after_the_same_pause(f: Any) -> None:
+    for _ in range(3):
+        f.deadline(_own(f, 9))
+        f.network.run(0.25)
+
+
+def sends_again_to_who_has_it(f: Any) -> None:
+    f.deadline(_own(f, 9))
+    f.step(Received(f.link, replace(_watermark(f), watermark=9)))
+    f.network.run(0.3)
+    f.deadline(_own(f, 9))
+
+
+def sends_nothing_again(f: Any) -> None:
+    f.network.stop(PEER)
+    f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.inside.context.timers.cancel(("broadcast resend", 0, 0))
+    f.network.run(2)
+
+
+def tells_again_what_is_stable(f: Any) -> None:
+    f.deadline(_own(f, 9, 8))
+    route = replace(TO_PEER, source=ME, source_incarnation=f.inside.context.incarnation)
+    f.deadline(Send(f.link, Stable(route, 0, (), 8)))
+
+
+def does_not_tell_what_is_stable(f: Any) -> None:
+    f.inside.to_many.source.window.stable = 3
+    f.deadline()
+    f.network.run(2)
+
+
+def does_not_answer_who_asks(f: Any) -> None:
+    f.step(Received(f.link, replace(_watermark(f), asks=True)))
+
+
+def _acknowledges(f: Any, watermark: int, **changes: Any) -> Send:
+    tag = incarnation_tag(f.life)
+    route = Route(PEER, ME, f.inside.context.incarnation, tag)
+    message = Watermark(route, watermark, 0, asks=False)
+    return Send(f.link, replace(message, **changes))
+
+
+def _comes(f: Any) -> None:
+    route = Route(ME, PEER, f.life, 0, 1, 5)
+    f.step(Received(f.link, ReliableBroadcast(route, "news", b"x", 0, (), 8, 0, (), 0)))
+
+
+def acknowledges_again(f: Any) -> None:
+    _comes(f)
+    f.deadline(_acknowledges(f, 1))
+    f.deadline(_acknowledges(f, 1))
+
+
+def acknowledges_less(f: Any) -> None:
+    _comes(f)
+    f.deadline(_acknowledges(f, 2))
+    _comes(f)
+    f.deadline(_acknowledges(f, 1))
+
+
+def acknowledges_late(f: Any) -> None:
+    f.inside.to_many.retention.hear(PEER, f.life)
+    _comes(f)
+    f.network.run(2)
+
+
 def calls_stable_what_is_not(f: Any) -> None:
     f.network.stop(PEER)
     for payload in (b"x", b"y"):
@@ -246,9 +328,6 @@ def calls_stable_what_is_not(f: Any) -> None:
 
 
 def _watermark(f: Any) -> Any:
-    from bmgd.types import incarnation_tag
-    from bmgd.wire.broadcast_messages import Watermark
-
     life = f.inside.context.incarnation
     return Watermark(Route(ME, PEER, f.life, incarnation_tag(life)), 0, 0, asks=False)
 
@@ -329,6 +408,16 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("reports-are-true", names_somebody_at_best_effort),
     ("reports-are-true", sends_what_it_gave_up),
     ("reports-are-true", keeps_a_report_back),
+    ("sources-send-what-is-missed", sends_again_at_once),
+    ("sources-send-what-is-missed", sends_again_after_the_same_pause),
+    ("sources-send-what-is-missed", sends_again_to_who_has_it),
+    ("sources-send-what-is-missed", sends_nothing_again),
+    ("sources-send-what-is-missed", tells_again_what_is_stable),
+    ("sources-send-what-is-missed", does_not_tell_what_is_stable),
+    ("sources-send-what-is-missed", does_not_answer_who_asks),
+    ("nodes-acknowledge-what-came", acknowledges_again),
+    ("nodes-acknowledge-what-came", acknowledges_less),
+    ("nodes-acknowledge-what-came", acknowledges_late),
     ("broadcast-bounds-hold", counts_wrongly),
     ("broadcast-bounds-hold", keeps_what_it_does_not_count),
     ("all-have-it-or-none", forgets_to_tell),

@@ -1,0 +1,302 @@
+"""What is sent for reliable broadcasts: as often as they need it to be whole, and no more often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from bmgd.core.effects import Effect, RecordChanged, Send
+from bmgd.core.events import Event, Received
+from bmgd.routing.id_sets import ids_in
+from bmgd.sim.checkers.broadcasts import LifeKey, retention_of, source_of
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
+from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.wire.broadcast_messages import (
+    BroadcastPiece,
+    ReliableBroadcast,
+    Skipped,
+    Stable,
+    Watermark,
+)
+
+AGAIN_NS: Final = 200_000_000
+PIECE_AGAIN_NS: Final = 1_500_000_000
+AGAIN_MAX_NS: Final = 2_000_000_000
+MORE_NS: Final = 10_000_000
+"""Until the next part of many that are sent again."""
+TOLD_NS: Final = 100_000_000
+ACKNOWLEDGED_NS: Final = 20_000_000
+REMINDED_NS: Final = 1_000_000_000
+SLACK_NS: Final = 50_000_000
+
+
+@dataclass(slots=True)
+class _Out:
+    """How often a broadcast left its source, and when last.
+
+    Args:
+        since_ns: since when it could be sent again.
+        is_dark: whether it may have been sent once more to nobody: there was no link to who lacks it.
+    """
+
+    times: int = 0
+    sent_ns: int = 0
+    since_ns: int = 0
+    is_dark: bool = False
+
+    def pause_ns(self, *, is_piece: bool) -> int:
+        """How long it is not sent again."""
+        first_ns = PIECE_AGAIN_NS if is_piece else AGAIN_NS
+        return min(first_ns << min(self.times - 1, 8), AGAIN_MAX_NS)
+
+
+@dataclass(slots=True)
+class _Life:
+    """One life of one node, as its broadcasts went out and others answered."""
+
+    incarnation: Incarnation
+    out: dict[int, _Out] = field(default_factory=dict)
+    told: int = 0
+    excused: int = 0
+    stable: int = 0
+    stable_ns: int = 0
+    looked_ns: int = 0
+    acknowledged: dict[LifeKey, int] = field(default_factory=dict)
+
+
+class SourcesSendWhatIsMissed(Checker):
+    """A source sends a broadcast again to who has not acknowledged it, when its pause is over.
+
+    The pause is 200 ms (of a piece 1.5 s) and doubles, up to 2 s. What is stable goes with broadcasts; it
+    is told by itself when none has told it within 100 ms, and once. Who asks is answered.
+    """
+
+    name: ClassVar[str] = "sources-send-what-is-missed"
+    events: ClassVar[Kinds] = (Watermark, Look)
+    before_events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (ReliableBroadcast, Stable)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._lives: dict[NodeId, _Life] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._lives[journal.place] = _Life(journal.incarnation)
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        life = self._lives[journal.place]
+        if life.incarnation != journal.incarnation:
+            life = self._lives[journal.place] = _Life(journal.incarnation)
+        came = event.message if isinstance(event, Received) else None
+        if isinstance(came, Watermark):
+            self._on_watermark(journal, life, came, effects)
+        # What comes back from a link that has closed, or from a search, is sent on, and not sent again.
+        if not isinstance(came, ReliableBroadcast | Stable):
+            self._check_sent(journal, life, effects)
+        if is_deadline(event) and not journal.exited:
+            self._check_late(journal, life)
+
+    def _on_watermark(
+        self, journal: Journal, life: _Life, came: Watermark, effects: Sequence[Effect]
+    ) -> None:
+        route, membership = came.route, journal.inside.membership
+        if route.destination != journal.host.id:
+            return
+        if route.destination_tag != incarnation_tag(journal.incarnation):
+            return
+        key = route.source, route.source_incarnation
+        life.acknowledged[key] = max(life.acknowledged.get(key, 0), came.watermark)
+        is_believed = membership.incarnation(route.source) == route.source_incarnation
+        if not came.asks or not is_believed or not journal.to(route.source):
+            return
+        if membership.in_layout(route.source) and not any(
+            isinstance(effect, Send)
+            and isinstance(effect.message, Skipped)
+            and effect.message.route.destination == route.source
+            for effect in effects
+        ):
+            self.violate(journal, f"does not answer {route.source}, which asks what it skips")
+
+    def _check_sent(self, journal: Journal, life: _Life, effects: Sequence[Effect]) -> None:
+        covered: dict[int, int] = {}
+        told, pieces = life.told, set()
+        for effect in effects:
+            message = effect.message if isinstance(effect, Send) else None
+            if not isinstance(message, ReliableBroadcast | Stable):
+                continue
+            if message.route.source != journal.host.id:
+                continue
+            told = max(told, message.stable)
+            if isinstance(message, Stable):
+                if message.stable <= life.told:
+                    self.violate(journal, f"tells again that {message.stable} is stable")
+                continue
+            count = message.route.sequence
+            if isinstance(message, BroadcastPiece):
+                pieces.add(count)
+            for branch in message.branches:
+                covered[count] = covered.get(count, 0) | branch.cover
+        life.told = told
+        for count, ids in covered.items():
+            out = life.out.setdefault(count, _Out())
+            if out.times:
+                self._check_again(journal, life, count, ids, is_piece=count in pieces)
+            out.times, out.sent_ns = out.times + 1, journal.now_ns
+            out.since_ns = journal.now_ns
+
+    def _check_again(
+        self, journal: Journal, life: _Life, count: int, ids: int, *, is_piece: bool
+    ) -> None:
+        out = life.out[count]
+        past_ns = journal.now_ns - out.sent_ns
+        if past_ns < out.pause_ns(is_piece=is_piece):
+            self.violate(journal, f"sends {count} again after {past_ns / 1e6:.0f} ms")
+        life_of = journal.inside.membership.incarnation
+        have = [
+            each
+            for each in map(NodeId, ids_in(ids))
+            if life.acknowledged.get((each, life_of(each)), 0) >= count
+        ]
+        if have:
+            self.violate(journal, f"sends {count} again to {have}, which acknowledged it")
+        gone = ids_in(ids & ~source_of(journal).window.living())
+        if gone:
+            self.violate(journal, f"sends {count} again to {gone}, which are held dead")
+
+    # --- what is late -------------------------------------------------------------------------
+
+    def _check_late(self, journal: Journal, life: _Life) -> None:
+        window, now_ns = source_of(journal).window, journal.now_ns
+        living, linked = window.living(), 0
+        for link in journal.links.values():
+            if link.opened_ns < life.looked_ns:
+                linked |= 1 << link.peer
+        if window.stable > life.stable:
+            life.stable, life.stable_ns = window.stable, now_ns
+            life.out = {count: out for count, out in life.out.items() if count > window.stable}
+            if not linked & living:
+                # There may have been nobody to tell.
+                life.excused = life.stable
+        life.looked_ns = now_ns
+        is_late = journal.lag_ns > SLACK_NS
+        if is_late:
+            # It stood still: what is overdue is done in the next steps.
+            life.stable_ns = now_ns
+        elif (
+            max(life.told, life.excused) < life.stable
+            and now_ns - life.stable_ns > TOLD_NS + SLACK_NS
+        ):
+            self.violate(journal, f"has not told that {life.stable} is stable")
+            life.stable_ns = now_ns
+        slack_ns = AGAIN_NS + SLACK_NS + MORE_NS * len(window.unstable)
+        for sent in window.unstable:
+            known = life.out.setdefault(sent.sequence, _Out(since_ns=now_ns))
+            if is_late or not sent.missing & living & linked:
+                known.is_dark, known.since_ns = True, now_ns
+                continue
+            pause_ns = AGAIN_MAX_NS
+            if known.times and not known.is_dark:
+                pause_ns = known.pause_ns(is_piece=sent.command.piece is not None)
+            if now_ns - known.since_ns > pause_ns + slack_ns:
+                self.violate(journal, f"does not send {sent.sequence} again, which is missed")
+                known.since_ns = now_ns
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a source was told of one life of it.
+
+    Args:
+        watermark: the last one.
+        vain_ns: when it was last told though nothing had come.
+        came: how many frames of it have come since.
+        since_ns: when the first of them came; 0 when none did.
+        has_piece: whether any was of a long broadcast, whose readers may be waited for.
+    """
+
+    watermark: int = 0
+    vain_ns: int = -REMINDED_NS
+    came: int = 0
+    since_ns: int = 0
+    has_piece: bool = False
+
+
+class NodesAcknowledgeWhatCame(Checker):
+    """What comes of a source's broadcasts is acknowledged to it within 20 ms, once.
+
+    Again only after a second, or when somebody's record moved. A watermark only rises.
+    """
+
+    name: ClassVar[str] = "nodes-acknowledge-what-came"
+    events: ClassVar[Kinds] = (ReliableBroadcast, Skipped, Look)
+    before_events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Watermark,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._known: dict[NodeId, dict[LifeKey, _Told]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._known[journal.place] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if isinstance(event, Received):
+            self._note(journal, event.message)
+        # A search that found no way comes back to who began it, which sends it on.
+        is_back = isinstance(event, Received) and isinstance(event.message, Watermark)
+        is_moved = any(isinstance(effect, RecordChanged) for effect in effects)
+        for effect in effects:
+            message = effect.message if isinstance(effect, Send) and not is_back else None
+            if isinstance(message, Watermark) and message.route.source == journal.host.id:
+                self._check(journal, message, is_moved=is_moved)
+        if is_deadline(event) and not journal.exited:
+            self._check_late(journal)
+
+    def _note(self, journal: Journal, came: object) -> None:
+        if not isinstance(came, ReliableBroadcast | Skipped):
+            return
+        if came.route.destination != journal.host.id:
+            return
+        key = came.route.source, came.route.source_incarnation
+        told = self._known[journal.place].setdefault(key, _Told())
+        told.came += 1
+        told.has_piece |= isinstance(came, BroadcastPiece)
+        if not told.since_ns and key in retention_of(journal).lives:
+            told.since_ns = journal.now_ns
+
+    def _check(self, journal: Journal, message: Watermark, *, is_moved: bool) -> None:
+        source, tag = message.route.destination, message.route.destination_tag
+        for (node_id, life), told in self._known[journal.place].items():
+            if node_id != source or incarnation_tag(life) != tag:
+                continue
+            if message.watermark < told.watermark:
+                text = f"acknowledges {message.watermark} of {source} after {told.watermark}"
+                self.violate(journal, text)
+            if not told.came and not is_moved:
+                past_ns = journal.now_ns - told.vain_ns
+                if past_ns < REMINDED_NS or not message.asks:
+                    text = (
+                        f"acknowledges nothing new to {source} again after {past_ns / 1e6:.0f} ms"
+                    )
+                    self.violate(journal, text)
+                told.vain_ns = journal.now_ns
+            told.watermark = max(told.watermark, message.watermark)
+            told.came, told.since_ns = 0, 0
+
+    def _check_late(self, journal: Journal) -> None:
+        membership = journal.inside.membership
+        for (source, life), told in self._known[journal.place].items():
+            if not told.since_ns or told.has_piece:
+                continue
+            links = journal.to(source)
+            is_there = membership.incarnation(source) == life and not membership.is_gone(source)
+            if journal.lag_ns > SLACK_NS or not is_there or not links:
+                told.since_ns = 0
+            elif journal.now_ns - told.since_ns > ACKNOWLEDGED_NS + SLACK_NS:
+                past_ns = journal.now_ns - told.since_ns
+                self.violate(
+                    journal, f"acknowledges nothing to {source} for {past_ns / 1e6:.0f} ms"
+                )
+                told.since_ns = 0
