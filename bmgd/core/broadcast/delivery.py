@@ -16,7 +16,7 @@ from bmgd.core.broadcast.copies import BroadcastCopies
 from bmgd.core.broadcast.heard import Heard, SkippedRange
 from bmgd.core.broadcast.programs import Programs
 from bmgd.core.context import Context
-from bmgd.wire.broadcast_messages import BroadcastPiece, ReliableBroadcast
+from bmgd.wire.broadcast_messages import BroadcastPiece, ReliableBroadcast, Skip
 
 SHOWN_MAX = 2**64 - 1
 """What a count is shown as at most: others name the ranges that are missed."""
@@ -95,20 +95,36 @@ class BroadcastDelivery:
 
     # --- what does not come -------------------------------------------------------------------
 
-    def add_skip(self, heard: Heard, first: int, last: int, *, missed: bool) -> None:
-        """These are not for this node; `missed` says whether its programs are to hear of it."""
+    def add_skip(
+        self, heard: Heard, first: int, last: int, *, missed: bool, said: bool = False
+    ) -> None:
+        """These are not for this node.
+
+        Args:
+            missed: whether its programs are to hear of it.
+            said: whether the source has said so to this life.
+        """
         if last <= heard.watermark:
             return
         apart = []
         for known in heard.skips:
             # Copies of one broadcast tell the same: what is told again takes no room.
-            if known.missed == missed and known.first <= last + 1 and first <= known.last + 1:
+            is_same = (known.missed, known.said) == (missed, said)
+            if is_same and known.first <= last + 1 and first <= known.last + 1:
                 first, last = min(first, known.first), max(last, known.last)
             else:
                 apart.append(known)
         if len(apart) >= SKIPS_KEPT_MAX and first > heard.watermark + 1:
             return
-        heard.skips = sorted([*apart, SkippedRange(first, last, missed)])
+        heard.skips = sorted([*apart, SkippedRange(first, last, missed, said)])
+
+    def skip_in_frame(self, heard: Heard, skip: Skip) -> None:
+        """A copy says that its source lets this node skip these: it names no life, and never changes.
+
+        Where a former life of this node may be meant that missed them, the source tells this one itself.
+        """
+        if not skip.missed or self._was_there_before(heard):
+            self.add_skip(heard, skip.first, skip.last, missed=skip.missed, said=True)
 
     def skip(self, heard: Heard, first: int, last: int) -> None:
         """These are not for this node, and nobody said whether its programs miss them."""
@@ -136,7 +152,7 @@ class BroadcastDelivery:
         # Who had something of this life misses what it skips, whatever the source thought.
         if skipped.missed or heard.given:
             self._tell_missed(heard, first)
-        else:
+        elif not skipped.said:
             heard.silent = (heard.silent or (first, 0))[0], self._context.now_ns
 
     def _tell_missed(self, heard: Heard, first: int) -> None:

@@ -13,11 +13,17 @@ LifeKey = tuple[NodeId, Incarnation]
 
 
 class SkippedRange(NamedTuple):
-    """Counts that are not for this node, both ends included; whether its programs miss them."""
+    """Counts that are not for this node, both ends included.
+
+    Args:
+        missed: whether its programs miss them.
+        said: whether the source has said so, of this life.
+    """
 
     first: int
     last: int
     missed: bool
+    said: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +38,8 @@ class Heard:
         skips: ranges above the watermark that are not for this node, in order.
         given: whether readers were shown anything of it: a broadcast, or that they missed one.
         begun: whether the source itself told this life what it skips: what it sends later is for it too.
-        silent: from which count on, and when last, it was passed over and nobody told; or None.
+        silent: from which count on, and when last, it was passed over, no reader told, and the source
+            had not said that this is right; or None.
         pieces_of: topics of which readers were given pieces since the last acknowledgement.
         asking: whether the source is to say what this node skips, until it does.
         orphan_ns: since when nobody was there who would send it again; 0 when somebody is.

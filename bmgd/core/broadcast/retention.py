@@ -185,7 +185,7 @@ class BroadcastRetention:
         is_for_me = me < message.id_space and not message.exceptions >> me & 1
         for skip in message.skips:
             if skip.id == me:
-                self.delivery.add_skip(heard, skip.first, skip.last, missed=skip.missed)
+                self.delivery.skip_in_frame(heard, skip)
         if count > heard.watermark and not is_for_me:
             self.delivery.skip(heard, count, count)
         elif heard.watermark < count <= heard.watermark + AHEAD_MAX and count not in heard.copies:
@@ -216,8 +216,11 @@ class BroadcastRetention:
         heard.asking = False
         for skip in message.skips:
             if skip.id == self._context.id:
-                heard.begun |= route.destination_tag == self._context.own_tag
-                self.delivery.add_skip(heard, skip.first, skip.last, missed=skip.missed)
+                is_said = route.destination_tag == self._context.own_tag
+                heard.begun |= is_said
+                self.delivery.add_skip(
+                    heard, skip.first, skip.last, missed=skip.missed, said=is_said
+                )
         self._advance(heard)
         self._learn_stable(heard, message.stable)
         self.watermarks.remind_no_more(heard)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bmgd.core.commands import BroadcastTo, Leave, Register, Subscribe, Unregister
@@ -9,7 +11,7 @@ from bmgd.core.effects import Announce
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId, Record, Status
-from bmgd.wire.broadcast_messages import Skip, Watermark
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip, Skipped, Watermark
 from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
@@ -272,3 +274,47 @@ def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_told_by_the_same_not
     assert not any(each.restarted for each in sent)
     (skip,) = source.peers.by_id[NodeId(VICTIM)].skips
     assert skip == Skip(NodeId(VICTIM), 1, first - 1, False)
+
+
+def begin_anew(network: Network) -> None:
+    """Node 5 leads its second life, and reads."""
+    network.kill(VICTIM)
+    network.run(3)
+    network.boot(VICTIM, counter=2)
+    network.issue(VICTIM, Subscribe("t", 64))
+    network.run(3)
+
+
+def test_new_life_that_is_held_dead_soon_missed_nothing_of_before_it_began() -> None:
+    network = Network(SIZE)
+    settle(network)
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    begin_anew(network)
+    tell_dead(network, VICTIM)
+    network.run(1)
+    assert network.hosts[NodeId(VICTIM)].node.parts.context.version > 0
+    assert_all_confirm(network, set())
+    reply_to(network, SOURCE, BroadcastTo("t", b"third", True, 5 * S))
+    (item,) = network.hosts[NodeId(VICTIM)].announced
+    assert isinstance(item, Announce)
+    assert item.payload == b"third"
+
+
+def test_skips_of_a_former_life_in_a_frame_are_not_missed_by_the_next_one() -> None:
+    network = Network(SIZE)
+    settle(network)
+    begin_anew(network)
+    host, source = network.hosts[NodeId(VICTIM)], network.hosts[NodeId(SOURCE)]
+    retention = host.node.parts.to_many.retention
+    route = Route(NodeId(VICTIM), NodeId(SOURCE), source.node.incarnation, 0, 3, 9)
+    skips = (Skip(NodeId(VICTIM), 1, 2, True),)
+    retention.on_broadcast(ReliableBroadcast(route, "t", b"third", 0, (), SIZE, 0, skips, 0))
+    skipped = Skipped(
+        replace(route, destination_tag=host.node.parts.context.own_tag),
+        (Skip(NodeId(VICTIM), 1, 2, False),),
+        0,
+    )
+    retention.on_skipped(skipped)
+    heard = retention.lives[NodeId(SOURCE), source.node.incarnation]
+    assert heard.watermark == 3
+    assert retention.delivery.missed == 0
