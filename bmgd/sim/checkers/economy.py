@@ -230,14 +230,15 @@ class OnlyWhatLacksIsSentAgain(Checker):
     def _check_again(self, journal: Journal, peer: NodeId, stream: _Out, number: int) -> None:
         now_ns, text = journal.now_ns, f"sends {number} to {peer} again, "
         stream.has_lost = True
+        is_rerouted = now_ns - self._rerouted_ns[journal.place] < REROUTE_NS + journal.lag_ns
         if stream.refused_ns is not None:
-            if now_ns - stream.refused_ns < SILENCE_NS:
+            is_soon = now_ns - stream.refused_ns < SILENCE_NS
+            if is_soon and not (is_rerouted and number == stream.lowest()):
                 self.violate(journal, text + "which was refused a moment ago")
             stream.refused_ns = now_ns
         if number in stream.there and number != stream.lowest():
             self.violate(journal, text + "which is there, behind what is missing")
         if number not in stream.lost:
-            is_rerouted = now_ns - self._rerouted_ns[journal.place] < REROUTE_NS + journal.lag_ns
             is_asked_in_time = now_ns - stream.asked_ns < SILENCE_NS and not is_rerouted
             if number != stream.lowest() or is_asked_in_time:
                 self.violate(journal, text + "and nothing says that it is lost")
