@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bmgd import frameheader as header
+from bmgd.errors import ProtocolError
 from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.outbox import (
@@ -315,7 +316,10 @@ class WatchedEngine:
     def _absorbed(self, body: bytes) -> Heartbeat | None:
         if body[header.BODY_PREFIX_BYTES] != _HEARTBEAT:
             return None
-        beat = decode(body)
+        try:
+            beat = decode(body)
+        except ProtocolError:
+            return None
         assert isinstance(beat, Heartbeat)
         return beat if beat.digest == int.from_bytes(self._absorbs[0], "big") else None
 

@@ -116,6 +116,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     looks = Random(f"looks {seed}")
     if looks.random() < 0.3:
         simulated["looks_per_s"] = looks.choice((2, 20, 60))
+    lies = Random(f"lies {seed}")
+    if lies.random() < 0.25:
+        simulated["lies_per_s"] = lies.choice((3, 30))
     narrow = Random(f"narrow {seed}")
     if narrow.random() < 0.25:
         # Smaller steps are more steps: if each cost time, nodes would never be done.

@@ -22,9 +22,11 @@ from bmgd.linklayer import LinkEngine, LinkLayer, contract
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
+from bmgd.sim.framebytes import kind_of_put
 from bmgd.sim.hellobytes import HelloBytes
 from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import common_key, event_of_failure, event_of_hello, everything_of
+from bmgd.sim.lies import Lies
 from bmgd.sim.pipes import Pipes
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
@@ -52,6 +54,7 @@ class Wires:
         conditions: what the network is like.
         blockade: who does not hear whom.
         emit_all: tells a host's core events, then what its links have to tell; writes at last.
+        lies: what members gone wrong have said.
 
     Attributes:
         make_layer: makes a host's link layer.
@@ -66,6 +69,7 @@ class Wires:
         conditions: Conditions,
         blockade: Blockade,
         emit_all: Callable[[Host, Iterable[Event]], None],
+        lies: Lies,
     ) -> None:
         self.make_layer: Callable[[Host], LinkEngine] = self._plain_layer
         self.hello_bytes: HelloBytes | None = None
@@ -77,7 +81,9 @@ class Wires:
         self._emit_all = emit_all
         self._ways = Ways(timeline, random, conditions, blockade, self._on_given_up)
         self._carry = self._ways.carry
-        self._pipes = Pipes(timeline, random, conditions, self._ways, self._turn, self._close_other)
+        self._pipes = Pipes(
+            timeline, random, conditions, self._ways, self._turn, self._close_other, lies
+        )
         self._link_count = 0
 
     def _emit(self, host: Host, event: Event) -> None:
@@ -411,6 +417,12 @@ class Wires:
         events = host.link_events.send(link, message)
         if events or not host.stepping:
             self._emit_all(host, events)
+
+    def say(self, host: Host, link: LinkId, frame: bytes) -> bool:
+        """Put a frame onto a link that is up, though no core has ordered it; whether it has room."""
+        has_room = host.layer.put(link, frame, kind_of_put(frame)) == contract.PUT
+        self._turn(host)
+        return has_room
 
     def happened(self, host: Host) -> list[Event]:
         """The core's events for what a host's links have to tell."""

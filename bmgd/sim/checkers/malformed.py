@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import ClassVar, Final
 
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event, LinkDown
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.gonewrong import Listener
+from bmgd.types import Evidence
 
 HEARD: Final = 8
 """So many frames a neighbor gone wrong says to each process."""
@@ -17,7 +21,27 @@ class BadInputEndsItsOwnLink(Checker):
     """What cannot be read ends its own link, or is dropped and counted, and nothing else."""
 
     name: ClassVar[str] = "bad-input-ends-its-own-link"
-    events: ClassVar[Kinds] = ()
+    events: ClassVar[Kinds] = (LinkDown,)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._lies = scene.network.lies
+        self._lies.on_read = self._on_read
+
+    def _on_read(self, body: bytes) -> None:
+        self.violate(None, f"reads what no daemon may say: {body[:80]!r}")
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if not isinstance(event, LinkDown) or event.evidence is not Evidence.PROTOCOL_ERROR:
+            return
+        if self._lies.doomed.pop((journal.host, event.link), None) is None:
+            self.violate(journal, f"link {event.link} ended without a malformed frame on it")
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for (host, link), body in self._lies.doomed.items():
+            if host.alive and link in host.ends and host.ends[link].up:
+                journal = self.scene.journals.get(host.where)
+                self.violate(journal, f"link {link} is up, though {body[:80]!r} was said on it")
 
     def on_boot(self, journal: Journal) -> None:
         random = Random(f"gone wrong beside {journal.host.node.incarnation}")

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from bmgd.core.events import LinkDown
 from bmgd.errors import ProtocolError
 from bmgd.sim.checkers.frames import EVERY, FIRST, FramesMeanWhatTheySay
 from bmgd.sim.checkers.malformed import BadInputEndsItsOwnLink
 from bmgd.sim.gonewrong import Listener
+from bmgd.types import Evidence
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.link_messages import Ping
 from bmgd.wire.messages import Message
@@ -82,12 +84,43 @@ def good_frame_that_is_refused(f: Forger) -> None:
         listener.hear()
 
 
+def malformed_frame_of_a_member_that_is_read(f: Forger) -> None:
+    body = encode(PING)[LENGTH_BYTES:]
+    f.network.wires.say(f.host, f.link, encode(PING))
+    f.network.run(1)
+    assert f.scene.violations == []
+    f.network.lies.add(body[:-2] + b"\xcc\xc9")
+    f.network.wires.say(f.host, f.link, encode(OTHER))
+    f.network.run(1)
+
+
+def link_that_ended_though_nobody_said_anything_wrong(f: Forger) -> None:
+    f.network.lies.doomed[f.host, f.link] = b"wrong"
+    down = LinkDown(f.link, Evidence.PROTOCOL_ERROR)
+    checker = _of_bad_input(f)
+    checker.after(f.journal, down, ())
+    assert f.scene.violations == []
+    checker.after(f.journal, down, ())
+
+
+def link_that_is_up_though_a_malformed_frame_came(f: Forger) -> None:
+    f.scene.at_rest()
+    assert f.scene.violations == []
+    f.network.lies.doomed[f.host, f.link] = b"wrong"
+    f.scene.at_rest()
+
+
 def _refuse(body: bytes) -> Message:
     raise ProtocolError(f"a frame of {len(body)} bytes")
 
 
-def _listener(f: Forger) -> Listener:
+def _of_bad_input(f: Forger) -> BadInputEndsItsOwnLink:
     [checker] = [c for c in f.scene.checkers if isinstance(c, BadInputEndsItsOwnLink)]
+    return checker
+
+
+def _listener(f: Forger) -> Listener:
+    checker = _of_bad_input(f)
     return Listener(Random(1), lambda text: checker.violate(f.journal, text))
 
 
@@ -99,4 +132,7 @@ FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
     ("frames-mean-what-they-say", later_frame_of_another_message),
     ("bad-input-ends-its-own-link", malformed_frame_that_is_read),
     ("bad-input-ends-its-own-link", good_frame_that_is_refused),
+    ("bad-input-ends-its-own-link", malformed_frame_of_a_member_that_is_read),
+    ("bad-input-ends-its-own-link", link_that_ended_though_nobody_said_anything_wrong),
+    ("bad-input-ends-its-own-link", link_that_is_up_though_a_malformed_frame_came),
 ]
