@@ -75,7 +75,7 @@ class Kind:
     def plain(self, message: Any) -> tuple[Any, ...]:
         """The fields of a message, as `judge` would give them."""
         found = [field.plain(getattr(message, name)) for name, field in self.fields.items()]
-        if self.name == "Segment" and message.inbox:
+        if self.name == "Segment" and (message.inbox or message.question):
             found[5] = message.size, message.inbox, message.question
         return tuple(found)
 

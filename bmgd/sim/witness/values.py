@@ -331,6 +331,8 @@ class IdSet(Field):
         return int.from_bytes(bits, "little") << base
 
     def edge(self, random: Random) -> bytes:
+        if random.random() < 0.5:
+            return _some_set(random)
         last = _u32(SET_SPACE - 1)
         return random.choice(
             (
@@ -353,6 +355,17 @@ class IdSet(Field):
             *(b"\x02\x00\x00", b"\x02" + u32(0) + b"\x00", bytes(self._high + 1), "", 9, None),
             b"\x02" + u32(0) + b"\x01" * (self._high - 4),
         )
+
+
+def _some_set(random: Random) -> bytes:
+    """A list of a few ids near to each other: each form of a set is the shortest one of some."""
+    first, span = random.randrange(300), random.choice((3, 9, 17, 40, 120))
+    count = random.randint(1, min(span, 12))
+    if random.random() < 0.3:
+        ids = list(range(first, first + count))
+    else:
+        ids = sorted(random.sample(range(first, first + span), count))
+    return b"\x01" + _u32(*ids)
 
 
 def _u32(*numbers: int) -> bytes:
