@@ -28,7 +28,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.liars import Liars
-from bmgd.sim.narrowing import narrowed
+from bmgd.sim.narrowing import narrowed, refusing
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
 from bmgd.sim.onlookers import Onlookers
@@ -192,7 +192,8 @@ class Simulation:
         rest_s = None
         try:
             with narrowed(self.plan.seed, self.network.conditions.narrow_percent):
-                self._safety_phase()
+                with refusing(self.plan.seed, self.network.conditions.refusing_percent):
+                    self._safety_phase()
                 if not self._has_failed():
                     rest_s = self._liveness_phase()
         except InvariantError as error:

@@ -63,6 +63,7 @@ from bmgd.sim.checkers.orders import (
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
+from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
 from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
@@ -127,6 +128,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     SnapshotsAreCurrent,
     MessagesAreTakenOnce,
     DoubtHasAReason,
+    ErrorsHaveTheirReason,
     AcksAreHonest,
     SourcesKeepTheirCredit,
     OnlyWhatLacksIsSentAgain,

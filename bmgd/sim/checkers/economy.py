@@ -235,7 +235,8 @@ class OnlyWhatLacksIsSentAgain(Checker):
             is_soon = now_ns - stream.refused_ns < SILENCE_NS
             if is_soon and not (is_rerouted and number == stream.lowest()):
                 self.violate(journal, text + "which was refused a moment ago")
-            stream.refused_ns = now_ns
+            # It may be sent over another link before this one is answered.
+            stream.refused_ns = None
         if number in stream.there and number != stream.lowest():
             self.violate(journal, text + "which is there, behind what is missing")
         if number not in stream.lost:

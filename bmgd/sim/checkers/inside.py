@@ -18,6 +18,7 @@ from bmgd.core.neighbors.observer import Observer
 from bmgd.core.neighbors.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
+from bmgd.core.streams.finding import Finding
 from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.outbound import Outbound
 from bmgd.core.streams.stream_in import StreamIn
@@ -39,6 +40,7 @@ class Inside:
         "context",
         "detector",
         "dialling",
+        "finding",
         "forwarding",
         "greeting",
         "inbound",
@@ -58,6 +60,7 @@ class Inside:
         self.context: Context = node.parts.context
         self.detector: Detector = node.parts.detector
         self.dialling: Dialling = node.parts.dialling
+        self.finding: Finding = node.parts.finding
         self.forwarding: Forwarding = node.parts.forwarding
         self.greeting: Greeting = node.parts.greeting
         self.inbound: Inbound = node.parts.inbound
@@ -156,6 +159,10 @@ class Inside:
     def probes(self) -> set[int]:
         """The numbers of the probes underway."""
         return set(self.probing._open)
+
+    def searches_for_readers(self) -> int:
+        """How many searches for the readers of a topic are underway."""
+        return len(self.finding._open)
 
     def readers(self) -> list[tuple[int, int, int]]:
         """Of each subscription: the messages and the bytes that it has, and what it may have.

@@ -12,10 +12,20 @@ from bmgd.core.commands import (
     Evict,
     FindReaders,
     MulticastTo,
+    OpenAnswers,
+    OpenInbox,
+    OpenQuestions,
+    OpenStream,
     ProbeTo,
     PutSegment,
     SendTo,
     Settled,
+    ShowLinks,
+    ShowMembers,
+    ShowPrograms,
+    ShowReport,
+    ShowStatus,
+    Subscribe,
     Unsubscribe,
     Withdraw,
 )
@@ -223,12 +233,18 @@ _UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
 _TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders | Evict
 """Commands that are answered at their deadline, or when their node ends or takes another id."""
+_AT_ONCE = (
+    *(OpenStream, OpenQuestions, OpenAnswers, OpenInbox, Subscribe),
+    *(ShowStatus, ShowLinks, ShowMembers, ShowPrograms, ShowReport),
+)
+"""Commands that are answered in the step that takes them."""
 
 
 class RequestsAreAnsweredOnce(Checker):
     """A request of a program gets one reply, a message's at the latest at its deadline.
 
-    A node that takes another id answers before.
+    Who opens a stream or an inbox, subscribes or looks at its daemon is answered at once. A node that
+    takes another id answers before.
     """
 
     name: ClassVar[str] = "requests-are-answered-once"
@@ -249,16 +265,23 @@ class RequestsAreAnsweredOnce(Checker):
         for effect in effects:
             if isinstance(effect, Reply) and waiting.pop(effect.request, None) is None:
                 self.violate(journal, f"answers request {effect.request} twice, or unasked")
+        match event:
+            case CommandIssued(request, command) if request in waiting:
+                if isinstance(command, _AT_ONCE):
+                    kind = type(command).__name__
+                    self.violate(journal, f"does not answer a {kind} at once")
+            case _:
+                pass
         if any(isinstance(effect, Displaced) for effect in effects):
             left = [r for r, (command, _) in waiting.items() if isinstance(command, _TIMED)]
             if left:
                 self.violate(journal, f"takes another id, and has not answered {left}")
         if not is_deadline(event) or journal.exited:
             return
-        for request, (command, since_ns) in list(waiting.items()):
-            if not isinstance(command, _TIMED):
+        for request, (asked, since_ns) in list(waiting.items()):
+            if not isinstance(asked, _TIMED):
                 continue
-            wait_ns = command.timeout_ns
+            wait_ns = asked.timeout_ns
             if journal.now_ns - since_ns > wait_ns + SLACK_NS + journal.lag_ns:
                 self.violate(journal, f"request {request} is past its deadline, unanswered")
                 del waiting[request]

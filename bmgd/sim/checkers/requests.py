@@ -107,6 +107,8 @@ class RequestsHaveOneOutcome(Checker):
         self._longs: set[tuple[NodeId, Incarnation, int]] = set()
         self._answers: dict[tuple[Host, int, int], list[_Asked]] = {}
         """Questions that a segment was the first to answer, by its stream and number."""
+        self._is_refused = scene.network.conditions.refusing_percent > 0
+        """Whether a node may have too many streams to tell what is lost, or to be told."""
 
     def on_boot(self, journal: Journal) -> None:
         # Who is given another id keeps its readers.
@@ -188,6 +190,8 @@ class RequestsHaveOneOutcome(Checker):
         asked.over = True
         other = self.scene.of_node(asked.destination)
         if asked.said or other is None or other.exited or not other.host.alive:
+            return
+        if self._is_refused:
             return
         if self.scene.is_disturbed(journal.place) or self.scene.is_disturbed(other.place):
             return

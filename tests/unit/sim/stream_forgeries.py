@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bmgd.core.commands import MulticastTo, OpenStream, PutSegment
+from bmgd.core.commands import MulticastTo, OpenStream, PutSegment, SendTo
 from bmgd.core.effects import Reply, Send, StreamEnded, StreamMoved
-from bmgd.core.events import Received
+from bmgd.core.events import CommandIssued, Received
 from bmgd.core.streams.stream_in import StreamIn
-from bmgd.errors import UnreachableError
+from bmgd.errors import (
+    DeadError,
+    DeliveryError,
+    LeavingError,
+    NewLifeError,
+    NoQuorumError,
+    NoReaderError,
+    QueueFullError,
+    ReaderLostError,
+    RequestError,
+    UnreachableError,
+)
 from bmgd.sim.checkers.doubts import DoubtHasAReason
+from bmgd.sim.narrowing import REFUSING, refusing
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.segments import OVERHEAD_BYTES
@@ -22,6 +35,11 @@ if TYPE_CHECKING:
 
 ME, PEER = NodeId(5), NodeId(4)
 STREAM = 9
+STREAMS_MAX = next(small for _, name, small in REFUSING if name == "STREAMS_MAX")
+KINDS = (
+    *(DeadError, LeavingError, NewLifeError, NoQuorumError),
+    *(NoReaderError, QueueFullError, ReaderLostError),
+)
 
 
 def sends(f: Forger, number: int, payload: bytes = b"x") -> None:
@@ -186,6 +204,45 @@ def ended_as_perhaps_taken_and_never_left(f: Forger) -> None:
     f.deadline(StreamEnded(request, 1, 2, UnreachableError(PEER, "", sent=True)))
 
 
+def stream_that_is_not_answered_at_once(f: Forger) -> None:
+    f.step(CommandIssued(10**6, OpenStream(PEER, "t")))
+
+
+def unreachable_before_its_time(f: Forger) -> None:
+    request = f.network.issue(ME, SendTo(PEER, "t", b"soon", 10**10))
+    f.deadline(Reply(request, error=UnreachableError(PEER, "", sent=True)))
+
+
+def told_of_another_reason(kind: type[DeliveryError]) -> Callable[[Forger], None]:
+    """An error of a message to who is there, and said nothing of it."""
+
+    def forge(f: Forger) -> None:
+        request = f.network.issue(ME, SendTo(PEER, "t", b"there", 10**10))
+        f.deadline(Reply(request, error=kind(PEER, "", sent=True)))
+
+    return forge
+
+
+def refused_with_room(f: Forger) -> None:
+    f.step(CommandIssued(10**6, OpenStream(PEER, "t")), [Reply(10**6, error=RequestError(""))])
+
+
+def withdrawn_before_its_time(f: Forger) -> None:
+    request = f.network.issue(ME, OpenStream(PEER, "t"))
+    put = PutSegment(1, pack_messages([b"soon"]), timeout_ns=10**10)
+    f.network.issue_as(f.host, request, put)
+    f.deadline(StreamMoved(request, 1, 10**6, (), (1,), "UnreachableError"))
+
+
+def more_streams_than_there_may_be(f: Forger) -> None:
+    with refusing(0, 100):
+        for _ in range(STREAMS_MAX + 1):
+            request = f.network.issue(ME, OpenStream(PEER, "t"))
+        (stream,) = [s for s in f.inside.streams_out() if s.owner == request - 1]
+        f.inside.outbound.table.owned[request] = replace(stream, owner=request)
+        f.deadline()
+
+
 FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("only-what-lacks-is-sent-again", sent_again_and_acknowledged),
     ("only-what-lacks-is-sent-again", sent_again_and_is_there),
@@ -201,4 +258,10 @@ FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("doubt-has-a-reason", withdrawn_and_has_left),
     ("doubt-has-a-reason", ended_as_not_sent_and_has_left),
     ("doubt-has-a-reason", ended_as_perhaps_taken_and_never_left),
+    ("requests-are-answered-once", stream_that_is_not_answered_at_once),
+    ("errors-have-their-reason", unreachable_before_its_time),
+    ("errors-have-their-reason", withdrawn_before_its_time),
+    ("errors-have-their-reason", refused_with_room),
+    *(("errors-have-their-reason", told_of_another_reason(kind)) for kind in KINDS),
+    ("bounds-hold", more_streams_than_there_may_be),
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bmgd.core import deadlines, work
-from bmgd.core.streams import inbound
+from bmgd.core.streams import inbound, outbound
 from bmgd.core.streams import table as stream_table
-from bmgd.sim.narrowing import NARROW, narrowed
+from bmgd.sim.narrowing import NARROW, narrowed, refusing
 
 
 def test_narrow_bounds_are_small_inside_and_as_before_afterwards() -> None:
@@ -42,3 +42,11 @@ def test_narrow_bounds_are_narrower_than_those_of_a_daemon() -> None:
     narrow = {name: value for modules, name, value in NARROW if "streams.inbound" in modules}
     assert narrow
     assert all(value < before[name] for name, value in narrow.items())
+
+
+def test_bounds_that_refuse_are_narrow_inside_and_as_before_afterwards() -> None:
+    before = inbound.STREAMS_MAX, outbound.STREAMS_MAX
+    with refusing(1, 100):
+        assert outbound.STREAMS_MAX < 8
+        assert inbound.STREAMS_MAX < 8
+    assert before == (inbound.STREAMS_MAX, outbound.STREAMS_MAX)
