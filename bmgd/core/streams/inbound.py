@@ -179,14 +179,14 @@ class Inbound:
             # Its programs may not live to read it, and the source can still be told.
             self._reset(segment, ResetReason.LEAVING)
             return None
-        if self._stream_count >= STREAMS_MAX:
+        former_id = segment.replaces if source.floor <= segment.replaces < stream_id else 0
+        former = source.streams.get(former_id)
+        if self._stream_count + bool(former_id and former is None) >= STREAMS_MAX:
             self._answer(segment, full=True)
             return None
-        if source.floor <= segment.replaces < stream_id and segment.replaces:
+        if former_id:
             # Known or not: a late copy of its first segment must not open it any more.
-            former = source.streams.get(segment.replaces) or self._new_stream(
-                source, segment, segment.replaces
-            )
+            former = former or self._new_stream(source, segment, former_id)
             self._close(former, "its source began another stream")
         return self._new_stream(source, segment, stream_id)
 

@@ -74,9 +74,11 @@ def route(source: int, sequence: int = 1) -> Route:
     return Route(ME, NodeId(source), LIFE, incarnation_tag(LIFE), sequence, 9)
 
 
-def answers(node: Node, source: int, stream: int = 1, floor: int = 1) -> list[bool]:
+def answers(
+    node: Node, source: int, stream: int = 1, floor: int = 1, replaces: int = 0
+) -> list[bool]:
     """Let the first message of a stream come; whether it was taken, for each answer."""
-    came = segment(route(source), b"x", stream=stream, floor=floor)
+    came = segment(route(source), b"x", stream=stream, floor=floor, replaces=replaces)
     effects = node.step(2, Received(LinkId(1), came))
     told = [e.message for e in effects if isinstance(e, Send)]
     return [not answer.full for answer in told if isinstance(answer, SegmentAck)]
@@ -97,6 +99,20 @@ def test_streams_of_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyP
     assert answers(node, 2, 4, floor=3) == [True]
     assert answers(node, 4) == [True]
     assert answers(node, 5) == [False]
+
+
+def test_stream_and_the_unknown_one_that_it_replaces_need_room_for_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inbound, "STREAMS_MAX", 3)
+    node = node_of(64)
+    assert answers(node, 2) == [True]
+    assert answers(node, 3) == [True]
+    assert answers(node, 4, 2, replaces=1) == [False]
+    # One that is known is there already.
+    assert answers(node, 3, 2, replaces=1) == [True]
+    assert answers(node, 3, 3, floor=3) == [True]
+    assert answers(node, 2, 3, floor=3, replaces=2) == [True]
 
 
 def test_streams_beyond_the_span_of_the_lowest_open_one_are_not_answered() -> None:
