@@ -9,7 +9,7 @@ life, and who joins, skip everything that was sent before they were known.
         '--new life--> told its skips
 
 Skips are told again, together with what is sent again, until the node acknowledges to be beyond them.
-A node that skips a broadcast is not missing from it any more.
+A node that skips a broadcast is not missing from it any more. `broadcast/__init__.py` has all the cases.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
+from bmgd.sim.host import Host
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.broadcast_messages import (
@@ -131,12 +132,12 @@ class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
 
     In the simulation all are on one topic: their counts follow one another, but for news of programs,
-    or what is between is told as missed. Each is what its source was given. At best effort each payload
-    comes once at most; a multicast only to those it names.
+    or what is between is told as missed, where the topic has carried any. Each is what its source was
+    given. At best effort each payload comes once at most; a multicast only to those it names.
     """
 
     name: ClassVar[str] = "readers-see-everything"
-    events: ClassVar[Kinds] = (CommandIssued,)
+    events: ClassVar[Kinds] = (CommandIssued, ReliableBroadcast)
     effects: ClassVar[Kinds] = (Announce, TellMissed, ReliableBroadcast)
 
     def __init__(self, scene: Scene) -> None:
@@ -148,16 +149,27 @@ class ReadersSeeEverything(Checker):
         self._readers: set[int] = set()
         self._of_programs: set[tuple[NodeId, Incarnation, int]] = set()
         self._next: dict[LifeKey, int] = {}
+        self._carrying: set[Host] = set()
+        """Where a reliable broadcast has come."""
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         match event:
             case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
                 self._readers.add(request)
+            case CommandIssued(_, BroadcastTo(reliable=True)):
+                self._carrying.add(journal.host)
+            case Received(_, ReliableBroadcast(topic=topic)) if topic:
+                self._carrying.add(journal.host)
+            case _:
+                pass
         self._note_programs(journal, event)
         for effect in effects:
             if isinstance(effect, Announce):
                 self._on_announced(journal, effect)
             elif isinstance(effect, TellMissed) and effect.request in self._readers:
+                if journal.host not in self._carrying:
+                    text = f"tells a reader what it missed of {effect.source}, whose topic carries none"
+                    self.violate(journal, text)
                 self._follow(journal, effect, effect.first, effect.last)
 
     def _note_programs(self, journal: Journal, event: Event) -> None:

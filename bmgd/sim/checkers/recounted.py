@@ -276,5 +276,13 @@ def _announced(inside: Inside) -> Iterator[Counted]:
     for request, reader in announcements._readers.items():
         sizes = [len(each.payload) for each in reader.queue if hasattr(each, "payload")]
         yield f"bytes that wait for {request}", reader.queue_bytes, sum(sizes)
+        lost = [
+            gap for gap in reader.gaps.values() if not any(gap is each for each in reader.queue)
+        ]
+        yield f"gaps of {request} that are told already", lost, []
+        keys = [key for key, gap in reader.gaps.items() if key != (gap.source, gap.incarnation)]
+        yield f"gaps of {request} under another key", keys, []
+        is_carried = reader.topic in announcements._carrying
+        yield f"what {request} is not told yet", bool(reader.untold) and is_carried, False
         taken = sum(reader.unconsumed)
         yield f"bytes that {request} has", reader.unconsumed_bytes, taken

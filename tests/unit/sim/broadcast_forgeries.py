@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from bmgd.core.broadcast.announcements import _Gap
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.broadcast.window import OwnBroadcast
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
@@ -109,6 +110,18 @@ def shows_one_again(f: Any) -> None:
 def tells_of_what_it_showed(f: Any) -> None:
     f.step(CommandIssued(77, Subscribe("news", 1)))
     f.deadline(Announce(77, SOURCE, LIFE, 1, "news", b"x"), TellMissed(77, SOURCE, LIFE, 1, 1))
+
+
+def tells_of_a_topic_that_carries_none(f: Any) -> None:
+    f.step(CommandIssued(77, Subscribe("news", 1)))
+    f.deadline(TellMissed(77, SOURCE, LIFE, 1, 1))
+
+
+def remembers_a_gap_that_was_told(f: Any) -> None:
+    request = f.network.issue(ME, Subscribe("news", 1))
+    reader = f.inside.to_many.announcements._readers[request]
+    reader.gaps[SOURCE, LIFE] = _Gap(SOURCE, LIFE, 1, 1)
+    f.scene.at_rest()
 
 
 def takes_what_is_for_others(f: Any) -> None:
@@ -389,6 +402,8 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("slow-readers-stall-nobody", keeps_what_it_could_send),
     ("readers-see-everything", shows_one_again),
     ("readers-see-everything", tells_of_what_it_showed),
+    ("readers-see-everything", tells_of_a_topic_that_carries_none),
+    ("counts-are-true", remembers_a_gap_that_was_told),
     ("multicasts-reach-only-whom-they-name", takes_what_is_for_others),
     ("multicasts-reach-only-whom-they-name", takes_one_again),
     ("entries-are-parted-once", passes_an_entry_on_twice),
