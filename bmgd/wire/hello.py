@@ -12,7 +12,7 @@ from enum import IntEnum
 from bmgd.dataclass import dataclass
 from bmgd.errors import ProtocolError
 from bmgd.peers import ADDRESS_BYTES_MAX
-from bmgd.secret import KEY_ID_BYTES
+from bmgd.secret import KEY_ID_BYTES, SECRETS_MAX
 from bmgd.types import NO_ID, NODE_ID_MAX, Incarnation, NodeId
 
 PROTOCOL_VERSION = 2
@@ -33,6 +33,7 @@ _FIXED = struct.Struct(">BI16sIIQQI16sI")
 REFUSAL = struct.Struct(">BQ")
 WELCOME = struct.Struct(">Q")
 GRANT = struct.Struct(">I")
+_KEYS_BYTES = range(KEY_ID_BYTES, (SECRETS_MAX + 1) * KEY_ID_BYTES, KEY_ID_BYTES)
 _FLAG_SECRET = 0x01
 _FLAG_JOINER = 0x02
 _FLAG_RENEWS = 0x04
@@ -306,7 +307,7 @@ def _extensions(body: bytes, at: int) -> tuple[tuple[int, bytes], ...]:
             raise ProtocolError("hello extension cut short")
         if found and kind <= found[-1][0]:
             raise ProtocolError("hello extensions out of order")
-        if kind == Extension.KEYS and (not body[at + 1] or body[at + 1] % KEY_ID_BYTES):
+        if kind == Extension.KEYS and body[at + 1] not in _KEYS_BYTES:
             raise ProtocolError("hello with key ids of a wrong length")
         if kind == Extension.BINDING and body[at + 1] != BINDING_BYTES:
             raise ProtocolError("hello with a binding of a wrong length")

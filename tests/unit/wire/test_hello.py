@@ -369,6 +369,13 @@ def test_hello_with_extensions_that_are_none_is_no_hello(area: bytes) -> None:
         acceptor().receive(record(HELLO, encode_hello(BLANK) + area))
 
 
+@pytest.mark.parametrize("count", [0, 1, 3, 17, 18])
+def test_hello_with_another_length_of_key_ids_is_no_hello(count: int) -> None:
+    area = bytes((1, count)) + bytes(count)
+    with pytest.raises(ProtocolError, match="key ids"):
+        acceptor().receive(record(HELLO, encode_hello(BLANK) + area))
+
+
 def test_hello_extensions_are_proven() -> None:
     one, other = pair(SECRET)
     hello = records_of(one.take_output())[0][1]
