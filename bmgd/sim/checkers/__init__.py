@@ -43,7 +43,7 @@ from bmgd.sim.checkers.linking import (
 from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
 from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
-from bmgd.sim.checkers.malformed import BadInputEndsItsOwnLink
+from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
 from bmgd.sim.checkers.memberships import (
     DigestsMeanMemberships,
     RanksAreABijection,
@@ -123,6 +123,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     HellosAreAnsweredByRule,
     HellosMeanWhatTheySay,
     FramesMeanWhatTheySay,
+    BadHellosAreRefused,
     BadInputEndsItsOwnLink,
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,

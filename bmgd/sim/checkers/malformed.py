@@ -1,4 +1,4 @@
-"""Malformed frames end their own link, or are dropped, and nothing else happens."""
+"""Malformed frames end their own link, or are dropped; malformed hellos come to nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from bmgd.core.effects import Effect
 from bmgd.core.events import Event, LinkDown
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
 from bmgd.types import Evidence
 
+KNOCKS: Final = 10
+"""So many hellos strangers say to each process."""
 HEARD: Final = 8
 """So many frames a neighbor gone wrong says to each process."""
+
+
+class BadHellosAreRefused(Checker):
+    """A stranger's hello is closed, refused or taken as the page says, and answered to the byte."""
+
+    name: ClassVar[str] = "bad-hellos-are-refused"
+    events: ClassVar[Kinds] = ()
+
+    def on_boot(self, journal: Journal) -> None:
+        random = Random(f"strangers before {journal.host.node.incarnation}")
+        doorstep = Doorstep(random, lambda text: self.violate(journal, text))
+        for _ in range(KNOCKS):
+            doorstep.knock()
 
 
 class BadInputEndsItsOwnLink(Checker):

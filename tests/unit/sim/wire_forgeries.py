@@ -6,12 +6,16 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bmgd.core.events import LinkDown
 from bmgd.errors import ProtocolError
 from bmgd.sim.checkers.frames import EVERY, FIRST, FramesMeanWhatTheySay
-from bmgd.sim.checkers.malformed import BadInputEndsItsOwnLink
+from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
+from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
 from bmgd.types import Evidence
+from bmgd.wire import hello
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.link_messages import Ping
 from bmgd.wire.messages import Message
@@ -110,6 +114,18 @@ def link_that_is_up_though_a_malformed_frame_came(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def hello_that_is_answered_though_it_is_malformed(f: Forger) -> None:
+    [checker] = [c for c in f.scene.checkers if isinstance(c, BadHellosAreRefused)]
+    doorstep = Doorstep(Random(2), lambda text: checker.violate(f.journal, text))
+    for _ in range(200):
+        doorstep.knock()
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hello, "CLUSTER_BYTES_MAX", 65)
+        for _ in range(200):
+            doorstep.knock()
+
+
 def _refuse(body: bytes) -> Message:
     raise ProtocolError(f"a frame of {len(body)} bytes")
 
@@ -130,6 +146,7 @@ FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
     ("frames-mean-what-they-say", frame_with_a_wrong_length),
     ("frames-mean-what-they-say", frame_in_a_longer_form),
     ("frames-mean-what-they-say", later_frame_of_another_message),
+    ("bad-hellos-are-refused", hello_that_is_answered_though_it_is_malformed),
     ("bad-input-ends-its-own-link", malformed_frame_that_is_read),
     ("bad-input-ends-its-own-link", good_frame_that_is_refused),
     ("bad-input-ends-its-own-link", malformed_frame_of_a_member_that_is_read),
