@@ -7,6 +7,7 @@ as it must be at rest.
 
 from bmgd.chaos.history import History
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
+from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.broadcasts import (
@@ -131,6 +132,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     DoubtHasAReason,
     ErrorsHaveTheirReason,
     AcksAreHonest,
+    SegmentsAreAnswered,
     SourcesKeepTheirCredit,
     OnlyWhatLacksIsSentAgain,
     OwnBulkWaits,

@@ -243,6 +243,15 @@ def more_streams_than_there_may_be(f: Forger) -> None:
         f.deadline()
 
 
+def segment_that_is_not_answered(f: Forger) -> None:
+    stream = _has_stream(f)
+    route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    f.step(Received(f.link, segment(route, b"x", stream=STREAM, number=1)))
+    f.inside.inbound.acknowledging.forget(stream)
+    f.network.run(0.5)
+    f.deadline()
+
+
 FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("only-what-lacks-is-sent-again", sent_again_and_acknowledged),
     ("only-what-lacks-is-sent-again", sent_again_and_is_there),
@@ -263,5 +272,6 @@ FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("errors-have-their-reason", withdrawn_before_its_time),
     ("errors-have-their-reason", refused_with_room),
     *(("errors-have-their-reason", told_of_another_reason(kind)) for kind in KINDS),
+    ("segments-are-answered", segment_that_is_not_answered),
     ("bounds-hold", more_streams_than_there_may_be),
 ]
