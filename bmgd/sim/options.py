@@ -125,7 +125,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
         simulated["narrow_percent"] = narrow.choice((10, 40, 100))
     refusing = Random(f"refusing {seed}")
-    if refusing.random() < 0.2:
+    if refusing.random() < 0.3:
         simulated["refusing_percent"] = refusing.choice((20, 60))
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
