@@ -1,4 +1,4 @@
-"""Bounds of the core made narrow for one run, so that short runs come to them.
+"""Bounds of the core and the link layer made narrow for one run, so that short runs come to them.
 
 A bound of thousands is never reached in seconds. What is done there, and in what pieces long work is
 done, would not be tried. So in some seeds some bounds are small. At those in `NARROW` nothing is refused
@@ -15,50 +15,51 @@ from importlib import import_module
 from random import Random
 from typing import Final
 
-_CORE: Final = "bmgd.core"
-
 NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
-    (("deadlines",), "DEADLINES_PER_STEP", 2),
-    (("work",), "PIECES_PER_STEP", 1),
-    (("membership.notices", "membership.membership"), "RECORDS_PER_NOTICE_MAX", 2),
-    (("membership.membership",), "LOOKED_AT_MAX", 2),
-    (("membership.retirement",), "LEFT_NS", 1_500_000_000),
-    (("membership.retirement",), "AT_ONCE_MAX", 1),
-    (("neighbors.greeting",), "HELD_MAX", 1),
-    (("forwarding.visited",), "BITMAP_SPACE_MAX", 0),
-    (("streams.acknowledging",), "ACKS_PER_STEP", 1),
-    (("streams.acknowledging",), "FLOW_BEGIN", 1),
-    (("streams.inbound",), "KEPT_MAX", 2),
-    (("streams.sending",), "CLOSING_MAX", 2),
-    (("topics.handing_out",), "HAND_OUT_MAX", 1),
-    (("streams.inbound", "streams.table"), "SPAN", 8),
-    (("streams.granting",), "ACTIVE_MAX", 1),
-    (("streams.granting",), "TOLD_OF_ROOM", 1),
-    (("streams.stream_out",), "UNDERWAY_MAX", 2),
-    (("streams.sending",), "BURST", 1),
-    (("streams.asking",), "LOSSES_PER_SEGMENT", 1),
-    (("forwarding.branching",), "BRANCHES_MAX", 1),
-    (("forwarding.branching", "broadcast.multicasting"), "CAREFUL_MAX", 1),
-    (("broadcast.source",), "SENT_PER_STEP_MAX", 1),
-    (("broadcast.source",), "RESENT_PER_STEP_MAX", 1),
-    (("broadcast.window",), "UNSTABLE_MAX", 2),
-    (("broadcast.retention",), "AHEAD_MAX", 2),
-    (("broadcast.delivery",), "SKIPS_KEPT_MAX", 1),
-    (("broadcast.orphans",), "PULLED_MAX", 1),
-    (("broadcast.orphans",), "TOLD_MAX", 1),
-    (("broadcast.programs",), "ASKED_PER_STEP_MAX", 1),
+    (("core.deadlines",), "DEADLINES_PER_STEP", 2),
+    (("core.work",), "PIECES_PER_STEP", 1),
+    (("core.membership.notices", "core.membership.membership"), "RECORDS_PER_NOTICE_MAX", 2),
+    (("core.membership.membership",), "LOOKED_AT_MAX", 2),
+    (("core.membership.retirement",), "LEFT_NS", 1_500_000_000),
+    (("core.membership.retirement",), "AT_ONCE_MAX", 1),
+    (("core.neighbors.greeting",), "HELD_MAX", 1),
+    (("core.forwarding.visited",), "BITMAP_SPACE_MAX", 0),
+    (("core.streams.acknowledging",), "ACKS_PER_STEP", 1),
+    (("core.streams.acknowledging",), "FLOW_BEGIN", 1),
+    (("core.streams.inbound",), "KEPT_MAX", 2),
+    (("core.streams.sending",), "CLOSING_MAX", 2),
+    (("core.topics.handing_out",), "HAND_OUT_MAX", 1),
+    (("core.streams.inbound", "core.streams.table"), "SPAN", 8),
+    (("core.streams.granting",), "ACTIVE_MAX", 1),
+    (("core.streams.granting",), "TOLD_OF_ROOM", 1),
+    (("core.streams.stream_out",), "UNDERWAY_MAX", 2),
+    (("core.streams.sending",), "BURST", 1),
+    (("core.streams.asking",), "LOSSES_PER_SEGMENT", 1),
+    (("core.forwarding.branching",), "BRANCHES_MAX", 1),
+    (("core.forwarding.branching", "core.broadcast.multicasting"), "CAREFUL_MAX", 1),
+    (("core.broadcast.source",), "SENT_PER_STEP_MAX", 1),
+    (("core.broadcast.source",), "RESENT_PER_STEP_MAX", 1),
+    (("core.broadcast.window",), "UNSTABLE_MAX", 2),
+    (("core.broadcast.retention",), "AHEAD_MAX", 2),
+    (("core.broadcast.delivery",), "SKIPS_KEPT_MAX", 1),
+    (("core.broadcast.orphans",), "PULLED_MAX", 1),
+    (("core.broadcast.orphans",), "TOLD_MAX", 1),
+    (("core.broadcast.programs",), "ASKED_PER_STEP_MAX", 1),
+    (("linklayer.outbox", "sim.linkmodel"), "BULK_TURN_BYTES", 7 * 512),
+    (("linklayer.outbox",), "GATHER_MAX", 1),
+    (("linklayer.contract",), "KNOWN_NOTICES_MAX", 1),
 )
-"""The modules of the core that have a bound, its name there, and what it is where it is narrow."""
+"""The modules that have a bound, its name there, and what it is where it is narrow."""
 REFUSING: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
-    (("streams.outbound",), "STREAMS_MAX", 3),
-    (("streams.outbound",), "SHARED_MAX", 2),
-    (("streams.outbound",), "SENT_MAX", 4),
-    (("streams.outbound", "topics.inboxes"), "QUESTIONS_MAX", 6),
-    (("streams.inbound",), "STREAMS_MAX", 3),
-    (("streams.inbound",), "SOURCES_MAX", 2),
-    (("streams.asking",), "TELLING_MAX", 4),
-    (("streams.finding",), "FINDS_MAX", 1),
-    (("topics.long_messages",), "LONGS_MAX", 1),
+    (("core.streams.outbound",), "STREAMS_MAX", 3),
+    (("core.streams.outbound",), "SHARED_MAX", 2),
+    (("core.streams.outbound",), "SENT_MAX", 4),
+    (("core.streams.outbound", "core.topics.inboxes"), "QUESTIONS_MAX", 6),
+    (("core.streams.inbound",), "STREAMS_MAX", 3),
+    (("core.streams.inbound",), "SOURCES_MAX", 2),
+    (("core.streams.asking",), "TELLING_MAX", 4),
+    (("core.streams.finding",), "FINDS_MAX", 1),
+    (("core.topics.long_messages",), "LONGS_MAX", 1),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
 
@@ -86,7 +87,7 @@ def _narrowed(
     before: list[tuple[object, str, int]] = []
     try:
         for modules, name, narrow in chosen:
-            for module in map(import_module, (f"{_CORE}.{module}" for module in modules)):
+            for module in map(import_module, (f"bmgd.{module}" for module in modules)):
                 before.append((module, name, getattr(module, name)))
                 setattr(module, name, narrow)
         yield

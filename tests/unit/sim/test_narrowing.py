@@ -39,7 +39,7 @@ def test_narrow_bounds_are_chosen_by_the_seed() -> None:
 
 def test_narrow_bounds_are_narrower_than_those_of_a_daemon() -> None:
     before = {name: value for name, value in vars(inbound).items() if name.isupper()}
-    narrow = {name: value for modules, name, value in NARROW if "streams.inbound" in modules}
+    narrow = {name: value for modules, name, value in NARROW if "core.streams.inbound" in modules}
     assert narrow
     assert all(value < before[name] for name, value in narrow.items())
 
