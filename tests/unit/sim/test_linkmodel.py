@@ -169,7 +169,8 @@ def test_scene_fires_on_a_step_above_its_budget() -> None:
     scene = watch(network)
     network.run(2)
     host = network.hosts[NodeId(0)]
-    effects = [Observed("forged")] * (STEP_EFFECTS_MAX + 1)
+    line = Observed("expired", detail="9 messages of the topic 'x' that nobody came to read")
+    effects = [line] * (STEP_EFFECTS_MAX + 1)
     scene.before(host, DeadlineReached())
     scene.after(host, DeadlineReached(), effects[1:])
     assert scene.violations == []
