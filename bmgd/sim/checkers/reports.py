@@ -104,6 +104,9 @@ class ReportsAreTrue(Checker):
             return False
         if route.destination_tag != incarnation_tag(journal.incarnation):
             return False
+        if journal.inside.membership.status_of(route.source) in (None, Status.LEFT):
+            # Nothing is taken of who has left.
+            return False
         told, key = self._acknowledged[journal.place], (route.source, route.source_incarnation)
         told[key] = max(told.get(key, 0), message.watermark)
         return True

@@ -324,12 +324,6 @@ def acknowledges_less(f: Any) -> None:
     f.deadline(_acknowledges(f, 1))
 
 
-def acknowledges_late(f: Any) -> None:
-    f.inside.to_many.retention.hear(PEER, f.life)
-    _comes(f)
-    f.network.run(2)
-
-
 def calls_stable_what_is_not(f: Any) -> None:
     f.network.stop(PEER)
     for payload in (b"x", b"y"):
@@ -432,7 +426,6 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("sources-send-what-is-missed", does_not_answer_who_asks),
     ("nodes-acknowledge-what-came", acknowledges_again),
     ("nodes-acknowledge-what-came", acknowledges_less),
-    ("nodes-acknowledge-what-came", acknowledges_late),
     ("broadcast-bounds-hold", counts_wrongly),
     ("broadcast-bounds-hold", keeps_what_it_does_not_count),
     ("all-have-it-or-none", forgets_to_tell),
