@@ -183,7 +183,7 @@ _CHANGES: Final[tuple[dict[str, Any], ...]] = (
     *({"incarnation": 1}, {"incarnation": 2**64 - 1}, {"number": 0}, {"number": 2**32 - 1}),
     *({"features": 0}, {"features": 2**32 - 1}, {"cluster": b""}, {"cluster": b"c" * 64}),
     *({"cluster": b"c" * 65}, {"cluster": b"\xff"}, {"address": b""}, {"address": b"a" * 255}),
-    *({"address": b"\xc3"}, {"address": "é".encode() * 127}),
+    *({"address": b"\xc3"}, {"address": "é".encode() * 127}, {"cluster": b"", "address": b""}),
     *({"extensions": ((3, b""),)}, {"extensions": ((127, b"x" * 20),)}),
     *({"extensions": ((128, b""),)}, {"extensions": ((3, b""), (3, b""))}),
     *({"extensions": ((4, b""), (3, b""))}, {"extensions": ((2, bytes(32)),)}),
