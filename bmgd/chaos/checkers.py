@@ -241,6 +241,8 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
         return "a former life had just ended"
     if truth.stopped_within(about, from_ns, fact.at_ns):
         return "it was stopped"
+    if truth.lied_about_within(about, from_ns, fact.at_ns):
+        return "it was said to be elsewhere"
     impaired = truth.impaired_within(from_ns, fact.at_ns)
     if truth.is_impaired(about, impaired):
         if len(impaired) > 1:
@@ -279,6 +281,10 @@ def _no_false_death(facts: Facts) -> Found:
             )
 
 
+_OF_LIES: Final = ("another life has the id", "the id ", "this node was declared dead")
+"""For what a daemon ends that others say something of which is not so."""
+
+
 def _nobody_ends_by_itself(facts: Facts) -> Found:
     evicted = {fact.node for fact in facts.history.of(EvictAsked)}
     # Who finds nothing but another cluster's daemons where its neighbors were is right to end.
@@ -287,6 +293,8 @@ def _nobody_ends_by_itself(facts: Facts) -> Found:
     )
     for fact in facts.history.of(Exited):
         if strangers and fact.reason.startswith("every neighbor refuses"):
+            continue
+        if facts.truth.lies.get(fact.node) and fact.reason.startswith(_OF_LIES):
             continue
         if fact.reason.startswith("this node was declared dead") and _was_declared(facts, fact):
             continue

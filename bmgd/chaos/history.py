@@ -100,6 +100,15 @@ class EvictAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class LieTold:
+    """Truth: `told` was told something about `node` that is not so, as if a member had said it."""
+
+    at_ns: int
+    node: NodeId
+    told: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class Disturbed:
     """Truth: a step of the plan was carried out; `fault` is its JSON text."""
 
@@ -324,6 +333,7 @@ Fact = (
     | LeaveAsked
     | JoinAsked
     | EvictAsked
+    | LieTold
     | Disturbed
     | Mended
     | Sent

@@ -23,6 +23,7 @@ from bmgd.chaos.history import (
     History,
     JoinAsked,
     LeaveAsked,
+    LieTold,
     Mended,
     Renewed,
     Resumed,
@@ -74,6 +75,7 @@ class Truth:
         impairments: when something was wrong with the link of a pair, lower id first.
         slow_nodes: when all links of a node were slow.
         hogged: when processor time was taken away.
+        lies: when something was said of each node that is not so.
         steps: the moment and JSON object of every fault.
         given_twice: ids that two processes had at a time, whose facts nobody can tell apart.
         joiners_from: the number by which plans call the first joiner, which may be given another id;
@@ -87,6 +89,7 @@ class Truth:
     impairments: dict[Pair, list[Span]] = field(default_factory=lambda: defaultdict(list))
     slow_nodes: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
     hogged: list[Span] = field(default_factory=list)
+    lies: dict[NodeId, list[int]] = field(default_factory=lambda: defaultdict(list))
     steps: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     given_twice: set[NodeId] = field(default_factory=set)
     joiners_from: NodeId | None = None
@@ -119,6 +122,8 @@ class Truth:
                 self.joiners_from = min(place, self.joiners_from or place)
             case LeaveAsked(at_ns, node) | EvictAsked(at_ns, node):
                 self.sent_away[node].append(at_ns)
+            case LieTold(at_ns, node):
+                self.lies[node].append(at_ns)
             case Stopped(at_ns, node):
                 self.stops[node].append(Span(at_ns))
             case Resumed(at_ns, node):
@@ -207,6 +212,10 @@ class Truth:
     def stopped_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether a node was stopped at some moment of a span."""
         return any(span.meets(from_ns, to_ns) for span in self.stops.get(node, ()))
+
+    def lied_about_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
+        """Whether something that is not so was said of a node in a span."""
+        return any(from_ns <= at_ns <= to_ns for at_ns in self.lies.get(node, ()))
 
     def runs_through(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether one life of a node ran, never stopped, during a whole span."""

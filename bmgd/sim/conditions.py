@@ -52,6 +52,7 @@ class Conditions:
             0 for links without one.
         looks_per_s: how many programs look at something in a second, while faults go on.
         lies_per_s: how many malformed frames members say in a second, while faults go on.
+        forgeries: how many lies about members come over links, while faults go on.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
     """
@@ -86,6 +87,7 @@ class Conditions:
     looks_per_s: int = 0
     rekeys: int = 0
     lies_per_s: int = 0
+    forgeries: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0
 

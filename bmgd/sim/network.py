@@ -51,7 +51,7 @@ from bmgd.core.effects import (
     TellMissed,
     Welcome,
 )
-from bmgd.core.events import CommandIssued, Event, Granted, KeysChanged
+from bmgd.core.events import CommandIssued, Event, Granted, KeysChanged, Received
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError, PlanError
@@ -66,8 +66,9 @@ from bmgd.sim.observing import Watcher
 from bmgd.sim.stepping import Stepping
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.wires import Wires
-from bmgd.types import NO_ID, Incarnation, NodeId
+from bmgd.types import NO_ID, Incarnation, LinkId, NodeId
 from bmgd.wire.features import SPOKEN
+from bmgd.wire.messages import Message
 
 TEMPLATE = "sim{id}:7400"
 PEERS = PeerList(template=TEMPLATE)
@@ -303,6 +304,10 @@ class Network:
         host.keys = keys
         if host.joiner is None and host.alive:
             self._step(host, KeysChanged(keys))
+
+    def let_come(self, host: Host, link: LinkId, message: Message) -> None:
+        """Let a message come over a link, as if its other end had sent it."""
+        self._step(host, Received(link, message))
 
     def wake_soon(self, host: Host) -> None:
         """Its clock has leapt: look at its deadline anew."""

@@ -119,6 +119,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     lies = Random(f"lies {seed}")
     if lies.random() < 0.25:
         simulated["lies_per_s"] = lies.choice((3, 30))
+    forged = Random(f"forged {seed}")
+    if forged.random() < 0.15:
+        simulated["forgeries"] = forged.choice((1, 3, 8))
     narrow = Random(f"narrow {seed}")
     if narrow.random() < 0.25:
         # Smaller steps are more steps: if each cost time, nodes would never be done.

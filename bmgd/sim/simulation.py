@@ -26,6 +26,7 @@ from bmgd.sim.askers import Askers
 from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.disturbances import Disturber
+from bmgd.sim.forging import Forger
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.liars import Liars
 from bmgd.sim.narrowing import narrowed, refusing
@@ -168,6 +169,8 @@ class Simulation:
         self._liars = Liars(network, Random(f"lies of {plan.seed}"), per_second)
         rekeys = network.conditions.rekeys
         self._rekeying = Rekeying(network, Random(f"secrets {plan.seed}"), rekeys)
+        lies = network.conditions.forgeries
+        self._forger = Forger(network, Random(f"forgeries {plan.seed}"), lies, self._note)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -221,6 +224,7 @@ class Simulation:
         self._onlookers.start(until_ns)
         self._liars.start(until_ns)
         self._rekeying.start(until_ns)
+        self._forger.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

@@ -241,7 +241,14 @@ class StableIsTold(Checker):
         before, self._told[journal.place] = self._told[journal.place], told
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
         is_busy = any(isinstance(message, ReliableBroadcast) for message in sent)
-        own = [m for m in sent if isinstance(m, ReliableBroadcast) and m.route.source == me]
+        # What a former life has sent goes on as of a source that is gone.
+        of_life = me, journal.incarnation
+        own = [
+            message
+            for message in sent
+            if isinstance(message, ReliableBroadcast)
+            and (message.route.source, message.route.source_incarnation) == of_life
+        ]
         if own and max(message.stable for message in own) > told:
             self.violate(journal, f"holds that {told} is told to be stable, and has told more")
         if told <= before or told < window.stable or window.unstable or is_busy:

@@ -101,19 +101,23 @@ class AccusationIsAnswered(Checker):
     """A living node has the last word on its own life.
 
     What it is told of itself it outranks at once: by a higher version, by a new life above a dead one;
-    or it ends, for an eviction and for another life that lives. Its own record says alive.
+    or it ends, for an eviction and for another life that lives. Its own record says alive. Where another
+    life is said to live it may look first, and then leads a higher one, or has lost its id.
     """
 
     name: ClassVar[str] = "accusation-is-answered"
-    events: ClassVar[Kinds] = (Notice, Look)
+    events: ClassVar[Kinds] = (Notice, DialFailed, Look)
     effects: ClassVar[Kinds] = (RecordChanged, Renewed)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._claimed: dict[NodeId, Incarnation] = {}
+        """The highest life of its own id that each process looks into."""
         self._right: dict[NodeId, tuple[Record | None, Incarnation, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
         self._right.pop(journal.place, None)
+        self._claimed.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
@@ -130,6 +134,10 @@ class AccusationIsAnswered(Checker):
                 self._right[journal.place] = look
         if isinstance(event, Received) and isinstance(event.message, Notice):
             self._check_answer(journal, event.message, believed)
+        if self._claimed and journal.host.id not in journal.dials:
+            claimed = self._claimed.pop(journal.place, Incarnation(0))
+            if claimed > context.incarnation:
+                self.violate(journal, f"has looked into a life {claimed:#x}, and stays as it was")
 
     def _check_answer(self, journal: Journal, notice: Notice, believed: Record | None) -> None:
         me = journal.host.id
@@ -139,6 +147,9 @@ class AccusationIsAnswered(Checker):
             own = journal.inside.context.own_record()
             if record.status is Status.LEFT and record.incarnation == own.incarnation:
                 self.violate(journal, "it was evicted, and goes on")
+            elif me in journal.dials and record.status < Status.DEAD:
+                known = self._claimed.get(journal.place, Incarnation(0))
+                self._claimed[journal.place] = max(known, record.incarnation)
             elif order_of(record) > order_of(own):
                 self.violate(journal, f"told {record}, it stays {own}")
             elif believed is None:

@@ -35,6 +35,7 @@ from bmgd.core.effects import (
     Displaced,
     Effect,
     ForwardingChanged,
+    Observed,
     Refuse,
     Reply,
     Send,
@@ -131,6 +132,9 @@ class DialsAreSingle(Checker):
         for effect in effects:
             if not isinstance(effect, Dial):
                 continue
+            if effect.peer == journal.host.id and _looks_into_claim(effect, effects):
+                self._numbers[journal.place] = effect.dial_number
+                continue
             if effect.peer in self._open or effect.peer == journal.host.id:
                 self.violate(journal, f"dials {effect.peer} twice at once, or itself")
             self._open[effect.peer] = effect.dial_number
@@ -149,6 +153,15 @@ class DialsAreSingle(Checker):
             leaves = inside.context.state is NodeState.LEAVING
             if leaves and not any(isinstance(e, Displaced) for e in effects):
                 self.violate(journal, f"dials {effect.peer} while it leaves")
+
+
+def _looks_into_claim(dial: Dial, effects: Sequence[Effect]) -> bool:
+    """Whether a node dials its own id, where another life of it is said to be."""
+    return any(
+        isinstance(effect, Observed)
+        and (effect.event, effect.detail) == ("claimed", f"at {dial.address}")
+        for effect in effects
+    )
 
 
 class HellosAreAnsweredByRule(Checker):

@@ -616,10 +616,23 @@ def ended_for_what_nobody_has_proven(f: Forger) -> None:
     f.deadline(Exit(1, "every neighbor refuses this node: another cluster"))
 
 
+def claim_that_is_not_answered(f: Forger) -> None:
+    """It looks where the other life of its id is said to be, and then does nothing."""
+    life = Incarnation(f.journal.incarnation + 2**32)
+    claim = Record(life, 0, Status.ALIVE, "elsewhere:7400")
+    dial = Dial(ME, claim.address, life, 99, S)
+    looks: list[Effect] = [Observed("claimed", ME, life, f"at {claim.address}"), dial]
+    f.step(Received(f.link, Notice(((ME, claim),))), looks)
+    # That its core has no record of it is another matter.
+    f.scene.violations.clear()
+    f.step(DialFailed(ME, Evidence.REFUSED))
+
+
 FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("records-are-joined", changed_alone),
     ("lives-grow", lower_incarnation),
     ("accusation-is-answered", own_accusation),
+    ("accusation-is-answered", claim_that_is_not_answered),
     (
         "exits-have-a-reason",
         lambda f: f.step(Received(f.link, Notice(((PEER, f.record()),))), [Exit(1, "")]),

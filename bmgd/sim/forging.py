@@ -1,0 +1,110 @@
+"""Lies about members, as a defect of one daemon tells them, or an attacker who is a member.
+
+A record is believed for what it says, whoever says it, and so is the life that a message names. So whom
+it is about has to answer: with a higher version, with a higher life, or after it has looked whether
+somebody else leads its id. Here lies come over links of a running cluster, as if their other ends had
+told them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from bmgd.chaos.history import Fact, LieTold
+from bmgd.sim.host import Host
+from bmgd.sim.inside import known_life
+from bmgd.sim.network import PEERS, Network
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
+from bmgd.wire.ask_messages import Answer
+from bmgd.wire.link_messages import Notice
+from bmgd.wire.messages import Message
+from bmgd.wire.routes import Route
+
+_NOWHERE: Final = 1000
+"""Nobody has an id so high, so nobody listens at its address."""
+
+_TO_ITSELF: Final = 0.5
+"""Of the lies about records, those that come to whom they are about."""
+
+
+class Forger:
+    """Who lies.
+
+    Args:
+        network: the cluster.
+        random: chooses whom a lie is told, by whom it is about, and what it is.
+        count: how many lies there are.
+        note: takes the truth for the history.
+    """
+
+    def __init__(
+        self, network: Network, random: Random, count: int, note: Callable[[Fact], None]
+    ) -> None:
+        self._note = note
+        self._network = network
+        self._random = random
+        self._count = count
+        self._lies: tuple[Callable[[Host, Host], Message], ...] = (
+            self._claim,
+            self._claim,
+            self._death,
+            self._named_life,
+            self._named_life,
+        )
+
+    def start(self, until_ns: int) -> None:
+        """Let lies be told until then."""
+        for _ in range(self._count):
+            self._network.timeline.plan(self._random.randrange(max(1, until_ns)), self._lie)
+
+    def _lie(self) -> None:
+        there = [
+            host
+            for _, host in sorted(self._network.hosts.items())
+            if host.alive and not host.pauses and host.joiner is None
+        ]
+        if len(there) < 2:
+            return
+        told, about = self._random.sample(there, 2)
+        message = self._random.choice(self._lies)(told, about)
+        if isinstance(message, Notice) and self._random.random() < _TO_ITSELF:
+            # Others that believe a later life close their links to this one, and tell it nothing.
+            told = about
+        links = [end.link for end in told.ends.values() if end.up and not end.closing]
+        if links:
+            self._note(LieTold(self._network.now_ns, about.id, told.id))
+            for watcher in self._network.watchers:
+                watcher.disturb(about.where)
+                watcher.disturb(about.where, over=True)
+            self._network.let_come(told, LinkId(self._random.choice(links)), message)
+
+    def _life_above(self, about: Host) -> Incarnation:
+        counter = counter_of(about.node.incarnation) + self._random.randint(0, 2)
+        life = Incarnation(counter << 32 | self._random.getrandbits(32))
+        return max(life, Incarnation(about.node.incarnation + 1))
+
+    def _claim(self, told: Host, about: Host) -> Message:
+        """A later life of it lives: there, where another listens, or where nobody does."""
+        others = about.address, told.address, PEERS.address_of(NodeId(_NOWHERE))
+        status = self._random.choice((Status.ALIVE, Status.ALIVE, Status.DEAD, Status.EXCLUDED))
+        record = Record(self._life_above(about), 0, status, self._random.choice(others))
+        return Notice(((about.id, record),))
+
+    def _death(self, told: Host, about: Host) -> Message:
+        """The life that it leads is over."""
+        status = self._random.choice((Status.DEAD, Status.EXCLUDED))
+        version = self._random.choice((0, 1, 7))
+        record = Record(about.node.incarnation, version, status, about.address)
+        return Notice(((about.id, record),))
+
+    def _named_life(self, told: Host, about: Host) -> Message:
+        """A message names another life of it than the one that it leads.
+
+        Who knows none yet would believe this one for as long as it hears no other, and confirm nothing.
+        """
+        if not known_life(told.node, about.id):
+            return self._death(told, about)
+        life = self._life_above(about)
+        return Answer(Route(told.id, about.id, life), about.id, life, alive=False)

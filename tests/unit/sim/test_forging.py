@@ -1,0 +1,59 @@
+"""Lies about members: a cluster answers them, and what they cause is excused, and nothing else."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bmgd.chaos.checkers import why_convicted
+from bmgd.chaos.history import Began, Convicted, Fact, History, LieTold
+from bmgd.chaos.truth import Truth
+from bmgd.core.effects import Observed
+from bmgd.sim import Network
+from bmgd.sim.checkers import watch
+from bmgd.sim.forging import Forger
+from bmgd.types import Incarnation, NodeId
+from tests.unit.core.clusters import S, settle
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cluster_answers_lies_about_its_members(seed: int) -> None:
+    network, told = Network(6, seed), list[Fact]()
+    scene = watch(network)
+    settle(network)
+    lives = {number: host.node.incarnation for number, host in network.hosts.items()}
+    forger = Forger(network, Random(seed), 3, told.append)
+    network.timeline.plan(network.now_ns, forger.start, 1)
+    network.run(20)
+    scene.at_rest()
+    assert scene.violations == []
+    assert len(told) == 3
+    lied_about = {fact.node for fact in told if isinstance(fact, LieTold)}
+    others = set(lives) - lied_about
+    assert all(network.hosts[i].node.incarnation == lives[i] for i in others)
+    assert all(host.alive for host in network.hosts.values())
+
+
+def test_claim_of_an_id_is_looked_into_by_who_leads_it() -> None:
+    events = set()
+    for seed in range(10):
+        network = Network(3, seed)
+        Forger(network, Random(seed), 4, lambda _: None).start(2 * S)
+        network.run(4)
+        observed = [o for host in network.hosts.values() for _, o in host.observed]
+        events |= {o.event for o in observed if isinstance(o, Observed)}
+    assert {"claimed", "contested", "new life", "refuted"} <= events
+
+
+@pytest.mark.parametrize(("lied_ns", "is_excused"), [(4 * S, True), (None, False)])
+def test_death_of_who_was_said_to_be_elsewhere_is_excused(
+    lied_ns: int | None, is_excused: bool
+) -> None:
+    life, about = Incarnation(1 << 32), NodeId(3)
+    verdict = Convicted(5 * S, NodeId(0), about, life, "wrong id")
+    facts: list[Fact] = [Began(0, about, life)]
+    if lied_ns is not None:
+        facts.append(LieTold(lied_ns, about, NodeId(0)))
+    truth = Truth.of(History([*facts, verdict]))
+    assert bool(why_convicted(truth, verdict)) == is_excused
