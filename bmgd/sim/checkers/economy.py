@@ -239,10 +239,12 @@ class OnlyWhatLacksIsSentAgain(Checker):
             stream.refused_ns = None
         if number in stream.there and number != stream.lowest():
             self.violate(journal, text + "which is there, behind what is missing")
-        if number not in stream.lost:
-            is_asked_in_time = now_ns - stream.asked_ns < SILENCE_NS and not is_rerouted
-            if number != stream.lowest() or is_asked_in_time:
-                self.violate(journal, text + "and nothing says that it is lost")
+        is_silent = now_ns - stream.asked_ns >= SILENCE_NS
+        asks = number == stream.lowest() and (is_silent or is_rerouted)
+        if number not in stream.lost and not asks:
+            self.violate(journal, text + "and nothing says that it is lost")
+        if number not in stream.lost or asks:
+            # By the lowest one its destination is asked; what is behind it may be lost as well.
             stream.lost |= stream.sent.keys() - stream.there
             stream.asked_ns = now_ns
         if number not in stream.hinted:
