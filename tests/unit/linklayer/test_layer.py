@@ -40,6 +40,7 @@ from bmgd.linklayer.outbox import (
     HIGH_BYTES_MAX,
     URGENT_BYTES_MAX,
 )
+from bmgd.routing import Snapshot
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import Heartbeat
@@ -87,6 +88,29 @@ def test_layer_relays_a_frame_by_the_snapshot_and_takes_one_hop_off(engine: Link
     totals = engine.totals()
     assert (totals["relayed_runs"], totals["relayed_frames"]) == (1, 1)
     assert totals["relayed_bytes"] == totals["sent_bytes"] == len(data(2, "x"))
+
+
+def test_layer_relays_by_who_is_at_the_other_end_of_a_link_now(engine: LinkEngine) -> None:
+    third = 13
+    engine.adopt(-1, third, -1)
+    # Node 1 of 8: to node 4 it is two hops by node 0 and by node 2.
+    engine.publish(Snapshot(2, 1, 8, (), [(0, RIGHT), (2, third)]))
+    engine.promote(LEFT, 5)
+    engine.feed(LEFT, data(4, "x"))
+    assert taken(engine, RIGHT) == hopped(data(4, "x"))
+    engine.promote(LEFT, 0)
+    engine.feed(LEFT, data(4, "x"))
+    assert taken(engine, RIGHT) == b""
+    assert taken(engine, third) == hopped(data(4, "x"))
+    engine.close(third)
+
+
+@pytest.mark.parametrize("arguments", [((), {"now": 1}), ((1,), {"now_ns": 1}), ((1, 2), {})])
+def test_layer_refuses_arguments_that_a_call_does_not_have(
+    engine: LinkEngine, arguments: tuple[tuple[int, ...], dict[str, int]]
+) -> None:
+    with pytest.raises(TypeError):
+        engine.poll(*arguments[0], **arguments[1])
 
 
 def test_layer_looks_at_each_frame_of_many_that_are_nearly_alike(engine: LinkEngine) -> None:

@@ -24,6 +24,7 @@ from bmgd.linklayer.contract import (
     END,
     FRAME,
     GOODBYE,
+    PUT,
     RAW,
     RETURNED,
     Happening,
@@ -138,6 +139,20 @@ def test_engine_is_quiet_when_nothing_is_ready(pair: Pair) -> None:
     assert select.select([pair.engine.fileno()], [], [], 5)[0]
     assert pair.turn() == []
     assert not pair.is_ready()
+
+
+def test_engine_writes_many_frames_one_by_one(pair: Pair) -> None:
+    count, whole = 60_000, 0
+    for number in range(count):
+        assert pair.engine.put(RIGHT, ping(number), CONTROL) == PUT
+        pair.engine.flush()
+        if number % 64 == 63 and select.select([pair.right], [], [], 0)[0]:
+            whole += len(pair.right.recv(1 << 20))
+    while whole < sum(len(ping(number)) for number in range(count)):
+        assert select.select([pair.right], [], [], 10)[0]
+        whole += len(pair.right.recv(1 << 20))
+        pair.turn()
+    assert pair.engine.totals()["sent_bytes"] == whole
 
 
 def test_engine_reads_256_kib_of_a_link_in_a_round_at_most(pair: Pair) -> None:
