@@ -426,29 +426,37 @@ def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -
 @pytest.mark.parametrize("call", ["poll", "flush"])
 def test_engine_refuses_a_second_thread_while_it_works(call: str) -> None:
     """It gives up the GIL meanwhile, and its tables are nobody else's then."""
-    pair = Pair(ENGINES["c"])
+    engine = ENGINES["c"]()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    engine.adopt(ours.detach(), LEFT, 1)
     refused, is_over = [], threading.Event()
 
     def disturb() -> None:
         while not is_over.is_set():
             try:
-                pair.engine.backlog(LEFT)
+                engine.backlog(LEFT)
             except RuntimeError as error:
                 refused.append(str(error))
 
     other = threading.Thread(target=disturb)
     other.start()
-    frame = data(1, "x" * 60_000)
-    deadline_s = time.monotonic() + 20
+    # So much that it takes the kernel a while.
+    frames = data(1, "x" * 50_000) * 60
+    deadline_s = time.monotonic() + 60
     while not refused and time.monotonic() < deadline_s:
         try:
-            pair.engine.put(RIGHT, frame, BULK)
-            pair.engine.flush() if call == "flush" else pair.engine.poll()
-            pair.right.recv(1 << 20)
+            engine.put(LEFT, frames, BULK)
+            engine.flush() if call == "flush" else engine.poll()
+            while theirs.recv(4 << 20):
+                pass
         except (BlockingIOError, RuntimeError):
             continue
     is_over.set()
     other.join(10)
     assert set(refused) == {"the engine is in use by another thread"}
-    pair.left.close()
-    pair.right.close()
+    engine.close(LEFT)
+    theirs.close()
