@@ -17,7 +17,7 @@ source hears of, and `following` is the first number for L that was sent since L
     alive or held dead, as another life          1 .. following - 1   nothing
     nothing: L joins                             1 .. following - 1   nothing
     left; L is a later life                      1 .. following - 1   nothing
-    nothing, or left; L is first heard of dead   1 .. next - 1        when it is back: as held dead
+    any of the last three; L is heard of dead    1 .. next - 1        when it is back: as held dead
     L acknowledges before its record comes       1 .. next - 1        what is sent until that comes
     L has not got a piece that is given up       nothing              that one
 

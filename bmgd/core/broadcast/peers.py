@@ -190,26 +190,35 @@ class BroadcastPeers:
             self._left_at = self._window.next
             return
         was_gone = before is None or before.status >= Status.DEAD
-        is_gone = after.status >= Status.DEAD
-        if is_gone and not was_gone:
-            peer = peer or self.by_id.setdefault(moved.id, Peer())
-            peer.gone_at = peer.gone_at or self._first_without(moved.id)
-        elif self._is_new(moved) and peer is None and is_gone:
-            # It is first heard of as dead: it may yet say that it lives.
-            peer = self.by_id[moved.id] = Peer()
-            self._begin_anew(moved.id, peer, after.incarnation, self._window.next)
-        elif not is_gone:
+        if after.status < Status.DEAD:
             self._on_alive(moved.id, after.incarnation, before)
+            return
+        following = self._window.next if was_gone else self._first_without(moved.id)
+        if self._is_new(moved, peer):
+            # It is first heard of as dead: it may yet say that it lives.
+            peer = peer or self.by_id.setdefault(moved.id, Peer())
+            self._begin_anew(moved.id, peer, after.incarnation, following)
+        elif not was_gone:
+            peer = peer or self.by_id.setdefault(moved.id, Peer())
+            peer.gone_at = peer.gone_at or following
 
     @staticmethod
-    def _is_new(moved: RecordMoved) -> bool:
-        """Whether it joins, or is a new life of one that left.
+    def _is_new(moved: RecordMoved, peer: Peer | None) -> bool:
+        """Whether one that is held dead joins, or is in another life than it was known to be.
 
-        A founder that was evicted before it was heard of is in its first life.
+        A founder that was held dead before it was heard of is in its first life. Who has acknowledged
+        nothing, and was not held dead, has been waited for in whatever life.
         """
-        if moved.before is None:
-            return True
-        return moved.before.status is Status.LEFT and counter_of(moved.after.incarnation) > 1
+        before, life = moved.before, moved.after.incarnation
+        if before is None:
+            return peer is None
+        if before.status is Status.LEFT:
+            return peer is None and counter_of(life) > 1
+        known = UNKNOWN_INCARNATION if peer is None else peer.life
+        if before.status >= Status.DEAD:
+            known = known or before.incarnation
+            return known < life if known else counter_of(life) > 1
+        return UNKNOWN_INCARNATION < known < life
 
     def _first_without(self, node_id: NodeId) -> int:
         """From which sequence on nothing is for a node: some may be sent before its death is seen."""

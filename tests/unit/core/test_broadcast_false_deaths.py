@@ -228,7 +228,7 @@ def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on
     network.kill(LEAVER)
     tell(network, (NodeId(LEAVER), baseline._replace(version=2**32 - 1, status=Status.LEFT)))
     reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
-    life = Incarnation(1 << 32 | 2**32 - 1)
+    life = network.hosts[NodeId(LEAVER)].node.incarnation
     dead = baseline._replace(incarnation=life, version=0, status=Status.DEAD)
     tell(network, (NodeId(LEAVER), dead))
     tell(network, (NodeId(LEAVER), dead._replace(version=1, status=Status.ALIVE)))
@@ -255,6 +255,33 @@ def test_joiner_that_was_first_heard_of_as_dead_misses_nothing_of_before(
     assert set(source.peers.by_id[NodeId(SIZE)].skips) == {
         Skip(NodeId(SIZE), 1, 1, False),
         Skip(NodeId(SIZE), 2, 2, True),
+    }
+
+
+@pytest.mark.parametrize("known", ["alive", "dead", "dead before anything was sent"])
+def test_new_life_that_is_first_heard_of_as_dead_misses_what_was_sent_since_then_alone(
+    known: str,
+) -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    if known == "dead before anything was sent":
+        network.kill(VICTIM)
+        network.run(3)
+    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    if known == "dead":
+        network.kill(VICTIM)
+        network.run(3)
+    life = Incarnation(2 << 32 | 7)
+    dead = Record(life, 0, Status.DEAD, believed(network, VICTIM).address)
+    tell(network, (NodeId(VICTIM), dead))
+    network.issue(SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    tell(network, (NodeId(VICTIM), dead._replace(version=1, status=Status.ALIVE)))
+    peer = source.peers.by_id[NodeId(VICTIM)]
+    assert peer.life == life
+    assert set(peer.skips) == {
+        Skip(NodeId(VICTIM), 1, 1, False),
+        Skip(NodeId(VICTIM), 2, 2, True),
     }
 
 
