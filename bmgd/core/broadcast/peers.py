@@ -201,6 +201,10 @@ class BroadcastPeers:
         elif not was_gone:
             peer = peer or self.by_id.setdefault(moved.id, Peer())
             peer.gone_at = peer.gone_at or following
+            linked = self._context.membership.vouched(moved.id)
+            if not peer.life and linked > after.incarnation:
+                # It was that life that was waited for: here the death of a former one is told.
+                peer.life = linked
 
     @staticmethod
     def _is_new(moved: RecordMoved, peer: Peer | None) -> bool:

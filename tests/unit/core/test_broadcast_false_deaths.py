@@ -15,7 +15,7 @@ from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip, Skipped, Water
 from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
-from tests.unit.core.clusters import S, reply_to, settle
+from tests.unit.core.clusters import S, linked, reply_to, settle
 
 SIZE, SOURCE, VICTIM, STOPPED, LEAVER = 8, 2, 5, 4, 3
 
@@ -282,6 +282,25 @@ def test_new_life_that_is_first_heard_of_as_dead_misses_what_was_sent_since_then
     assert set(peer.skips) == {
         Skip(NodeId(VICTIM), 1, 1, False),
         Skip(NodeId(VICTIM), 2, 2, True),
+    }
+
+
+def test_life_that_is_linked_did_not_begin_anew_when_the_death_of_a_former_one_is_told() -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    baseline, life = believed(network, LEAVER), network.hosts[NodeId(LEAVER)].node.incarnation
+    assert LEAVER in linked(network, SOURCE)
+    request = network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    former = Incarnation(1 << 32)
+    assert former < life
+    tell(network, (NodeId(LEAVER), baseline._replace(incarnation=former, status=Status.DEAD)))
+    tell(network, (NodeId(LEAVER), baseline._replace(incarnation=life, status=Status.ALIVE)))
+    assert source.peers.by_id[NodeId(LEAVER)].skips == []
+    network.run(1)
+    assert network.hosts[NodeId(SOURCE)].replies[request].result == {
+        "confirmed": list(range(SIZE)),
+        "failed": [],
     }
 
 
