@@ -104,6 +104,8 @@ class BroadcastDelivery:
             missed: whether its programs are to hear of it.
             said: whether the source has said so to this life.
         """
+        if said and not missed:
+            self._hear_that_it_is_right(heard, first, last)
         if last <= heard.watermark:
             return
         apart = []
@@ -117,6 +119,13 @@ class BroadcastDelivery:
         if len(apart) >= SKIPS_KEPT_MAX and first > heard.watermark + 1:
             return
         heard.skips = sorted([*apart, SkippedRange(first, last, missed, said)])
+
+    @staticmethod
+    def _hear_that_it_is_right(heard: Heard, first: int, last: int) -> None:
+        """The source says of what was passed over, unseen, that this node need not have it."""
+        if heard.silent is not None and first <= heard.silent[0] <= last:
+            at_ns = heard.silent[1]
+            heard.silent = (last + 1, at_ns) if last < heard.watermark else None
 
     def skip_in_frame(self, heard: Heard, skip: Skip) -> None:
         """A copy says that its source lets this node skip these: it names no life, and never changes.

@@ -364,3 +364,23 @@ def test_skips_of_a_former_life_in_a_frame_are_not_missed_by_the_next_one() -> N
     heard = retention.lives[NodeId(SOURCE), source.node.incarnation]
     assert heard.watermark == 3
     assert retention.delivery.missed == 0
+
+
+@pytest.mark.parametrize("last", [8, 9, 12])
+def test_what_was_passed_over_is_not_missed_where_its_source_says_so_later(last: int) -> None:
+    network = Network(SIZE)
+    settle(network)
+    begin_anew(network)
+    host, source = network.hosts[NodeId(VICTIM)], network.hosts[NodeId(SOURCE)]
+    retention, context = host.node.parts.to_many.retention, host.node.parts.context
+    route = Route(NodeId(VICTIM), NodeId(SOURCE), source.node.incarnation, 0, 1, 9)
+    without_it = SIZE, 1 << VICTIM
+    for count in range(1, 10):
+        copy = ReliableBroadcast(
+            replace(route, sequence=count), "t", b"x", 0, (), *without_it, (), 0
+        )
+        retention.on_broadcast(copy)
+    skip = Skip(NodeId(VICTIM), 1, last, False)
+    retention.on_skipped(Skipped(replace(route, destination_tag=context.own_tag), (skip,), 0))
+    retention.delivery.on_refuted(retention.lives.values())
+    assert retention.delivery.missed == max(0, 9 - last)
