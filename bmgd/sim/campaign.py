@@ -79,13 +79,16 @@ class Progress:
         self.virtual_s += row["virtual_s"]
 
 
-def row_of(seed: int, outcome: Outcome) -> Row:
-    """A result as a line of the file has it; a failing one has its whole plan."""
+def row_of(campaign: Campaign, seed: int, outcome: Outcome) -> Row:
+    """A result as a line of the file has it; a failing one has its whole plan.
+
+    Its seconds are those that were asked for; a plan with much traffic may have more.
+    """
     row: Row = outcome.to_row()
     row.pop("options")
     if not outcome.passed:
         row["plan"] = json.loads(outcome.plan.to_json())
-    return {"seed": seed, "seconds": outcome.plan.seconds} | row
+    return {"seed": seed, "seconds": campaign.seconds} | row
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -195,4 +198,4 @@ def _outlive(sentinel: int) -> None:
 
 def run_row(campaign: Campaign, seed: int) -> Row:
     """Run one seed in a worker."""
-    return row_of(seed, campaign.run_seed(seed))
+    return row_of(campaign, seed, campaign.run_seed(seed))

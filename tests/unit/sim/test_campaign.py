@@ -13,6 +13,7 @@ import pytest
 
 from bmgd.errors import PlanError
 from bmgd.sim.campaign import Campaign, Progress, Row, read_rows, run_campaign
+from bmgd.sim.options import random_scenario
 
 SMALL = Campaign(3, 6, 2, 4, seconds=1.0)
 
@@ -103,6 +104,16 @@ def test_campaign_does_not_write_whole_results_again(tmp_path: Path) -> None:
     # Made beside it and renamed: who is killed meanwhile loses nothing.
     assert path.stat().st_ino != before.st_ino
     assert seeds(path) == [3]
+
+
+def test_campaign_goes_on_whose_plans_last_longer_than_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    # A plan with much traffic has more time.
+    longer = Campaign(31, 31, 2, 4, seconds=1.0)
+    assert random_scenario(31, longer.nodes_of(31), 1.0).seconds > 1.0
+    for _ in range(2):
+        run_campaign(longer, path, 1, silent)
+        assert seeds(path) == [31]
 
 
 def test_campaign_file_of_one_line_of_something_else_is_left_alone(tmp_path: Path) -> None:
