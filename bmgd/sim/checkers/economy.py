@@ -19,7 +19,7 @@ from bmgd.core.events import Event, Received
 from bmgd.core.membership.membership import Standing
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_of, segments_that_came
-from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.segments import cost_of
 from bmgd.wire.stream_messages import (
@@ -70,6 +70,7 @@ class _Out:
         confirmed: the cost of all that was acknowledged.
         asked_ns: since when an answer is waited for.
         has_lost: whether anything was ever sent again.
+        is_due: since the last answer a hint has set a deadline to ask at, whatever is sent before.
     """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class _Out:
     asked_ns: int = 0
     highest: int = 0
     has_lost: bool = False
+    is_due: bool = False
 
     def lowest(self) -> int:
         """The lowest segment that the destination has not said to have; without one, the lowest."""
@@ -165,7 +167,7 @@ class OnlyWhatLacksIsSentAgain(Checker):
         following = route.sequence & 0xFFFF_FFFF
         if not stream.following <= following <= stream.highest + 1:
             return
-        stream.tag, stream.following = ack.tag, following
+        stream.tag, stream.following, stream.is_due = ack.tag, following, False
         done = [number for number in stream.sent if number < following]
         for number in done:
             stream.confirmed += stream.sent.pop(number).cost
@@ -201,6 +203,7 @@ class OnlyWhatLacksIsSentAgain(Checker):
             stream.lost.add(number)
             stream.hinted.add(number)
             stream.asked_ns = -SILENCE_NS
+            stream.is_due = True
 
     # --- what is sent -------------------------------------------------------------------------
 
@@ -215,7 +218,8 @@ class OnlyWhatLacksIsSentAgain(Checker):
             if before is None:
                 self.violate(journal, f"sends {number} to {route.destination} again, which it has")
             elif not answers_reset:
-                self._check_again(journal, route.destination, stream, number)
+                is_due = stream.is_due and is_deadline(event)
+                self._check_again(journal, route.destination, stream, number, is_due=is_due)
         else:
             self._check_new(journal, route.destination, stream, cost)
             stream.highest = number
@@ -227,7 +231,9 @@ class OnlyWhatLacksIsSentAgain(Checker):
         stream.lost.discard(number)
         stream.hinted.discard(number)
 
-    def _check_again(self, journal: Journal, peer: NodeId, stream: _Out, number: int) -> None:
+    def _check_again(
+        self, journal: Journal, peer: NodeId, stream: _Out, number: int, *, is_due: bool
+    ) -> None:
         now_ns, text = journal.now_ns, f"sends {number} to {peer} again, "
         stream.has_lost = True
         is_rerouted = now_ns - self._rerouted_ns[journal.place] < REROUTE_NS + journal.lag_ns
@@ -240,7 +246,7 @@ class OnlyWhatLacksIsSentAgain(Checker):
         if number in stream.there and number != stream.lowest():
             self.violate(journal, text + "which is there, behind what is missing")
         is_silent = now_ns - stream.asked_ns >= SILENCE_NS
-        asks = number == stream.lowest() and (is_silent or is_rerouted)
+        asks = number == stream.lowest() and (is_silent or is_rerouted or is_due)
         if number not in stream.lost and not asks:
             self.violate(journal, text + "and nothing says that it is lost")
         if number not in stream.lost or asks:
