@@ -92,7 +92,7 @@ class EvictionsAreTold(Checker):
             self._check_ended(journal, asked)
         elif journal.now_ns - asked.since_ns < asked.command.timeout_ns or was >= Status.DEAD:
             self.violate(journal, f"says too early that {target} has not ended")
-        if journal.inside.membership.status_of(target) is not Status.LEFT and not result["ended"]:
+        if not asked.life and was is not Status.LEFT:
             self.violate(journal, f"has not written that {target} left")
 
     def _check_ended(self, journal: Journal, asked: _Asked) -> None:
