@@ -164,7 +164,7 @@ class Programs:
         for request, own in former._own.items():
             self._own_revision += 1
             self._own[request] = Started(self._own_revision, own.name)
-            self._source.tell(pack_news(self._own[request]))
+            self._source.tell_in_next_step(pack_news(self._own[request]))
 
     # --- what is shown ------------------------------------------------------------------------
 

@@ -110,8 +110,16 @@ class BroadcastSource:
         It goes whatever the state of this node is; the caller bounds how many wait. The last one goes
         later when it cannot be sent now; of those before it others ask for what they lack then.
         """
-        self.window.put(OwnBroadcast(BroadcastTo("", payload, True, 0), 0, 0, answered=True))
+        self._put_own(payload)
         self._send_waiting()
+
+    def tell_in_next_step(self, payload: bytes) -> None:
+        """As `tell`, for a node that is not stepped yet."""
+        self._put_own(payload)
+        self._context.timers.set((SEND_TIMER, 0, 0), self._context.now_ns)
+
+    def _put_own(self, payload: bytes) -> None:
+        self.window.put(OwnBroadcast(BroadcastTo("", payload, True, 0), 0, 0, answered=True))
 
     def _send_waiting(self) -> None:
         """Send what has room, a bounded part in each step.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -12,6 +13,7 @@ from bmgd.core.broadcast.programs import KNOWN_MAX, PROGRAMS_TIMER, REGISTERED_M
 from bmgd.core.commands import BroadcastTo, Leave, Register, ShowPrograms, Subscribe, Unregister
 from bmgd.core.effects import Announce, Effect, ProgramsChanged, Send
 from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.core.node import Node
 from bmgd.errors import LeavingError, RequestError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -440,3 +442,18 @@ def test_programs_that_end_while_an_older_member_is_known_are_told_when_it_was_r
     assert all(shown(network, number) == left for number in range(8))
     # One end is told with its code; of several the last is, and others ask for the rest.
     assert changes.asks == (1 if ends == 1 else 7)
+
+
+def test_node_that_inherits_programs_sends_nothing_before_its_first_step() -> None:
+    """A recording begins with its state, which holds no orders."""
+    network, _ = watched(4)
+    register(network, 1, "a")
+    former = network.hosts[NodeId(1)].node
+    settings = replace(former.parts.context.settings, id=NodeId(2))
+    now_ns = network.now_ns
+    node = Node(settings, Incarnation(9 << 32), Random(1), now_ns)
+    node.inherit(former)
+    assert node.parts.context.effects == []
+    assert node.parts.to_many.source.window.next == 1
+    node.step(now_ns, DeadlineReached())
+    assert node.parts.to_many.source.window.next == 2
