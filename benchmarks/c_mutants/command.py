@@ -56,6 +56,7 @@ CPU_S: Final = 150
 """What a test run or a fuzzer may take; without a mutant each takes less than 30."""
 TRIAL_S: Final = 1800.0
 """For what waits and does nothing: long, as others may use the same machine."""
+EXT_SUFFIX: Final[str] = sysconfig.get_config_var("EXT_SUFFIX")
 SAMPLE_SEED: Final = 15
 COUNT: Final = 150
 """Mutants of the whole sample."""
@@ -107,7 +108,7 @@ def compiled(mutant: CMutant) -> Path | None:
     )
     changed = place / "bmgd" / mutant.file
     changed.write_text(mutant.applied_to(_source(mutant.file)), encoding="utf-8")
-    target = place / (module.rpartition(".")[2] + sysconfig.get_config_var("EXT_SUFFIX"))
+    target = place / (module.rpartition(".")[2] + EXT_SUFFIX)
     words = [os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-O1", "-w", "-std=gnu11", "-pthread"]
     words += [f"-I{sysconfig.get_path('include')}", *sources, "-o", str(target)]
     done = subprocess.run(words, cwd=place, capture_output=True, check=False)

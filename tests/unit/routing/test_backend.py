@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from bmgd import _fastroute, routing
 from bmgd import frameheader as header
+from bmgd.errors import GraphError
 from bmgd.routing import reference
 
 ROOT = Path(routing.__file__).parents[2]
@@ -74,6 +78,21 @@ def test_both_backends_take_keyword_arguments_alike() -> None:
         assert snapshot.split(buffer=bytearray(), end=0, came_from=-1) == (0, [], [], None)
         assert backend.hop_count(n=9, distance=3) == 2
         assert backend.neighbor_ids(self_id=0, id_space=3, outside=()) == (1, 2)
+
+
+def test_arguments_that_are_missing_doubled_unknown_or_out_of_range_are_refused_in_c() -> None:
+    snapshot: Any = _fastroute.Snapshot(1, 0, 9, (), [(1, 4)])
+    with pytest.raises(TypeError, match="'buffer'"):
+        snapshot.split(end=0, came_from=-1)
+    with pytest.raises(TypeError, match="'end'"):
+        snapshot.split(bytearray(), 0, end=0)
+    with pytest.raises(TypeError, match="'begin'"):
+        snapshot.split(bytearray(), 0, -1, begin=0)
+    highest = 2**32 - 1
+    assert snapshot.split(bytearray(), 0, highest) == snapshot.split(bytearray(), 0, -1)
+    for came_from in (-2, highest + 1):
+        with pytest.raises(GraphError, match="came_from"):
+            snapshot.split(bytearray(), 0, came_from)
 
 
 def test_the_header_has_the_same_numbers_in_c() -> None:
