@@ -218,8 +218,8 @@ class OnlyWhatLacksIsSentAgain(Checker):
             if before is None:
                 self.violate(journal, f"sends {number} to {route.destination} again, which it has")
             elif not answers_reset:
-                is_due = stream.is_due and is_deadline(event)
-                self._check_again(journal, route.destination, stream, number, is_due=is_due)
+                in_time = is_deadline(event)
+                self._check_again(journal, route.destination, stream, number, in_time=in_time)
         else:
             self._check_new(journal, route.destination, stream, cost)
             stream.highest = number
@@ -232,7 +232,7 @@ class OnlyWhatLacksIsSentAgain(Checker):
         stream.hinted.discard(number)
 
     def _check_again(
-        self, journal: Journal, peer: NodeId, stream: _Out, number: int, *, is_due: bool
+        self, journal: Journal, peer: NodeId, stream: _Out, number: int, *, in_time: bool
     ) -> None:
         now_ns, text = journal.now_ns, f"sends {number} to {peer} again, "
         stream.has_lost = True
@@ -246,13 +246,17 @@ class OnlyWhatLacksIsSentAgain(Checker):
         if number in stream.there and number != stream.lowest():
             self.violate(journal, text + "which is there, behind what is missing")
         is_silent = now_ns - stream.asked_ns >= SILENCE_NS
-        asks = number == stream.lowest() and (is_silent or is_rerouted or is_due)
+        asks = number == stream.lowest() and (
+            is_silent or is_rerouted or (in_time and stream.is_due)
+        )
         if number not in stream.lost and not asks:
             self.violate(journal, text + "and nothing says that it is lost")
         if number not in stream.lost or asks:
             # By the lowest one its destination is asked; what is behind it may be lost as well.
             stream.lost |= stream.sent.keys() - stream.there
-            stream.asked_ns = now_ns
+            if in_time:
+                # What an answer or a way that opened makes it send puts off no deadline.
+                stream.asked_ns = now_ns
         if number not in stream.hinted:
             order = stream.sent[number].order
             before = [
