@@ -22,6 +22,7 @@ class _Asked:
         self.since_ns = since_ns
         self.was = was
         self.life = Incarnation(0)
+        self.is_written = False
         self.is_refused = False
 
 
@@ -64,7 +65,7 @@ class EvictionsAreTold(Checker):
                 case RecordChanged(node_id, record) if record.status is Status.LEFT:
                     for one in asked.values():
                         if one.command.id == node_id:
-                            one.life = record.incarnation
+                            one.life, one.is_written = record.incarnation, True
                 case Reply(request, result, error) if request in asked:
                     one = asked.pop(request)
                     self._check(journal, one, result, error, is_over=is_over)
@@ -92,7 +93,7 @@ class EvictionsAreTold(Checker):
             self._check_ended(journal, asked)
         elif journal.now_ns - asked.since_ns < asked.command.timeout_ns or was >= Status.DEAD:
             self.violate(journal, f"says too early that {target} has not ended")
-        if not asked.life and was is not Status.LEFT:
+        if not asked.is_written and was is not Status.LEFT:
             self.violate(journal, f"has not written that {target} left")
 
     def _check_ended(self, journal: Journal, asked: _Asked) -> None:
