@@ -25,7 +25,8 @@ _Name = tuple[NodeId, int]
 class SegmentsAreAnswered(Checker):
     """What comes of a stream is answered within 20 ms, unless it is behind a segment that was refused.
 
-    Looked at are streams whose source is linked all the while: else there may be no way for an answer.
+    Looked at are streams whose source, in the life that sent it, is linked all the while: else there may
+    be no way for an answer, or nobody who waits for it.
     """
 
     name: ClassVar[str] = "segments-are-answered"
@@ -78,7 +79,9 @@ class SegmentsAreAnswered(Checker):
         if waited_ns <= ANSWERED_NS + SLACK_NS + journal.longest_lag_ns:
             return
         stream = journal.inside.stream_in(*name)
-        is_linked = any(link.opened_ns <= since_ns for link in journal.to(name[0]))
-        if stream is not None and not stream.closed and is_linked:
+        if stream is None or stream.closed:
+            return
+        links = [link for link in journal.to(name[0]) if link.incarnation == stream.incarnation]
+        if any(link.opened_ns <= since_ns for link in links):
             text = f"answers what came of stream {name[1]} of {name[0]}"
             self.violate(journal, f"{text} after {waited_ns / 1e6:.0f} ms, or not yet")
