@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final
 
 from bmgd.sim.witness.packed import Reader, Unreadable
@@ -108,6 +109,12 @@ class _Visited(Field):
             return value
         return Runs(SEARCH_BYTES // RUN_BYTES).read(value)
 
+    def edge(self, random: Random) -> Any:
+        return random.randbytes(random.choice((0, 1, 32)))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return "", 1, [[5, 4]]
+
 
 class _Stack(Field):
     """Ids of 4 bytes each."""
@@ -117,6 +124,12 @@ class _Stack(Field):
         if len(data) % 4:
             raise Unreadable("not a stack of ids")
         return tuple([Whole(0, ID_MAX).read(each) for (each,) in struct.iter_unpack(">I", data)])
+
+    def edge(self, random: Random) -> Any:
+        return struct.pack(">I", random.choice((0, ID_MAX)))
+
+    def wrongs(self, random: Random) -> tuple[Any, ...]:
+        return b"\0\0\0", struct.pack(">I", ID_MAX + 1), "", 1
 
 
 _SEARCH: Final = Row(_Visited(), _Stack(), Whole(0, U8))

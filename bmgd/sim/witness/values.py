@@ -7,6 +7,7 @@ one that no message may have: a little beyond a bound, or of another type.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from random import Random
 from typing import Any, Final
@@ -26,24 +27,24 @@ def is_rare(random: Random) -> bool:
     return random.random() < 0.08
 
 
-class Field:
+class Field(ABC):
     """A type of fields."""
 
+    @abstractmethod
     def read(self, value: object) -> Any:
         """What a value means.
 
         Raises:
             Unreadable: it is none of this type.
         """
-        raise NotImplementedError
 
     def plain(self, value: Any) -> Any:
         """The same of the attribute of a message."""
         return value
 
+    @abstractmethod
     def edge(self, random: Random) -> Any:
         """A good value, at a bound where there is one."""
-        raise NotImplementedError
 
     def wrong(self, random: Random) -> Any:
         """A value that is none of this type."""
@@ -51,9 +52,9 @@ class Field:
             return random.choice(FOREIGN)
         return random.choice(self.wrongs(random))
 
+    @abstractmethod
     def wrongs(self, random: Random) -> tuple[Any, ...]:
         """Some of those values, but for `FOREIGN`."""
-        raise NotImplementedError
 
 
 class Whole(Field):
@@ -472,6 +473,9 @@ class Size(Field):
 
     def read(self, value: object) -> Any:
         return self._asks.read(value) if type(value) is tuple else self._size.read(value)
+
+    def edge(self, random: Random) -> Any:
+        return random.choice((self._size, self._asks)).edge(random)
 
     def wrongs(self, random: Random) -> tuple[Any, ...]:
         bad = (
