@@ -51,7 +51,7 @@ class Conditions:
         rekeys: how often the secret changes that links are made under, on one host after the other;
             0 for links without one.
         looks_per_s: how many programs look at something in a second, while faults go on.
-        lies_per_s: how many malformed frames members say in a second, while faults go on.
+        malformed_per_s: how many malformed frames members say in a second, while faults go on.
         forgeries: how many lies about members come over links, while faults go on.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
@@ -86,7 +86,7 @@ class Conditions:
     older_percent: int = 0
     looks_per_s: int = 0
     rekeys: int = 0
-    lies_per_s: int = 0
+    malformed_per_s: int = 0
     forgeries: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0

@@ -61,7 +61,7 @@ from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.joining import become_member, begin_joining
-from bmgd.sim.lies import Lies
+from bmgd.sim.malformed_frames import MalformedFrames
 from bmgd.sim.observing import Watcher
 from bmgd.sim.stepping import Stepping
 from bmgd.sim.timeline import Timeline
@@ -110,7 +110,7 @@ class Network:
         hosts: the last process of every id.
         watchers: told of each step and fault.
         keys: what links of the hosts that begin are made under; () for nothing.
-        lies: what members gone wrong have said.
+        malformed: what members gone wrong have said.
         timing: the numbers of detection as they were configured, not as a core has them.
     """
 
@@ -141,9 +141,9 @@ class Network:
             partial(self._end, abruptly=True),
         )
         emit_all = self._stepping.step_all
-        self.lies = Lies()
+        self.malformed = MalformedFrames()
         self.wires = Wires(
-            self.timeline, self.random, conditions, self.blockade, emit_all, self.lies
+            self.timeline, self.random, conditions, self.blockade, emit_all, self.malformed
         )
         self._stepping.begin(self.wires)
         self.size = size

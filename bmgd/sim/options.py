@@ -116,9 +116,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     looks = Random(f"looks {seed}")
     if looks.random() < 0.3:
         simulated["looks_per_s"] = looks.choice((2, 20, 60))
-    lies = Random(f"lies {seed}")
-    if lies.random() < 0.25:
-        simulated["lies_per_s"] = lies.choice((3, 30))
+    corrupt = Random(f"lies {seed}")
+    if corrupt.random() < 0.25:
+        simulated["malformed_per_s"] = corrupt.choice((3, 30))
     forged = Random(f"forged {seed}")
     if forged.random() < 0.15:
         simulated["forgeries"] = forged.choice((1, 3, 8))

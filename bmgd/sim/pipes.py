@@ -16,7 +16,7 @@ from typing import Final
 from bmgd.errors import InvariantError, ProtocolError
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import End, Host
-from bmgd.sim.lies import Lies
+from bmgd.sim.malformed_frames import MalformedFrames
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
 from bmgd.types import Evidence
@@ -39,7 +39,7 @@ class Pipes:
         ways: carry chunks.
         turn: lets a host look at what its links have to tell.
         close_other: tells the other end of this one how the connection ended.
-        lies: what members gone wrong have said.
+        malformed: what members gone wrong have said.
 
     Attributes:
         on_chunk: called with each chunk's sender, receiver and bytes; None for nobody.
@@ -55,7 +55,7 @@ class Pipes:
         ways: Ways,
         turn: Callable[[Host], None],
         close_other: Callable[[End, Evidence], None],
-        lies: Lies,
+        malformed: MalformedFrames,
     ) -> None:
         self.on_chunk: Callable[[Host, Host, bytes], None] | None = None
         self.on_written: Callable[[Message, bytes], None] | None = None
@@ -65,7 +65,7 @@ class Pipes:
         self._ways = ways
         self._turn = turn
         self._close_other = close_other
-        self._lies = lies
+        self._malformed = malformed
         self._torn = conditions.torn
         self._pipe_bytes = conditions.pipe_bytes
         self._write_bytes_max = conditions.write_bytes_max
@@ -153,11 +153,11 @@ class Pipes:
             try:
                 message = self._decoded[body] = decode(body)
             except ProtocolError as error:
-                if self._lies.has(body):
+                if self._malformed.has(body):
                     raise
                 raise InvariantError(f"a node sent what cannot be read: {error}") from error
-            if self._lies.has(body):
-                self._lies.on_read(body)
+            if self._malformed.has(body):
+                self._malformed.on_read(body)
             if self.on_read is not None:
                 self.on_read(body, message)
         return message

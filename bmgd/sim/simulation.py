@@ -25,10 +25,10 @@ from bmgd.errors import BmgdError, InvariantError
 from bmgd.sim.askers import Askers
 from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
+from bmgd.sim.corrupt_members import CorruptMembers
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.forging import Forger
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
-from bmgd.sim.liars import Liars
 from bmgd.sim.narrowing import narrowed, refusing
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
@@ -165,8 +165,8 @@ class Simulation:
         self._askers = Askers(network, Random(f"requests {plan.seed}"), plan.workload)
         per_second = network.conditions.looks_per_s
         self._onlookers = Onlookers(network, Random(f"looks {plan.seed}"), per_second)
-        per_second = network.conditions.lies_per_s
-        self._liars = Liars(network, Random(f"lies of {plan.seed}"), per_second)
+        per_second = network.conditions.malformed_per_s
+        self._corrupt_members = CorruptMembers(network, Random(f"lies of {plan.seed}"), per_second)
         rekeys = network.conditions.rekeys
         self._rekeying = Rekeying(network, Random(f"secrets {plan.seed}"), rekeys)
         lies = network.conditions.forgeries
@@ -222,7 +222,7 @@ class Simulation:
         self._registrants.start(until_ns)
         self._askers.start(until_ns)
         self._onlookers.start(until_ns)
-        self._liars.start(until_ns)
+        self._corrupt_members.start(until_ns)
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)
         self._run_until(until_ns)

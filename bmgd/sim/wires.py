@@ -26,7 +26,7 @@ from bmgd.sim.framebytes import kind_of_put
 from bmgd.sim.hellobytes import HelloBytes
 from bmgd.sim.host import End, Host, Waiting
 from bmgd.sim.joining import common_key, event_of_failure, event_of_hello, everything_of
-from bmgd.sim.lies import Lies
+from bmgd.sim.malformed_frames import MalformedFrames
 from bmgd.sim.pipes import Pipes
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.ways import Ways
@@ -54,7 +54,7 @@ class Wires:
         conditions: what the network is like.
         blockade: who does not hear whom.
         emit_all: tells a host's core events, then what its links have to tell; writes at last.
-        lies: what members gone wrong have said.
+        malformed: what members gone wrong have said.
 
     Attributes:
         make_layer: makes a host's link layer.
@@ -69,7 +69,7 @@ class Wires:
         conditions: Conditions,
         blockade: Blockade,
         emit_all: Callable[[Host, Iterable[Event]], None],
-        lies: Lies,
+        malformed: MalformedFrames,
     ) -> None:
         self.make_layer: Callable[[Host], LinkEngine] = self._plain_layer
         self.hello_bytes: HelloBytes | None = None
@@ -82,7 +82,7 @@ class Wires:
         self._ways = Ways(timeline, random, conditions, blockade, self._on_given_up)
         self._carry = self._ways.carry
         self._pipes = Pipes(
-            timeline, random, conditions, self._ways, self._turn, self._close_other, lies
+            timeline, random, conditions, self._ways, self._turn, self._close_other, malformed
         )
         self._link_count = 0
 

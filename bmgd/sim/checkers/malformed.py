@@ -41,8 +41,8 @@ class BadInputEndsItsOwnLink(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._lies = scene.network.lies
-        self._lies.on_read = self._on_read
+        self._malformed = scene.network.malformed
+        self._malformed.on_read = self._on_read
 
     def _on_read(self, body: bytes) -> None:
         self.violate(None, f"reads what no daemon may say: {body[:80]!r}")
@@ -50,11 +50,11 @@ class BadInputEndsItsOwnLink(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not isinstance(event, LinkDown) or event.evidence is not Evidence.PROTOCOL_ERROR:
             return
-        if self._lies.doomed.pop((journal.host, event.link), None) is None:
+        if self._malformed.doomed.pop((journal.host, event.link), None) is None:
             self.violate(journal, f"link {event.link} ended without a malformed frame on it")
 
     def at_rest(self, journals: Sequence[Journal]) -> None:
-        for (host, link), body in self._lies.doomed.items():
+        for (host, link), body in self._malformed.doomed.items():
             if host.alive and link in host.ends and host.ends[link].up:
                 journal = self.scene.journals.get(host.where)
                 self.violate(journal, f"link {link} is up, though {body[:80]!r} was said on it")

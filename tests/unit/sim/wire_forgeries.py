@@ -93,13 +93,13 @@ def malformed_frame_of_a_member_that_is_read(f: Forger) -> None:
     f.network.wires.say(f.host, f.link, encode(PING))
     f.network.run(1)
     assert f.scene.violations == []
-    f.network.lies.add(body[:-2] + b"\xcc\xc9")
+    f.network.malformed.add(body[:-2] + b"\xcc\xc9")
     f.network.wires.say(f.host, f.link, encode(OTHER))
     f.network.run(1)
 
 
 def link_that_ended_though_nobody_said_anything_wrong(f: Forger) -> None:
-    f.network.lies.doomed[f.host, f.link] = b"wrong"
+    f.network.malformed.doomed[f.host, f.link] = b"wrong"
     down = LinkDown(f.link, Evidence.PROTOCOL_ERROR)
     checker = _of_bad_input(f)
     checker.after(f.journal, down, ())
@@ -110,7 +110,7 @@ def link_that_ended_though_nobody_said_anything_wrong(f: Forger) -> None:
 def link_that_is_up_though_a_malformed_frame_came(f: Forger) -> None:
     f.scene.at_rest()
     assert f.scene.violations == []
-    f.network.lies.doomed[f.host, f.link] = b"wrong"
+    f.network.malformed.doomed[f.host, f.link] = b"wrong"
     f.scene.at_rest()
 
 

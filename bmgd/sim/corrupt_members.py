@@ -23,7 +23,7 @@ _LENGTH_BYTES: Final = 4
 _HOPS: Final = (0, 1, 2, 255)
 
 
-class Liars:
+class CorruptMembers:
     """All members that say such frames.
 
     Args:
@@ -70,16 +70,16 @@ class Liars:
     def _say(self, end: End, body: bytes, *, closes: bool) -> None:
         network, other = self._network, end.other
         assert other is not None
-        network.lies.add(body)
+        network.malformed.add(body)
         if closes:
-            network.lies.doomed[other.host, other.link] = body
+            network.malformed.doomed[other.host, other.link] = body
             for host in (end.host, other.host):
                 for watcher in network.watchers:
                     watcher.disturb(host.where)
                     watcher.disturb(host.where, over=True)
         frame = len(body).to_bytes(_LENGTH_BYTES, "big") + body
         if not network.wires.say(end.host, end.link, frame):
-            network.lies.doomed.pop((other.host, other.link), None)
+            network.malformed.doomed.pop((other.host, other.link), None)
 
 
 def _can_be_told(end: End) -> bool:

@@ -12,7 +12,7 @@ _HOPS_AT: Final = 6
 """The place of the hop budget in the body of a frame: relays change it."""
 
 
-class Lies:
+class MalformedFrames:
     """What members have said that no daemon may say.
 
     Attributes:
