@@ -14,6 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -30,6 +31,7 @@ from bmgd.linklayer.contract import (
     RETURNED,
     Happening,
 )
+from bmgd.linklayer.outbox import BULK_TURN_BYTES
 from tests.unit.linklayer.engines import (
     ENGINES,
     body,
@@ -121,6 +123,21 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     pair.right.close()
 
 
+def have_wait(pair: Pair, frames: bytes) -> None:
+    """Have frames on the left link of which none is read yet."""
+    with socket.socket(fileno=os.dup(pair.descriptors[LEFT])) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
+    pair.left.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sent = 0
+    for _ in range(ROUNDS):
+        with suppress(BlockingIOError):
+            sent += pair.left.send(frames[sent:])
+        if unread_bytes(pair.descriptors[LEFT]) == len(frames):
+            return
+        select.select([], [pair.left], [], 0.01)
+    raise TimeoutError(f"{unread_bytes(pair.descriptors[LEFT])} of {len(frames)} bytes wait")
+
+
 def reset(theirs: socket.socket) -> None:
     """Close with a reset."""
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -177,19 +194,7 @@ def test_engine_reads_256_kib_of_a_link_in_a_round_at_most(pair: Pair) -> None:
 @ENGINE_IN_C
 def test_engine_reads_256_kib_of_a_link_in_a_round_where_so_much_waits() -> None:
     pair = Pair(ENGINES["c"])
-    with socket.socket(fileno=os.dup(pair.descriptors[LEFT])) as ours:
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024 * 1024)
-    frames = data(0, "x" * 30_000) * 12
-    sent = 0
-    for _ in range(ROUNDS):
-        try:
-            sent += pair.left.send(frames[sent:])
-        except BlockingIOError:
-            select.select([], [pair.left], [], 0.01)
-        if unread_bytes(pair.descriptors[LEFT]) > 256 * 1024:
-            break
-    else:
-        raise AssertionError(f"{unread_bytes(pair.descriptors[LEFT])} bytes wait")
+    have_wait(pair, data(0, "x" * 30_000) * 9)
     before = pair.engine.totals()["received_bytes"]
     pair.engine.poll()
     assert pair.engine.totals()["received_bytes"] - before == 256 * 1024
@@ -220,6 +225,18 @@ def test_engine_waits_for_a_socket_that_takes_no_more(pair: Pair) -> None:
     assert got[:at] + got[at + len(ping(1)) :] == b"".join(frames)
     assert at % len(frames[0]) == 0
     assert at < len(got) // 2
+
+
+def test_engine_gives_bulk_its_turn_where_as_much_comes_as_waits(pair: Pair) -> None:
+    control = [data(2, f"{number:04}" * 250, 0) for number in range(1000)]
+    waiting, coming = data(2, "a" * 5000), data(2, "b" * 5000)
+    have_wait(pair, coming)
+    pair.engine.put(RIGHT, waiting, BULK)
+    pair.engine.put(RIGHT, b"".join(control), CONTROL)
+    got = pair.read(pair.right, len(b"".join((waiting, coming, *control))))
+    first = -(-BULK_TURN_BYTES // len(control[0]))
+    bulk = [waiting, hopped(coming)]
+    assert got == b"".join([*control[:first], *bulk, *control[first:]])
 
 
 @pytest.mark.parametrize("how", ["eof", "reset"])
@@ -420,6 +437,31 @@ def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -
     assert deferred
     assert totals["dropped_bulk_frames"] > 0
     assert totals["relayed_frames"] + totals["dropped_bulk_frames"] == 400
+    pair.left.close()
+    pair.right.close()
+
+
+@ENGINE_IN_C
+def test_engine_ends_its_writing_once_where_a_goodbye_is_written_before_it_is_due() -> None:
+    pair = Pair(ENGINES["c"])
+    while not pair.engine.backlog(LEFT):
+        pair.engine.put(LEFT, data(1, "x" * 20_000), BULK)
+        pair.engine.flush()
+    with socket.socket(fileno=os.dup(pair.descriptors[LEFT])) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
+    # More than one poll reads, and an end behind it: with ours the connection is over.
+    have_wait(pair, data(0, "x" * 30_000) * 9)
+    pair.left.shutdown(socket.SHUT_WR)
+    unread = pair.engine.totals()["sent_bytes"]
+    while unread:
+        assert select.select([pair.left], [], [], 10)[0]
+        unread -= len(pair.left.recv(unread))
+    pair.engine.shut(LEFT, goodbye())
+    assert [what for _, what, _ in pair.engine.poll()] == [FRAME] * 8
+    assert pair.engine.backlog(LEFT) == 0
+    # Ended a second time it would count as broken, which poll tells.
+    assert pair.engine.flush() is False
+    assert [what for _, what, _ in pair.until(2)] == [FRAME, CLOSED]
     pair.left.close()
     pair.right.close()
 
