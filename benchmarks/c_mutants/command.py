@@ -5,8 +5,8 @@
 
 The mutants are those of `mutating.py`, sampled evenly over the files of the daemon's extensions by a
 seeded choice. Each is compiled on its own, put in the extension's place in a process of its own, and the
-tests of that extension run until one fails, then its seeded fuzzer, or its CPU time is over. Results are
-kept, a line of JSON each.
+tests of that extension run until one fails, then its seeded fuzzer against a build under the sanitizers,
+or its CPU time is over. Results are kept, a line of JSON each.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.c_mutants.mutating import CMutant, c_mutants_of
+from benchmarks.c_mutants.report import RESULTS, ROOT, Row, read_rows, report
 
-ROOT: Final = Path(__file__).parents[2]
 BUILD: Final = ROOT / "build" / "c-mutants"
-RESULTS: Final = ROOT / "docs" / "results" / "c-mutants.jsonl"
 REPORT: Final = ROOT / "docs" / "c-mutants.md"
-EXPLAINED: Final = ROOT / "docs" / "mutants-explained.toml"
 TESTS: Final[dict[str, tuple[str, ...]]] = {
     "bmgd._fastroute": (
         *("tests/golden", "tests/unit/routing", "tests/property/test_forwarding_backends.py"),
@@ -52,6 +50,8 @@ FUZZERS: Final[dict[str, tuple[str, ...]]] = {
     "bmgd._engine": ("tests.property.fuzz_engine", "--rounds", "60", "--engine", "c"),
 }
 OF_THE_LABORATORY: Final = "bmgd._labroutes"
+SANITIZED: Final = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+"""As `.ci/sanitize` builds. What is written beside an array may be noticed by nothing else."""
 CPU_S: Final = 150
 """What a test run or a fuzzer may take; without a mutant each takes less than 30."""
 TRIAL_S: Final = 1800.0
@@ -60,8 +60,6 @@ EXT_SUFFIX: Final[str] = sysconfig.get_config_var("EXT_SUFFIX")
 SAMPLE_SEED: Final = 15
 COUNT: Final = 150
 """Mutants of the whole sample."""
-
-Row = dict[str, Any]
 
 
 def extensions() -> dict[str, tuple[str, list[str]]]:
@@ -98,8 +96,8 @@ def _text(mutant: CMutant) -> str:
     return hashlib.blake2b(_source(mutant.file).encode(), digest_size=6).hexdigest()
 
 
-def compiled(mutant: CMutant) -> Path | None:
-    """The extension with the mutant in it; None when the compiler refuses it."""
+def compiled(mutant: CMutant, *more: str) -> Path | None:
+    """The extension with the mutant in it; None when the compiler, given `more` flags, refuses it."""
     module, sources = extensions()[mutant.file]
     place = BUILD / mutant.name.replace(":", "-")
     shutil.rmtree(place, ignore_errors=True)
@@ -109,11 +107,15 @@ def compiled(mutant: CMutant) -> Path | None:
     changed = place / "bmgd" / mutant.file
     changed.write_text(mutant.applied_to(_source(mutant.file)), encoding="utf-8")
     target = place / (module.rpartition(".")[2] + EXT_SUFFIX)
-    words = [os.environ.get("CC", "gcc"), "-shared", "-fPIC", "-O1", "-w", "-std=gnu11", "-pthread"]
+    words = [_compiler(), "-shared", "-fPIC", "-O1", "-w", "-std=gnu11", "-pthread", *more]
     words += [f"-I{sysconfig.get_path('include')}", *sources, "-o", str(target)]
     done = subprocess.run(words, cwd=place, capture_output=True, check=False)
     shutil.rmtree(place / "bmgd", ignore_errors=True)
     return target if done.returncode == 0 else None
+
+
+def _compiler() -> str:
+    return os.environ.get("CC", "gcc")
 
 
 def try_one(mutant: CMutant) -> Row:
@@ -129,11 +131,8 @@ def try_one(mutant: CMutant) -> Row:
     path = compiled(mutant)
     if path is None:
         return row | {"compiles": False, "killed": False, "by": "the compiler"}
-    module = extensions()[mutant.file][0]
-    variables = {"BMGD_C_MUTANT": f"{module} {path}", "BMGD_BACKEND": "c"}
-    variables["BMGD_C_MUTANT_CPU_S"] = str(CPU_S)
     began = time.monotonic()
-    by = _found_by_tests(module, variables) or _found_by_fuzzer(module, variables)
+    by = _found_by_tests(mutant, path) or _found_by_fuzzer(mutant)
     shutil.rmtree(path.parent, ignore_errors=True)
     return row | {
         "compiles": True,
@@ -143,10 +142,11 @@ def try_one(mutant: CMutant) -> Row:
     }
 
 
-def _found_by_tests(module: str, variables: dict[str, str]) -> str:
-    """The test that fails with a mutant of an extension; empty when none does."""
+def _found_by_tests(mutant: CMutant, path: Path) -> str:
+    """The test that fails with a mutant; empty when none does."""
+    module, _ = extensions()[mutant.file]
     words = ["pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "benchmarks.c_mutants.plugin"]
-    done = _run([*words, *TESTS[module]], variables)
+    done = _run([*words, *TESTS[module]], _variables(module, path))
     if done is None:
         return "its time"
     if not done.returncode:
@@ -155,13 +155,44 @@ def _found_by_tests(module: str, variables: dict[str, str]) -> str:
     return failed[0].split(" ")[1] if failed else f"the process ended with {done.returncode}"
 
 
-def _found_by_fuzzer(module: str, variables: dict[str, str]) -> str:
-    """The name of the extension's fuzzer if it fails with a mutant; empty when it does not."""
+def _found_by_fuzzer(mutant: CMutant) -> str:
+    """The name of the extension's fuzzer if it, or a sanitizer, fails with a mutant; else empty."""
+    module, _ = extensions()[mutant.file]
+    path = compiled(mutant, *SANITIZED)
+    if path is None:
+        raise RuntimeError(f"{mutant.name} compiles, but not with {' '.join(SANITIZED)}")
     name, *arguments = FUZZERS[module]
-    done = _run(["benchmarks.c_mutants.plugin", name, *arguments], variables)
+    done = _run(
+        ["benchmarks.c_mutants.plugin", name, *arguments],
+        _variables(module, path) | _sanitizing(),
+    )
     if done is None:
         return "its time"
     return name if done.returncode else ""
+
+
+def _variables(module: str, path: Path) -> dict[str, str]:
+    """The environment of a process in which a file is in an extension's place."""
+    return {
+        "BMGD_C_MUTANT": f"{module} {path}",
+        "BMGD_BACKEND": "c",
+        "BMGD_C_MUTANT_CPU_S": str(CPU_S),
+    }
+
+
+def _sanitizing() -> dict[str, str]:
+    """What an interpreter needs that loads an extension built under the sanitizers."""
+    libraries = (
+        subprocess.run(
+            [_compiler(), f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    )
+    return {
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",
+    }
 
 
 def _run(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str] | None:
@@ -179,14 +210,6 @@ def _run(words: list[str], variables: dict[str, str]) -> subprocess.CompletedPro
     except subprocess.TimeoutExpired:
         return None
     return None if done.returncode == -signal.SIGXCPU else done
-
-
-def read_rows() -> dict[str, Row]:
-    """The results until now, by the mutant's name."""
-    if not RESULTS.exists():
-        return {}
-    rows = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
-    return {row["name"]: row for row in rows}
 
 
 def run(count: int, jobs: int) -> None:
@@ -211,43 +234,6 @@ def run(count: int, jobs: int) -> None:
             RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def report() -> str:
-    """The results as a page of the documentation."""
-    rows = [row for row in read_rows().values() if row["compiles"]]
-    killed = [row for row in rows if row["killed"]]
-    explained = {}
-    if EXPLAINED.exists():
-        table = tomllib.loads(EXPLAINED.read_text(encoding="utf-8")).get("c_mutant", [])
-        explained = {_key(row): row["why"] for row in table}
-    alive = [row for row in rows if not row["killed"]]
-    known = [row for row in alive if _key(row) in explained]
-    share = 100 * len(killed) / max(1, len(rows))
-    lines = [
-        "# Mutants of the C code",
-        "",
-        "Small changes of tokens (`benchmarks/c_mutants/mutating.py`), sampled evenly over the files of",
-        "the daemon's extensions; `python -m benchmarks.c_mutants` tries them and writes this page.",
-        "",
-        f"**{len(rows)} of the {COUNT} mutants of the sample have been tried**; it goes from file to",
-        "file, so those are spread evenly too.",
-        "",
-        f"{len(killed)} ({share:.1f} %) are found. Of the {len(alive)} others {len(known)} cannot be",
-        "told from the original by any run.",
-        "",
-        "| survivor | operator | change | why |",
-        "|---|---|---|---|",
-    ]
-    for row in alive:
-        change = row["change"].replace("|", "\\|")
-        why = explained.get(_key(row), "not explained")
-        lines.append(f"| {row['file']}:{row['line']} | {row['operator']} | `{change}` | {why} |")
-    return "\n".join(lines) + "\n"
-
-
-def _key(row: Row) -> str:
-    return f"{row['file']}: {row['line']}: {row['change']}"
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.c_mutants")
@@ -257,4 +243,4 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.report:
         run(arguments.count, arguments.jobs)
-    REPORT.write_text(report(), encoding="utf-8")
+    REPORT.write_text(report(COUNT), encoding="utf-8")
