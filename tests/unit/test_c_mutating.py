@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.c_mutants.command import extensions
 from benchmarks.c_mutants.mutating import c_mutants_of
+from benchmarks.c_mutants.report import is_survivor, place_of, read_explained, read_rows
 
 SOURCE = """
 #define LIMIT 7
@@ -51,3 +52,8 @@ def test_c_mutants_leave_comments_texts_and_directives_alone() -> None:
 def test_c_mutants_are_of_the_daemons_extensions() -> None:
     assert extensions()["_fastroute.c"][0] == "bmgd._fastroute"
     assert "_labroutes.c" not in extensions()
+
+
+def test_explanations_of_c_mutants_are_of_those_that_survived() -> None:
+    survivors = {place_of(row) for row in read_rows().values() if is_survivor(row)}
+    assert set(read_explained()) <= survivors
