@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from bmgd.core.broadcast import retention, window
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
@@ -43,7 +44,8 @@ class AllHaveItOrNone(Checker):
     Sent is when the source numbered it. A source without any link sends its first frame much later; a
     life of which it learns in between was not known when the broadcast was sent, and begins after it.
 
-    A source gives up pieces when it learns of a member of an older release: who lacks one is told.
+    A source gives up pieces when it learns of a member of an older release: who lacks one is told. So is
+    who keeps less beyond a gap than a source may have underway, which only a narrow bound makes possible.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -92,10 +94,10 @@ class AllHaveItOrNone(Checker):
 
     def _note_sent(self, journal: Journal, now_ns: int) -> None:
         """What this node has numbered since; what was stable at once is for nobody else."""
-        window, life = source_of(journal).window, (journal.host.id, journal.incarnation)
+        own, life = source_of(journal).window, (journal.host.id, journal.incarnation)
         before = self._numbered.get(life, 0)
-        self._numbered[life] = max(before, window.next - 1)
-        for sent in reversed(window.unstable):
+        self._numbered[life] = max(before, own.next - 1)
+        for sent in reversed(own.unstable):
             if sent.sequence <= before:
                 break
             if not sent.command.topic:
@@ -161,6 +163,8 @@ class AllHaveItOrNone(Checker):
                 continue
             told = count in process.missed.get(life, ()) or _waits(journal, life, count)
             if told and (self._may_be_given_up(life, count) or self._was_full(journal)):
+                continue
+            if told and retention.AHEAD_MAX < window.UNSTABLE_MAX:
                 continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:
