@@ -1,16 +1,18 @@
 """The campaign of random seeds: thousands of scenarios, many simulated hours, the same trace twice.
 
-    python -m benchmarks.seeds many      10,000 seeds of 2 to 33 nodes, 5 s of faults each
+    python -m benchmarks.seeds small     9,000 seeds of 2 to 12 nodes, 2 s of faults each
+    python -m benchmarks.seeds many      1,000 seeds of 2 to 33 nodes, 5 s of faults each
     python -m benchmarks.seeds hours     500 simulated hours: an hour each, 2 or 3 nodes (and joiners)
     python -m benchmarks.seeds long      100 seeds of 3 to 9 nodes, 700 s of faults each
-    python -m benchmarks.seeds twice     200 of the first once more, under another PYTHONHASHSEED
+    python -m benchmarks.seeds twice     200 of those of `many` once more, under another PYTHONHASHSEED
     python -m benchmarks.seeds again     those that violated something once more, with the present sources
     python -m benchmarks.seeds report    docs/seeds.md, of what there is
 
 Each goes on where it ended (`build/seeds/*.jsonl`, a line for each seed). What is kept in the repository
 has a line for each hundred of seeds, with a hash of their digests: a run of the same code gives the same.
 It is kept of which core (`core_sources.py`): on another machine a campaign goes on after the hundreds
-that are kept of the same one. The first three run compiled (`compiled.py`), the others the plain sources.
+that are kept of the same one. All but `twice` run compiled (`compiled.py`); that and `again` run the
+plain sources.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Part:
 
 
 PARTS = {
-    "many": Part(10_000, (2, 33), 5.0, "", True, "10,000 seeds"),
+    "small": Part(9_000, (2, 12), 2.0, "", True, "9,000 seeds"),
+    "many": Part(1_000, (2, 33), 5.0, "", True, "1,000 seeds"),
     "hours": Part(500, (2, 3), 3600.0, "", True, "500 hours"),
     "long": Part(100, (3, 9), 700.0, "", True, "100 seeds"),
     "twice": Part(200, (2, 33), 5.0, "4242", False, "200 seeds"),

@@ -18,8 +18,8 @@ def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> 
 
 def test_campaign_goes_on_with_what_no_whole_hundred_of_its_core_has() -> None:
     rows = [row(1), row(101), row(201, seeds=99), row(301), row(201, core="b")]
-    assert missing(rows, "many", "a") == [(201, 300), (401, 10_000)]
-    assert missing(rows, "many", "b") == [(1, 200), (301, 10_000)]
+    assert missing(rows, "many", "a") == [(201, 300), (401, 1_000)]
+    assert missing(rows, "many", "b") == [(1, 200), (301, 1_000)]
     assert missing(rows, "hours", "a") == [(1, 500)]
 
 
