@@ -134,7 +134,7 @@ def have_wait(pair: Pair, frames: bytes) -> None:
             sent += pair.left.send(frames[sent:])
         if unread_bytes(pair.descriptors[LEFT]) == len(frames):
             return
-        select.select([], [pair.left], [], 0.01)
+        select.select([], [pair.left] if sent < len(frames) else [], [], 0.01)
     raise TimeoutError(f"{unread_bytes(pair.descriptors[LEFT])} of {len(frames)} bytes wait")
 
 
