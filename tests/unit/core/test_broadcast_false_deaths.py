@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bmgd.core.broadcast.source import BroadcastSource
 from bmgd.core.commands import BroadcastTo, Leave, Register, Subscribe, Unregister
 from bmgd.core.effects import Announce
 from bmgd.core.events import Received
@@ -20,10 +21,22 @@ from tests.unit.core.clusters import S, linked, reply_to, settle
 SIZE, SOURCE, VICTIM, STOPPED, LEAVER = 8, 2, 5, 4, 3
 
 
-def tell_dead(network: Network, *victims: int) -> None:
-    """One notice tells the source that these are dead; those that live refute it."""
-    told = [(NodeId(each), believed(network, each)) for each in victims]
-    tell(network, *((each, record._replace(status=Status.DEAD)) for each, record in told))
+@pytest.fixture
+def network() -> Network:
+    """A cluster at rest."""
+    network = Network(SIZE)
+    settle(network)
+    return network
+
+
+def source_of(network: Network) -> BroadcastSource:
+    """What the source broadcasts from."""
+    return network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+
+
+def broadcast(network: Network, payload: bytes) -> None:
+    """The source broadcasts, and has its outcome."""
+    reply_to(network, SOURCE, BroadcastTo("t", payload, True, 5 * S))
 
 
 def believed(network: Network, number: int) -> Record:
@@ -34,11 +47,25 @@ def believed(network: Network, number: int) -> Record:
     return record
 
 
+def held_dead(network: Network, *victims: int) -> list[tuple[NodeId, Record]]:
+    """The records that say that these are dead; those that live refute them."""
+    return [
+        (NodeId(each), believed(network, each)._replace(status=Status.DEAD)) for each in victims
+    ]
+
+
 def tell(network: Network, *records: tuple[NodeId, Record]) -> None:
     """One notice with these records comes to the source."""
     host = network.hosts[NodeId(SOURCE)]
     link = next(iter(host.node.parts.links.table))
     network._step(host, Received(link, Notice(records)))
+
+
+def acknowledge(network: Network, number: int, life: Incarnation) -> None:
+    """A life of a node tells the source that it has nothing of it."""
+    tag = network.hosts[NodeId(SOURCE)].node.parts.context.own_tag
+    route = Route(NodeId(SOURCE), NodeId(number), life, tag, 0, 9)
+    assert source_of(network).peers.on_watermark(Watermark(route, 0, 0, asks=True))
 
 
 def fill_window(network: Network) -> None:
@@ -55,13 +82,11 @@ def assert_all_confirm(network: Network, missing: set[int]) -> None:
     assert reply.error is None
     assert set(reply.result["confirmed"]) == set(range(SIZE)) - missing
     network.run(5)
-    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    window = source_of(network).window
     assert window.stable == window.next - 1
 
 
-def test_program_news_that_a_false_death_releases_holds_nothing_up() -> None:
-    network = Network(SIZE)
-    settle(network)
+def test_program_news_that_a_false_death_releases_holds_nothing_up(network: Network) -> None:
     program = network.issue(SOURCE, Register("a"))
     network.run(1)
     network.kill(VICTIM)
@@ -70,41 +95,37 @@ def test_program_news_that_a_false_death_releases_holds_nothing_up() -> None:
     network.run(5)
     network.issue_as(network.hosts[NodeId(SOURCE)], program, Unregister(0))
     network.run(1)
-    tell_dead(network, VICTIM)
+    tell(network, *held_dead(network, VICTIM))
     network.run(1)
     assert_all_confirm(network, set())
 
 
-def test_broadcasts_that_one_of_two_deaths_lets_go_hold_nothing_up_when_the_other_is_false() -> (
-    None
-):
-    network = Network(SIZE)
-    settle(network)
+def test_broadcasts_that_one_of_two_deaths_lets_go_hold_nothing_up_when_the_other_is_false(
+    network: Network,
+) -> None:
     network.issue(VICTIM, Subscribe("news", 64))
     network.run(1)
     reply_to(network, SOURCE, BroadcastTo("news", b"first", True, 5 * S))
     fill_window(network)
-    tell_dead(network, STOPPED, VICTIM)
+    tell(network, *held_dead(network, STOPPED, VICTIM))
     network.run(3)
     assert_all_confirm(network, {STOPPED})
 
 
 @pytest.mark.parametrize("began", [True, False])
 def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice(
-    began: bool,
+    network: Network, began: bool
 ) -> None:
     """Whether the source has broadcast something before it was held dead, or not."""
-    network = Network(SIZE)
-    settle(network)
     network.issue(VICTIM, Subscribe("t", 64))
     if began:
-        reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+        broadcast(network, b"first")
     network.stop(VICTIM)
     network.run(6)
     fill_window(network)
     host = network.hosts[NodeId(VICTIM)]
     network.resume(VICTIM)
-    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    window = source_of(network).window
     first = window.next
     record = Record(
         host.node.incarnation,
@@ -112,8 +133,7 @@ def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice(
         Status.ALIVE,
         host.address,
     )
-    dead = believed(network, STOPPED)._replace(status=Status.DEAD)
-    tell(network, (NodeId(STOPPED), dead), (NodeId(VICTIM), record))
+    tell(network, *held_dead(network, STOPPED), (NodeId(VICTIM), record))
     last = window.next - 1
     assert first < last
     network.run(10)
@@ -121,33 +141,30 @@ def test_broadcasts_that_a_death_lets_go_are_for_who_returns_by_the_same_notice(
     assert got == [1][:began] + list(range(first, last + 1))
 
 
-def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_notice() -> None:
-    network = Network(SIZE)
-    settle(network)
+def test_broadcasts_that_a_death_lets_go_are_confirmed_by_who_joins_by_the_same_notice(
+    network: Network,
+) -> None:
     fill_window(network)
-    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    window = source_of(network).window
     first = window.next
     joiner = Record(Incarnation(1 << 32 | 7), 0, Status.ALIVE, "joiner:7400")
-    dead = [
-        (NodeId(i), believed(network, i)._replace(status=Status.DEAD)) for i in (STOPPED, VICTIM)
-    ]
-    tell(network, *dead, (NodeId(SIZE), joiner))
+    tell(network, *held_dead(network, STOPPED, VICTIM), (NodeId(SIZE), joiner))
     assert window.next > first
     assert all(sent.missing >> SIZE & 1 for sent in window.unstable)
     assert not any(sent.restarted for sent in window.unstable)
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_new_life_of_who_left_begins_behind_what_its_former_one_has(dies: bool) -> None:
-    network = Network(SIZE)
-    settle(network)
+def test_new_life_of_who_left_begins_behind_what_its_former_one_has(
+    network: Network, dies: bool
+) -> None:
     network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
     network.run(1)
     network.stop(STOPPED)
     for _ in range(5):
         network.issue(SOURCE, BroadcastTo("t", b"x", True, 30 * S))
     network.run(0.5)
-    window = network.hosts[NodeId(SOURCE)].node.parts.to_many.source.window
+    window = source_of(network).window
     network.issue(LEAVER, Leave())
     network.run(0.2)
     assert believed(network, LEAVER).status is Status.LEFT
@@ -167,24 +184,19 @@ def test_new_life_of_who_left_begins_behind_what_its_former_one_has(dies: bool) 
     assert all(isinstance(item, Announce) and item.sequence > behind for item in items)
 
 
-def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_same_notice() -> (
-    None
-):
+def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_same_notice(
+    network: Network,
+) -> None:
     leaver = 6
-    network = Network(SIZE)
-    settle(network)
     fill_window(network)
     network.issue(leaver, Leave())
     network.run(0.2)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    source = source_of(network)
     first = source.window.next
     record = believed(network, leaver)
     assert record.status is Status.LEFT
     alive = record._replace(incarnation=Incarnation(2 << 32 | 7), version=0, status=Status.ALIVE)
-    dead = [
-        (NodeId(i), believed(network, i)._replace(status=Status.DEAD)) for i in (STOPPED, VICTIM)
-    ]
-    tell(network, *dead, (NodeId(leaver), alive))
+    tell(network, *held_dead(network, STOPPED, VICTIM), (NodeId(leaver), alive))
     sent = [each for each in source.window.unstable if each.sequence >= first]
     assert sent
     assert all(each.missing >> leaver & 1 for each in sent)
@@ -194,25 +206,21 @@ def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_
 
 @pytest.mark.parametrize("acknowledges", [False, True])
 def test_new_life_of_who_left_that_was_first_heard_of_as_dead_misses_nothing_of_before(
-    acknowledges: bool,
+    network: Network, acknowledges: bool
 ) -> None:
-    network = Network(SIZE)
-    settle(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    source = source_of(network)
+    broadcast(network, b"first")
     network.issue(LEAVER, Leave())
     network.run(0.5)
-    reply_to(network, SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    broadcast(network, b"second")
     life = Incarnation(2 << 32 | 7)
     left = believed(network, LEAVER)
     assert left.status is Status.LEFT
     dead = left._replace(incarnation=life, version=0, status=Status.DEAD)
     tell(network, (NodeId(LEAVER), dead))
-    reply_to(network, SOURCE, BroadcastTo("t", b"third", True, 5 * S))
+    broadcast(network, b"third")
     if acknowledges:
-        tag = network.hosts[NodeId(SOURCE)].node.parts.context.own_tag
-        route = Route(NodeId(SOURCE), NodeId(LEAVER), life, tag, 0, 9)
-        assert source.peers.on_watermark(Watermark(route, 0, 0, asks=True))
+        acknowledge(network, LEAVER, life)
     tell(network, (NodeId(LEAVER), dead._replace(version=1, status=Status.ALIVE)))
     assert set(source.peers.by_id[NodeId(LEAVER)].skips) == {
         Skip(NodeId(LEAVER), 1, 2, False),
@@ -220,14 +228,14 @@ def test_new_life_of_who_left_that_was_first_heard_of_as_dead_misses_nothing_of_
     }
 
 
-def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on() -> None:
-    network = Network(SIZE)
-    settle(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on(
+    network: Network,
+) -> None:
+    source = source_of(network)
     baseline = believed(network, LEAVER)
     network.kill(LEAVER)
     tell(network, (NodeId(LEAVER), baseline._replace(version=2**32 - 1, status=Status.LEFT)))
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    broadcast(network, b"first")
     life = network.hosts[NodeId(LEAVER)].node.incarnation
     dead = baseline._replace(incarnation=life, version=0, status=Status.DEAD)
     tell(network, (NodeId(LEAVER), dead))
@@ -237,20 +245,16 @@ def test_founder_that_was_evicted_unheard_and_then_held_dead_misses_what_went_on
 
 @pytest.mark.parametrize("acknowledges", [False, True])
 def test_joiner_that_was_first_heard_of_as_dead_misses_nothing_of_before(
-    acknowledges: bool,
+    network: Network, acknowledges: bool
 ) -> None:
-    network = Network(SIZE)
-    settle(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    source = source_of(network)
+    broadcast(network, b"first")
     life = Incarnation(1 << 32 | 7)
     dead = Record(life, 0, Status.DEAD, "joiner:7400")
     tell(network, (NodeId(SIZE), dead))
-    reply_to(network, SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    broadcast(network, b"second")
     if acknowledges:
-        tag = network.hosts[NodeId(SOURCE)].node.parts.context.own_tag
-        route = Route(NodeId(SOURCE), NodeId(SIZE), life, tag, 0, 9)
-        assert source.peers.on_watermark(Watermark(route, 0, 0, asks=True))
+        acknowledge(network, SIZE, life)
     tell(network, (NodeId(SIZE), dead._replace(version=1, status=Status.ALIVE)))
     assert set(source.peers.by_id[NodeId(SIZE)].skips) == {
         Skip(NodeId(SIZE), 1, 1, False),
@@ -260,15 +264,13 @@ def test_joiner_that_was_first_heard_of_as_dead_misses_nothing_of_before(
 
 @pytest.mark.parametrize("known", ["alive", "dead", "dead before anything was sent"])
 def test_new_life_that_is_first_heard_of_as_dead_misses_what_was_sent_since_then_alone(
-    known: str,
+    network: Network, known: str
 ) -> None:
-    network = Network(SIZE)
-    settle(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    source = source_of(network)
     if known == "dead before anything was sent":
         network.kill(VICTIM)
         network.run(3)
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    broadcast(network, b"first")
     if known == "dead":
         network.kill(VICTIM)
         network.run(3)
@@ -285,10 +287,10 @@ def test_new_life_that_is_first_heard_of_as_dead_misses_what_was_sent_since_then
     }
 
 
-def test_life_that_is_linked_did_not_begin_anew_when_the_death_of_a_former_one_is_told() -> None:
-    network = Network(SIZE)
-    settle(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+def test_life_that_is_linked_did_not_begin_anew_when_the_death_of_a_former_one_is_told(
+    network: Network,
+) -> None:
+    source = source_of(network)
     baseline, life = believed(network, LEAVER), network.hosts[NodeId(LEAVER)].node.incarnation
     assert LEAVER in linked(network, SOURCE)
     request = network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
@@ -304,16 +306,15 @@ def test_life_that_is_linked_did_not_begin_anew_when_the_death_of_a_former_one_i
     }
 
 
-def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_told_by_the_same_notice() -> None:
-    network = Network(SIZE)
-    settle(network)
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_told_by_the_same_notice(
+    network: Network,
+) -> None:
+    broadcast(network, b"first")
     fill_window(network)
-    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    source = source_of(network)
     first = source.window.next
     new = believed(network, VICTIM)._replace(incarnation=Incarnation(2 << 32 | 7), version=0)
-    dead = believed(network, STOPPED)._replace(status=Status.DEAD)
-    tell(network, (NodeId(STOPPED), dead), (NodeId(VICTIM), new))
+    tell(network, *held_dead(network, STOPPED), (NodeId(VICTIM), new))
     sent = [each for each in source.window.unstable if each.sequence >= first]
     assert sent
     assert all(each.missing >> VICTIM & 1 for each in sent)
@@ -331,24 +332,22 @@ def begin_anew(network: Network) -> None:
     network.run(3)
 
 
-def test_new_life_that_is_held_dead_soon_missed_nothing_of_before_it_began() -> None:
-    network = Network(SIZE)
-    settle(network)
-    reply_to(network, SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+def test_new_life_that_is_held_dead_soon_missed_nothing_of_before_it_began(
+    network: Network,
+) -> None:
+    broadcast(network, b"first")
     begin_anew(network)
-    tell_dead(network, VICTIM)
+    tell(network, *held_dead(network, VICTIM))
     network.run(1)
     assert network.hosts[NodeId(VICTIM)].node.parts.context.version > 0
     assert_all_confirm(network, set())
-    reply_to(network, SOURCE, BroadcastTo("t", b"third", True, 5 * S))
+    broadcast(network, b"third")
     (item,) = network.hosts[NodeId(VICTIM)].announced
     assert isinstance(item, Announce)
     assert item.payload == b"third"
 
 
-def test_skips_of_a_former_life_in_a_frame_are_not_missed_by_the_next_one() -> None:
-    network = Network(SIZE)
-    settle(network)
+def test_skips_of_a_former_life_in_a_frame_are_not_missed_by_the_next_one(network: Network) -> None:
     begin_anew(network)
     host, source = network.hosts[NodeId(VICTIM)], network.hosts[NodeId(SOURCE)]
     retention = host.node.parts.to_many.retention
@@ -367,9 +366,9 @@ def test_skips_of_a_former_life_in_a_frame_are_not_missed_by_the_next_one() -> N
 
 
 @pytest.mark.parametrize("last", [8, 9, 12])
-def test_what_was_passed_over_is_not_missed_where_its_source_says_so_later(last: int) -> None:
-    network = Network(SIZE)
-    settle(network)
+def test_what_was_passed_over_is_not_missed_where_its_source_says_so_later(
+    network: Network, last: int
+) -> None:
     begin_anew(network)
     host, source = network.hosts[NodeId(VICTIM)], network.hosts[NodeId(SOURCE)]
     retention, context = host.node.parts.to_many.retention, host.node.parts.context
