@@ -10,7 +10,7 @@ from bmgd.core.broadcast.delivery import REFUTED_NS, SKIPS_KEPT_MAX
 from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
-from bmgd.core.effects import Announce, TellMissed
+from bmgd.core.effects import Announce, Effect, TellMissed
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -179,7 +179,8 @@ def test_who_was_held_dead_is_told_though_the_source_is_gone() -> None:
     assert items(network, 3) == [b"1", (0, 2, 2)]
 
 
-def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> None:
+def with_unheard_founder() -> Network:
+    """A cluster with readers that holds node 3 dead, which nobody has heard of; it missed one."""
     network = Network(8, 0)
     for number in range(8):
         network.issue(number, Subscribe(TOPIC, 64))
@@ -190,6 +191,11 @@ def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> No
     network.run_until(lambda: 3 in network.status(0)["dead"])
     network.run(1)
     assert reliable(network, 0)["stable"] == 1
+    return network
+
+
+def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> None:
+    network = with_unheard_founder()
     network.mend()
     network.run_until(lambda: 3 not in network.status(0)["dead"])
     network.run(1)
@@ -200,16 +206,7 @@ def test_founder_held_dead_before_it_was_heard_of_is_told_what_it_missed() -> No
 
 def test_founder_held_dead_before_it_was_heard_of_is_told_though_the_source_is_gone() -> None:
     """No record accuses its life, so it has nothing to refute."""
-    network = Network(8, 0)
-    for number in range(8):
-        network.issue(number, Subscribe(TOPIC, 64))
-        if number != 3:
-            network.cut(3, number)
-    network.run(0.1)
-    broadcast(network, 0, b"1")
-    network.run_until(lambda: 3 in network.status(0)["dead"])
-    network.run(1)
-    assert reliable(network, 0)["stable"] == 1
+    network = with_unheard_founder()
     network.kill(0)
     network.run(1)
     network.mend()
@@ -379,6 +376,28 @@ def test_two_halves_settle_each_on_its_own_and_say_what_was_missed() -> None:
         assert items(network, number) == [b"1", (0, 2, 2), b"3"]
 
 
+def refute_death(network: Network, host: Host) -> None:
+    """The second life of node 1 is held dead for a while, and says that it lives."""
+    network.stop(1)
+    network.run(5)
+    network.resume(1)
+    network.run(5)
+    assert (counter_of(host.node.incarnation), host.node.parts.context.version) == (2, 1)
+
+
+def pass_on(network: Network, host: Host, copy: ReliableBroadcast) -> list[Effect]:
+    """Node 2 passes a broadcast of node 0 on to node 1."""
+    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
+    return host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+
+
+def copy_for_others(network: Network, count: int) -> ReliableBroadcast:
+    """A broadcast of node 0 that has not node 1 in its audience."""
+    life = network.hosts[NodeId(0)].node.incarnation
+    route = Route(NodeId(1), NodeId(0), life, 0, count, 0, 1)
+    return ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), count - 1)
+
+
 def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses() -> None:
     """It was held dead meanwhile, and the source died: neighbors have copies that are not for it."""
     network = read(3)
@@ -388,35 +407,19 @@ def test_new_life_that_was_told_where_it_begins_is_told_of_what_it_then_misses()
     life = network.hosts[NodeId(0)].node.incarnation
     heard = host.node.parts.to_many.retention.lives[NodeId(0), life]
     assert (heard.watermark, heard.given) == (1, False)
-    route = Route(NodeId(1), NodeId(0), life, 0, 2, 0, 1)
-    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 1)
-    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
-    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    pass_on(network, host, copy_for_others(network, 2))
     assert heard.watermark == 2
     broadcast(network, 2, b"after")
     network.run(1)
     assert items(network, 1) == [(0, 2, 2), b"after"]
 
 
-def give_copy_for_others(network: Network, host: Host) -> None:
-    """Node 2 passes a broadcast of node 0 on to node 1, which is not in its audience."""
-    life = network.hosts[NodeId(0)].node.incarnation
-    route = Route(NodeId(1), NodeId(0), life, 0, 1, 0, 1)
-    copy = ReliableBroadcast(route, TOPIC, b"without it", 0, (), 3, 1 << 1, (), 0)
-    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
-    host.node.step(host.local_ns(network.now_ns), Received(link, copy))
-
-
 def test_new_life_that_refuted_its_death_is_told_of_what_is_not_for_it() -> None:
     """It had heard nothing of the source, which sent meanwhile and died: a neighbor has a copy."""
     network = read(3)
     host = restarted(network, 1)
-    network.stop(1)
-    network.run(5)
-    network.resume(1)
-    network.run(5)
-    assert (counter_of(host.node.incarnation), host.node.parts.context.version) == (2, 1)
-    give_copy_for_others(network, host)
+    refute_death(network, host)
+    pass_on(network, host, copy_for_others(network, 1))
     broadcast(network, 2, b"after")
     network.run(1)
     assert items(network, 1) == [(0, 1, 1), b"after"]
@@ -427,14 +430,10 @@ def test_life_that_refutes_its_death_is_told_of_what_was_just_passed_over(waits_
     """What came in its first moments may have been sent before it; what came just now was not."""
     network = read(3)
     host = restarted(network, 1)
-    give_copy_for_others(network, host)
+    pass_on(network, host, copy_for_others(network, 1))
     assert items(network, 1) == []
     network.run(waits_s)
-    network.stop(1)
-    network.run(5)
-    network.resume(1)
-    network.run(5)
-    assert (counter_of(host.node.incarnation), host.node.parts.context.version) == (2, 1)
+    refute_death(network, host)
     broadcast(network, 2, b"after")
     network.run(1)
     assert items(network, 1) == [*([] if waits_s else [(0, 1, 1)]), b"after"]
@@ -444,16 +443,12 @@ def test_who_was_told_that_it_missed_one_is_told_of_all_that_follow() -> None:
     """The source joined it to its audience later, and knew nothing of what a neighbor had passed on."""
     network = read(3)
     host = restarted(network, 1)
-    network.stop(1)
-    network.run(5)
-    network.resume(1)
-    network.run(5)
-    give_copy_for_others(network, host)
+    refute_death(network, host)
+    pass_on(network, host, copy_for_others(network, 1))
     life = network.hosts[NodeId(0)].node.incarnation
     route, skip = Route(NodeId(1), NodeId(0), life, 0, 4, 0, 1), Skip(NodeId(1), 1, 3, missed=False)
     copy = ReliableBroadcast(route, TOPIC, b"for it", 0, (), 3, 0, (skip,), 0)
-    link = next(link for link, end in host.ends.items() if end.other and end.other.host.id == 2)
-    effects = host.node.step(host.local_ns(network.now_ns), Received(link, copy))
+    effects = pass_on(network, host, copy)
     missed = [(e.first, e.last) for e in effects if isinstance(e, TellMissed)]
     assert missed in ([(1, 3)], [(1, 1), (2, 3)])
     assert [e.payload for e in effects if isinstance(e, Announce)] == [b"for it"]
