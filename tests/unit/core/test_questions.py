@@ -131,6 +131,14 @@ class Cluster:
         self.network.run_until(lambda: len(self.delivered(reader)) >= count, 10)
         return self.delivered(reader)
 
+    def ask(self, *payloads: bytes) -> tuple[int, int, int, Deliver]:
+        """A reader, a stream of questions, the number of its first, and those as the reader got them."""
+        reader = self.read()
+        stream, first = self.questions()
+        self.question(stream, *payloads)
+        (deliver,) = self.until_delivered(reader)
+        return reader, stream, first, deliver
+
     def answers(self, reader: int, deliver: Deliver) -> int:
         """A stream of answers to who asked what was delivered."""
         command = OpenAnswers(deliver.source, deliver.incarnation, deliver.inbox, reader)
@@ -162,6 +170,12 @@ class Cluster:
     def ended(self, node_id: int, request: int) -> StreamEnded | None:
         found = [e for e in self.told(node_id, request) if isinstance(e, StreamEnded)]
         return found[0] if found else None
+
+    def until_ended(self, node_id: int, request: int) -> StreamEnded:
+        self.network.run_until(lambda: self.ended(node_id, request) is not None, 10)
+        ended = self.ended(node_id, request)
+        assert ended is not None
+        return ended
 
 
 @pytest.fixture(params=[3, 0], ids=["over a relay", "oneself"])
@@ -205,10 +219,7 @@ class Sent(Watcher):
 
 def test_acknowledgement_of_a_short_question_goes_with_the_answer_or_a_moment_later() -> None:
     cluster = Cluster()
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a")
-    (one,) = cluster.until_delivered(reader)
+    reader, stream, first, one = cluster.ask(b"a")
     back = cluster.answers(reader, one)
     cluster.answer(back, (first, b"A"))
     cluster.until_outcomes()
@@ -284,10 +295,7 @@ def test_question_that_waits_goes_to_another_reader(cluster: Cluster) -> None:
 
 
 def test_consumed_question_is_owed_until_it_is_answered(cluster: Cluster) -> None:
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a")
-    cluster.until_delivered(reader)
+    reader, _, first, _ = cluster.ask(b"a")
     cluster.put(cluster.answerer, reader, Consumed(1))
     assert cluster.owed() == 1
     cluster.put(cluster.answerer, reader, Unsubscribe())
@@ -295,10 +303,7 @@ def test_consumed_question_is_owed_until_it_is_answered(cluster: Cluster) -> Non
 
 
 def test_answer_that_is_not_owed_is_withdrawn(cluster: Cluster) -> None:
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a")
-    (deliver,) = cluster.until_delivered(reader)
+    reader, _, first, deliver = cluster.ask(b"a")
     back = cluster.answers(reader, deliver)
     cluster.answer(back, (first, b"A"))
     cluster.answer(back, (first, b"again"))
@@ -309,10 +314,7 @@ def test_answer_that_is_not_owed_is_withdrawn(cluster: Cluster) -> None:
 
 
 def test_answer_to_an_asker_that_is_gone_is_refused(cluster: Cluster) -> None:
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a")
-    (deliver,) = cluster.until_delivered(reader)
+    reader, stream, first, deliver = cluster.ask(b"a")
     cluster.put(cluster.asker, stream, CloseStream(abandon=True))
     cluster.put(cluster.asker, cluster.inbox_request, Unsubscribe())
     back = cluster.answers(reader, deliver)
@@ -326,10 +328,7 @@ def test_answer_to_an_asker_that_is_gone_is_refused(cluster: Cluster) -> None:
 
 def test_asker_that_is_held_dead_is_told_of_no_lost_question() -> None:
     cluster = Cluster()
-    reader = cluster.read()
-    stream, _ = cluster.questions()
-    cluster.question(stream, b"a")
-    cluster.until_delivered(reader)
+    reader, *_ = cluster.ask(b"a")
     cluster.network.kill(cluster.asker)
     settle(cluster.network, [cluster.asker])
     cluster.put(cluster.answerer, reader, Unsubscribe())
@@ -344,9 +343,7 @@ def test_question_to_a_node_that_dies_ends_with_its_stream() -> None:
     cluster.question(stream, b"a")
     cluster.network.run(0.5)
     cluster.network.kill(3)
-    cluster.network.run_until(lambda: cluster.ended(0, stream) is not None, 10)
-    ended = cluster.ended(0, stream)
-    assert ended is not None
+    ended = cluster.until_ended(0, stream)
     assert isinstance(ended.error, DeadError)
 
 
@@ -358,18 +355,13 @@ def test_question_to_a_node_that_restarts_ends_with_its_stream() -> None:
     cluster.network.run(0.5)
     cluster.network.kill(3)
     cluster.network.boot(3, counter=2)
-    cluster.network.run_until(lambda: cluster.ended(0, stream) is not None, 10)
-    ended = cluster.ended(0, stream)
-    assert ended is not None
+    ended = cluster.until_ended(0, stream)
     assert isinstance(ended.error, DeadError | NewLifeError)
 
 
 def test_answer_to_a_former_life_of_its_asker_is_refused() -> None:
     cluster = Cluster()
-    reader = cluster.read()
-    stream, _ = cluster.questions()
-    cluster.question(stream, b"a")
-    (deliver,) = cluster.until_delivered(reader)
+    reader, _, _, deliver = cluster.ask(b"a")
     cluster.network.kill(0)
     cluster.network.boot(0, counter=2)
     settle(cluster.network)
@@ -383,9 +375,7 @@ def test_long_question_without_a_reader_is_refused() -> None:
     stream, _ = cluster.questions()
     piece = PutSegment(0, bytes(1000), 2000, first=True)
     cluster.put(0, stream, piece)
-    cluster.network.run_until(lambda: cluster.ended(0, stream) is not None, 10)
-    ended = cluster.ended(0, stream)
-    assert ended is not None
+    ended = cluster.until_ended(0, stream)
     assert isinstance(ended.error, NoReaderError)
 
 
@@ -428,18 +418,13 @@ def test_long_question_being_handed_out_ends_its_stream_when_its_reader_ends(
     cluster.put(cluster.asker, stream, PutSegment(0, bytes(9), 18, first=True))
     cluster.until_delivered(reader)
     cluster.put(cluster.answerer, reader, Unsubscribe())
-    cluster.network.run_until(lambda: cluster.ended(cluster.asker, stream) is not None, 10)
-    ended = cluster.ended(cluster.asker, stream)
-    assert ended is not None
+    ended = cluster.until_ended(cluster.asker, stream)
     assert isinstance(ended.error, ReaderLostError)
 
 
 def test_answer_whose_time_is_over_before_it_was_sent_is_owed_again() -> None:
     cluster = Cluster()
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a")
-    (deliver,) = cluster.until_delivered(reader)
+    reader, stream, first, deliver = cluster.ask(b"a")
     back = cluster.answers(reader, deliver)
     for peer in range(3):
         cluster.network.cut(3, peer)
@@ -482,10 +467,7 @@ def test_long_answer_that_is_given_up_before_it_was_sent_is_lost_when_its_reader
     gives_up: Command,
 ) -> None:
     cluster = Cluster()
-    reader = cluster.read()
-    stream, first = cluster.questions()
-    cluster.question(stream, b"a", b"b")
-    (deliver,) = cluster.until_delivered(reader)
+    reader, _, first, deliver = cluster.ask(b"a", b"b")
     back = cluster.answers(reader, deliver)
     for peer in range(3):
         cluster.network.cut(3, peer)
