@@ -14,7 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -192,14 +192,14 @@ def test_engine_reads_256_kib_of_a_link_in_a_round_at_most(pair: Pair) -> None:
 
 
 @ENGINE_IN_C
-def test_engine_reads_256_kib_of_a_link_in_a_round_where_so_much_waits() -> None:
-    pair = Pair(ENGINES["c"])
+@pytest.mark.parametrize("pair", ["c"], indirect=True)
+def test_engine_reads_256_kib_of_a_link_in_a_round_where_so_much_waits(
+    pair: Pair,
+) -> None:
     have_wait(pair, data(0, "x" * 30_000) * 9)
     before = pair.engine.totals()["received_bytes"]
     pair.engine.poll()
     assert pair.engine.totals()["received_bytes"] - before == 256 * 1024
-    pair.left.close()
-    pair.right.close()
 
 
 def test_engine_writes_what_was_read_behind_the_hello_first(pair: Pair) -> None:
@@ -342,6 +342,22 @@ def test_engine_takes_fed_links_beside_sockets(pair: Pair) -> None:
 # --- the engine in C only ---------------------------------------------------------------------------
 
 
+@contextmanager
+def linked(engine: LinkEngine, unsent_bytes: int = 0) -> Iterator[tuple[int, socket.socket]]:
+    """A link: its descriptor, and the socket at its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    if unsent_bytes:
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent_bytes)
+    ours.setblocking(False)
+    descriptor = ours.detach()
+    engine.adopt(descriptor, LEFT, 1)
+    with theirs:
+        yield descriptor, theirs
+        engine.close(LEFT)
+
+
 def unsent_bytes(descriptor: int) -> int:
     """How much may be written and not sent."""
     with socket.socket(fileno=os.dup(descriptor)) as sock:
@@ -356,14 +372,7 @@ def unread_bytes(descriptor: int) -> int:
 @ENGINE_IN_C
 def test_engine_lets_a_fast_link_have_more_unsent_and_a_slow_one_less_again() -> None:
     engine = ENGINES["c"]()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    with theirs:
-        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, FRESH_BYTES)
-        ours.setblocking(False)
-        descriptor = ours.detach()
-        engine.adopt(descriptor, LEFT, 1)
+    with linked(engine, FRESH_BYTES) as (descriptor, theirs):
         # A fast reader: what was blocked can be written again at once.
         for _ in range(ROUNDS):
             engine.put(LEFT, data(1, "x" * 50_000) * 20, BULK)
@@ -388,20 +397,12 @@ def test_engine_lets_a_fast_link_have_more_unsent_and_a_slow_one_less_again() ->
             if unsent_bytes(descriptor) == FRESH_BYTES:
                 break
         assert unsent_bytes(descriptor) == FRESH_BYTES
-        engine.close(LEFT)
 
 
 @ENGINE_IN_C
 def test_engine_leaves_alone_what_a_socket_may_have_unsent_above_its_own_bound() -> None:
     engine = ENGINES["c"]()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    with theirs:
-        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 2 * UNSENT_BYTES_MAX)
-        ours.setblocking(False)
-        descriptor = ours.detach()
-        engine.adopt(descriptor, LEFT, 1)
+    with linked(engine, 2 * UNSENT_BYTES_MAX) as (descriptor, theirs):
         for _ in range(ROUNDS):
             engine.put(LEFT, data(1, "x" * 50_000) * 20, BULK)
             engine.flush()
@@ -414,12 +415,13 @@ def test_engine_leaves_alone_what_a_socket_may_have_unsent_above_its_own_bound()
             theirs.recv(1 << 20)
             engine.poll()
         assert unsent_bytes(descriptor) == 2 * UNSENT_BYTES_MAX
-        engine.close(LEFT)
 
 
 @ENGINE_IN_C
-def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -> None:
-    pair = Pair(ENGINES["c"])
+@pytest.mark.parametrize("pair", ["c"], indirect=True)
+def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on(
+    pair: Pair,
+) -> None:
     frame = data(2, "x" * 30_000)
     pair.left.setblocking(True)
     pair.left.settimeout(10)
@@ -437,13 +439,13 @@ def test_engine_reads_a_link_less_that_gives_only_what_must_wait_but_goes_on() -
     assert deferred
     assert totals["dropped_bulk_frames"] > 0
     assert totals["relayed_frames"] + totals["dropped_bulk_frames"] == 400
-    pair.left.close()
-    pair.right.close()
 
 
 @ENGINE_IN_C
-def test_engine_ends_its_writing_once_where_a_goodbye_is_written_before_it_is_due() -> None:
-    pair = Pair(ENGINES["c"])
+@pytest.mark.parametrize("pair", ["c"], indirect=True)
+def test_engine_ends_its_writing_once_where_a_goodbye_is_written_before_it_is_due(
+    pair: Pair,
+) -> None:
     while not pair.engine.backlog(LEFT):
         pair.engine.put(LEFT, data(1, "x" * 20_000), BULK)
         pair.engine.flush()
@@ -462,8 +464,6 @@ def test_engine_ends_its_writing_once_where_a_goodbye_is_written_before_it_is_du
     # Ended a second time it would count as broken, which poll tells.
     assert pair.engine.flush() is False
     assert [what for _, what, _ in pair.until(2)] == [FRAME, CLOSED]
-    pair.left.close()
-    pair.right.close()
 
 
 @ENGINE_IN_C
@@ -471,12 +471,6 @@ def test_engine_ends_its_writing_once_where_a_goodbye_is_written_before_it_is_du
 def test_engine_refuses_a_second_thread_while_it_works(call: str) -> None:
     """It gives up the GIL meanwhile, and its tables are nobody else's then."""
     engine = ENGINES["c"]()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    ours.setblocking(False)
-    theirs.setblocking(False)
-    engine.adopt(ours.detach(), LEFT, 1)
     refused, is_over = [], threading.Event()
 
     def disturb() -> None:
@@ -486,21 +480,21 @@ def test_engine_refuses_a_second_thread_while_it_works(call: str) -> None:
             except RuntimeError as error:
                 refused.append(str(error))
 
-    other = threading.Thread(target=disturb)
-    other.start()
-    # So much that it takes the kernel a while.
-    frames = data(1, "x" * 50_000) * 60
-    deadline_s = time.monotonic() + 60
-    while not refused and time.monotonic() < deadline_s:
-        try:
-            engine.put(LEFT, frames, BULK)
-            engine.flush() if call == "flush" else engine.poll()
-            while theirs.recv(4 << 20):
-                pass
-        except (BlockingIOError, RuntimeError):
-            continue
-    is_over.set()
-    other.join(10)
+    with linked(engine) as (_, theirs):
+        theirs.setblocking(False)
+        other = threading.Thread(target=disturb)
+        other.start()
+        # So much that it takes the kernel a while.
+        frames = data(1, "x" * 50_000) * 60
+        deadline_s = time.monotonic() + 60
+        while not refused and time.monotonic() < deadline_s:
+            try:
+                engine.put(LEFT, frames, BULK)
+                engine.flush() if call == "flush" else engine.poll()
+                while theirs.recv(4 << 20):
+                    pass
+            except (BlockingIOError, RuntimeError):
+                continue
+        is_over.set()
+        other.join(10)
     assert set(refused) == {"the engine is in use by another thread"}
-    engine.close(LEFT)
-    theirs.close()
