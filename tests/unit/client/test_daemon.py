@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +18,9 @@ from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
 from bmgd.types import NodeId, Status
 from bmgd.wire.batch import unpack_messages
-from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
+from tests.unit.fake_core import SILENT, FakeCore
 
 DEADLINE_S = 10.0
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
-    async with fake_daemon(tmp_path / "d.sock") as fake:
-        yield fake
-
-
-@pytest.fixture
-async def daemon(core: FakeCore) -> AsyncIterator[bmgd.Daemon]:
-    async with bmgd.connect(core.address) as connected:
-        yield connected
 
 
 async def test_requests(daemon: bmgd.Daemon) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +14,10 @@ from bmgd.core.effects import Deliver, StreamMoved
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
-from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
+from tests.unit.fake_core import SILENT, FakeCore
 from tests.unit.segments import delivered
 
 DEADLINE_S = 10.0
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[FakeCore]:
-    async with fake_daemon(tmp_path / "d.sock") as fake:
-        yield fake
-
-
-@pytest.fixture
-async def daemon(core: FakeCore) -> AsyncIterator[bmgd.Daemon]:
-    async with bmgd.connect(core.address) as connected:
-        yield connected
 
 
 def put(core: FakeCore) -> list[PutSegment]:
