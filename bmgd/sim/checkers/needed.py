@@ -107,10 +107,12 @@ class SourcesSendWhatIsMissed(Checker):
             return
         if route.destination_tag != incarnation_tag(journal.incarnation):
             return
+        if membership.incarnation(route.source) != route.source_incarnation:
+            # A life that nothing vouches for yet, or a former one: nothing is taken of it.
+            return
         key = route.source, route.source_incarnation
         life.acknowledged[key] = max(life.acknowledged.get(key, 0), came.watermark)
-        is_believed = membership.incarnation(route.source) == route.source_incarnation
-        if not came.asks or not is_believed or not journal.to(route.source):
+        if not came.asks or not journal.to(route.source):
             return
         if membership.in_layout(route.source) and not any(
             isinstance(effect, Send)

@@ -104,8 +104,10 @@ class ReportsAreTrue(Checker):
             return False
         if route.destination_tag != incarnation_tag(journal.incarnation):
             return False
-        if journal.inside.membership.status_of(route.source) in (None, Status.LEFT):
-            # Nothing is taken of who has left.
+        membership = journal.inside.membership
+        is_believed = membership.incarnation(route.source) == route.source_incarnation
+        if not is_believed or membership.status_of(route.source) in (None, Status.LEFT):
+            # Nothing is taken of who has left, or of another life than the one that is believed.
             return False
         told, key = self._acknowledged[journal.place], (route.source, route.source_incarnation)
         told[key] = max(told.get(key, 0), message.watermark)

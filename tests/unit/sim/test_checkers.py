@@ -59,6 +59,8 @@ from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, Suspected
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
+from bmgd.sim.checkers.needed import SourcesSendWhatIsMissed
+from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.host import Host
 from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
@@ -74,7 +76,7 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.broadcast_messages import Multicast
+from bmgd.wire.broadcast_messages import Multicast, Watermark
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
@@ -802,6 +804,18 @@ def test_source_may_send_again_what_lacks() -> None:
     sends_again_what_lacks(forger)
     found = {violation.checker for violation in forger.scene.violations}
     assert "only-what-lacks-is-sent-again" not in found
+
+
+@pytest.mark.parametrize("is_believed", [True, False])
+def test_watermark_of_a_life_that_is_not_believed_acknowledges_nothing(is_believed: bool) -> None:
+    forger = cluster()
+    life = forger.life if is_believed else Incarnation(forger.life + 1)
+    tag = incarnation_tag(forger.inside.context.incarnation)
+    forger.step(Received(forger.link, Watermark(Route(ME, PEER, life, tag), 7, 0, asks=False)))
+    (missed,) = [c for c in forger.scene.checkers if isinstance(c, SourcesSendWhatIsMissed)]
+    (reports,) = [c for c in forger.scene.checkers if isinstance(c, ReportsAreTrue)]
+    assert bool(missed._lives[ME].acknowledged) == is_believed
+    assert bool(reports._acknowledged[ME]) == is_believed
 
 
 @pytest.mark.parametrize("renews", [True, False])
