@@ -53,6 +53,7 @@ class _Asked:
 
     Args:
         lives: of the destination, as they were known when something was put.
+        topic: of a message that was sent singly: those to one topic of a node share a stream.
         over_ns: when the time of the message, or of each segment by its number, is over.
         withdrawn: the segments that the program gave up.
         pieces: the segments that are pieces of long messages: they end with others of theirs.
@@ -62,6 +63,7 @@ class _Asked:
     destination: NodeId
     is_stream: bool
     lives: set[Incarnation] = field(default_factory=set)
+    topic: str = ""
     over_ns: dict[int, int] = field(default_factory=dict)
     withdrawn: set[int] = field(default_factory=set)
     pieces: set[int] = field(default_factory=set)
@@ -70,12 +72,18 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Told:
-    """An error that a program is told, and of what."""
+    """An error that a program is told, and of what.
+
+    Args:
+        for_others: in the same step an earlier message of its stream fails, which was for another life:
+            a stream ends as a whole.
+    """
 
     asked: _Asked
     event: Event
     numbers: tuple[int, ...]
     is_over: bool
+    for_others: bool = False
 
 
 class ErrorsHaveTheirReason(Checker):
@@ -119,6 +127,7 @@ class ErrorsHaveTheirReason(Checker):
                 if isinstance(command, OpenAnswers):
                     asked.lives.add(command.incarnation)
                 if isinstance(command, SendTo):
+                    asked.topic = command.topic
                     asked.over_ns[0] = journal.now_ns + command.timeout_ns
                 known[request] = asked
             case PutSegment() as put:
@@ -147,12 +156,17 @@ class ErrorsHaveTheirReason(Checker):
         known = self._asked[journal.place]
         is_over = any(isinstance(effect, Renewed | Displaced | Exit) for effect in effects)
         is_over |= journal.inside.context.state is NodeState.LEAVING
+        ended: set[tuple[NodeId, str]] = set()
         for effect in effects:
             match effect:
                 case Reply(request, _, error):
                     asked = known.get(request)
                     if asked is not None and error is not None:
-                        self._check(journal, error, _Told(asked, event, (0,), is_over))
+                        stream = asked.destination, asked.topic
+                        told = _Told(asked, event, (0,), is_over, stream in ended)
+                        self._check(journal, error, told)
+                        if isinstance(error, NewLifeError) and asked.topic:
+                            ended.add(stream)
                     if asked is not None and (error is not None or not asked.is_stream):
                         del known[request]
                 case StreamMoved(request) if effect.error and request in known:
@@ -190,6 +204,7 @@ class ErrorsHaveTheirReason(Checker):
                 return (
                     is_own
                     or is_foreign
+                    or told.for_others
                     or told.asked.lives != {inside.membership.incarnation(peer)}
                 )
             case QueueFullError():

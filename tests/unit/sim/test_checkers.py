@@ -47,7 +47,7 @@ from bmgd.core.events import (
 )
 from bmgd.core.streams import inbound
 from bmgd.core.streams.stream_in import StreamIn
-from bmgd.errors import UnreachableError
+from bmgd.errors import NewLifeError, UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot
 from bmgd.routing.branches import Branch
@@ -804,6 +804,23 @@ def test_source_may_send_again_what_lacks() -> None:
     sends_again_what_lacks(forger)
     found = {violation.checker for violation in forger.scene.violations}
     assert "only-what-lacks-is-sent-again" not in found
+
+
+@pytest.mark.parametrize("is_first_for_another", [True, False])
+def test_message_may_fail_with_an_earlier_one_of_its_stream_that_was_for_another_life(
+    is_first_for_another: bool,
+) -> None:
+    forger = cluster()
+    lives, life = forger.inside.membership._lives, forger.life
+    lives[PEER] = Incarnation(life + 1) if is_first_for_another else life
+    forger.network.stop(ME)
+    forger.step(CommandIssued(10**6, SendTo(PEER, "t", b"first", 10 * S)))
+    lives[PEER] = life
+    forger.step(CommandIssued(10**6 + 1, SendTo(PEER, "t", b"second", 10 * S)))
+    error = NewLifeError(PEER, "", sent=False)
+    forger.deadline(Reply(10**6, error=error), Reply(10**6 + 1, error=error))
+    fired = [v for v in forger.scene.violations if v.checker == "errors-have-their-reason"]
+    assert len(fired) == (0 if is_first_for_another else 1)
 
 
 @pytest.mark.parametrize("is_believed", [True, False])
