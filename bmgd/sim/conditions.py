@@ -45,6 +45,7 @@ class Conditions:
         long_percent: how many of those are pieces of a long message.
         long_bytes_max: how long one is at most.
         absent_ms_max: for how long readers go away at a time; 0 for never.
+        second_reader_percent: how many daemons have two programs that read the same topic.
         stalled_percent: how many readers of broadcasts take nothing while faults go on.
         older_percent: how many founders are of an older release, until they are started again with
             their state.
@@ -82,6 +83,7 @@ class Conditions:
     long_percent: int = 0
     long_bytes_max: int = 100_000
     absent_ms_max: int = 0
+    second_reader_percent: int = 0
     stalled_percent: int = 0
     older_percent: int = 0
     looks_per_s: int = 0

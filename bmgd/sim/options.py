@@ -107,6 +107,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if nodes > 2 and apart.random() < 0.05:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
         plan = _silent_alone(apart, plan, settings, _cut_off)
+    second = Random(f"second readers {seed}")
+    if second.random() < 0.3:
+        simulated["second_reader_percent"] = second.choice((50, 100))
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))

@@ -1,9 +1,9 @@
 """The programs of a simulated cluster: they send numbered messages in all ways, and read them.
 
-Every daemon has a program that reads one topic; it takes each message for a moment before it says
-that it has consumed it, and may go away for a while. A source of messages picks a running sender and a
-receiver, dead or alive, by chance, and a way: singly, in a segment of a stream, or as a long message.
-What programs see goes into the history.
+Every daemon has a program that reads one topic, or two of them; it takes each message for a moment before
+it says that it has consumed it, and may go away for a while. A source of messages picks a running sender
+and a receiver, dead or alive, by chance, and a way: singly, in a segment of a stream, or as a long
+message. What programs see goes into the history.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ class Programs(Watcher):
         self._payload_id = 0
         self._asked: dict[int, tuple[int, Host]] = {}
         self._readers: dict[int, Host] = {}
+        self._reader_counts: dict[Host, int] = {}
         self._leaving: set[int] = set()
         self._unseen: set[int] = set()
         """Messages that came to a reader which was about to go, and which it did not read."""
@@ -140,12 +141,17 @@ class Programs(Watcher):
         # Who takes a new id after another life took its own keeps its readers.
         is_read = any(reader is host for reader in self._readers.values())
         if self._workload.messages_per_second > 0 and not is_read:
-            self._network.timeline.plan(self._network.now_ns, self._subscribe, host)
+            percent = self._network.conditions.second_reader_percent
+            is_read_twice = bool(percent) and self._random.randrange(100) < percent
+            self._reader_counts[host] = 1 + is_read_twice
+            for _ in range(self._reader_counts[host]):
+                self._network.timeline.plan(self._network.now_ns, self._subscribe, host)
 
     def _subscribe(self, host: Host) -> None:
         if not self._is_current(host) or self._is_held_back(host, self._subscribe):
             return
-        if any(reader is host for reader in self._readers.values()):
+        count = sum(reader is host for reader in self._readers.values())
+        if count >= self._reader_counts[host]:
             return
         network, conditions = self._network, self._network.conditions
         request = network.next_request()

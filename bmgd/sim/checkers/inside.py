@@ -174,6 +174,13 @@ class Inside:
             for s in self.topics.table.subscriptions.values()
         ]
 
+    def bound_to(self, long: int) -> int | None:
+        """The reader of a long message, by the message's number; None where it is over."""
+        for one in self.topics.longs.by_stream.values():
+            if one.number == long:
+                return one.reader.request
+        return None
+
     def queues(self) -> list[tuple[int, int, int]]:
         """Of each topic: messages waiting, bytes as counted, bytes as they are."""
         return [

@@ -168,6 +168,8 @@ class _Read:
 class LongMessagesAreWhole(Checker):
     """Pieces come to one reader, each once and in order; confirmed is what the reader has consumed.
 
+    It is the reader that its node bound the message to: no other one could say that it has consumed it.
+
     Nobody waits for the rest of one whose source is dead.
     """
 
@@ -246,6 +248,8 @@ class LongMessagesAreWhole(Checker):
             return
         if read.request != piece.request:
             self.violate(journal, "a long message goes to two readers")
+        elif journal.inside.bound_to(piece.long) not in (None, piece.request):
+            self.violate(journal, "a piece goes to another reader than its message is bound to")
         at = len(read.body)
         read.body += piece.body
         read.unconsumed += 1

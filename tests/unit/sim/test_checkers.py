@@ -47,6 +47,7 @@ from bmgd.core.events import (
 )
 from bmgd.core.streams import inbound
 from bmgd.core.streams.stream_in import StreamIn
+from bmgd.core.topics.taken import Offer, Taken
 from bmgd.errors import NewLifeError, UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot
@@ -386,6 +387,14 @@ def long_message_for_two(f: Forger) -> None:
     f.deadline(piece(1, b"second", request=2))
 
 
+def piece_for_another_than_its_reader(f: Forger) -> None:
+    _put_long(f)
+    reader = f.network.issue(ME, Subscribe("t", 9, takes_long=True))
+    taken = Taken(PEER, f.life, 7, 0, b"12345678", 19, first=True)
+    assert f.inside.topics.offer("t", taken) is Offer.TAKEN
+    f.deadline(piece(1, b"12345678", request=reader + 1))
+
+
 def long_message_confirmed_unread(f: Forger) -> None:
     request = _put_long(f)
     f.deadline(StreamMoved(request, 4, 10**6))
@@ -699,6 +708,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("long-messages-are-whole", long_message_with_a_hole),
     ("long-messages-are-whole", long_message_that_ends_early),
     ("long-messages-are-whole", long_message_for_two),
+    ("long-messages-are-whole", piece_for_another_than_its_reader),
     ("long-messages-are-whole", long_message_confirmed_unread),
     (
         "acks-are-honest",

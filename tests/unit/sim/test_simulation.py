@@ -22,6 +22,7 @@ from bmgd.errors import PlanError, ProtocolError
 from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
+from bmgd.sim.workload import TOPIC
 from bmgd.types import NodeId
 
 
@@ -45,6 +46,19 @@ def test_simulation_delivers_what_programs_send() -> None:
     assert {fact.payload_id for fact in outcome.history.of(Acknowledged)} == sent
     delivered = [fact.payload_id for fact in outcome.history.of(Delivered)]
     assert sorted(delivered) == sorted(sent)
+
+
+@pytest.mark.parametrize(("percent", "count"), [(0, 1), (100, 2)])
+def test_simulation_has_one_or_two_readers_of_a_topic_at_each_node(
+    percent: int, count: int
+) -> None:
+    simulated = {"second_reader_percent": percent, "absent_ms_max": 100, "streams_percent": 50}
+    plan = Plan(4, 3.0, workload=Workload(50.0), simulated=simulated | {"long_percent": 30})
+    simulation = Simulation(plan, [inspect])
+    assert simulation.run().violations == ()
+    topics = [host.node.parts.topics.table.topics for host in simulation.network.hosts.values()]
+    assert {len(table[TOPIC].readers) for table in topics} <= set(range(count + 1))
+    assert max(len(table[TOPIC].readers) for table in topics) == count
 
 
 def test_simulation_that_never_comes_to_rest_fails(monkeypatch: pytest.MonkeyPatch) -> None:
