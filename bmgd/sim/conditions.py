@@ -54,6 +54,8 @@ class Conditions:
         looks_per_s: how many programs look at something in a second, while faults go on.
         malformed_per_s: how many malformed frames members say in a second, while faults go on.
         forgeries: how many lies about members come over links, while faults go on.
+        former_lives: how many messages of former lives come late, at most, to nodes that wait for
+            their first answer of another, while faults go on.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
     """
@@ -90,6 +92,7 @@ class Conditions:
     rekeys: int = 0
     malformed_per_s: int = 0
     forgeries: int = 0
+    former_lives: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0
 

@@ -125,6 +125,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     forged = Random(f"forged {seed}")
     if forged.random() < 0.15:
         simulated["forgeries"] = forged.choice((1, 3, 8))
+    former = Random(f"former lives {seed}")
+    if former.random() < 0.3:
+        simulated["former_lives"] = former.choice((1, 3))
     narrow = Random(f"narrow {seed}")
     if narrow.random() < 0.25:
         # Smaller steps are more steps: if each cost time, nodes would never be done.

@@ -28,6 +28,7 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.corrupt_members import CorruptMembers
 from bmgd.sim.disturbances import Disturber
 from bmgd.sim.forging import Forger
+from bmgd.sim.former_lives import FormerLives
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
 from bmgd.sim.narrowing import narrowed, refusing
 from bmgd.sim.network import Network
@@ -171,6 +172,10 @@ class Simulation:
         self._rekeying = Rekeying(network, Random(f"secrets {plan.seed}"), rekeys)
         lies = network.conditions.forgeries
         self._forger = Forger(network, Random(f"forgeries {plan.seed}"), lies, self._note)
+        count = network.conditions.former_lives
+        self._former_lives = FormerLives(
+            network, Random(f"former lives {plan.seed}"), count, self._programs.send
+        )
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -180,6 +185,7 @@ class Simulation:
             self._broadcasters,
             self._registrants,
             self._askers,
+            self._former_lives,
         ]
         if traces:
             network.watchers.append(self._trace)
@@ -225,6 +231,7 @@ class Simulation:
         self._corrupt_members.start(until_ns)
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)
+        self._former_lives.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

@@ -225,15 +225,19 @@ class Programs(Watcher):
     def _timeout_ns(self) -> int:
         return int(self._workload.timeout_s * 1e9)
 
-    def send(self, host: Host, destination: NodeId) -> int | None:
-        """Send one message; returns its number, or None where the source does not run."""
+    def send(self, host: Host, destination: NodeId, timeout_ns: int = 0) -> int | None:
+        """Send one message; returns its number, or None where the source does not run.
+
+        Args:
+            timeout_ns: the time that it has; 0 for that of the workload.
+        """
         network = self._network
         if not host.alive or host.stopped:
             return None
         request = network.next_request()
         number = self._new_number(host, request, destination)
         self._asked[request] = number, host
-        command = SendTo(destination, TOPIC, self._payload(number), self._timeout_ns)
+        command = SendTo(destination, TOPIC, self._payload(number), timeout_ns or self._timeout_ns)
         network.issue_as(host, request, command)
         return number
 

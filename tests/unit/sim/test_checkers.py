@@ -297,6 +297,14 @@ def taken_of_a_life_that_none_vouches_for(f: Forger) -> None:
     f.step(Received(f.link, replace(came, route=route)), [])
 
 
+def taken_for_a_former_life(f: Forger) -> None:
+    f.network.cut(4, 5)
+    life = f.network.hosts[PEER].node.parts.context.membership._lives
+    life[ME] = Incarnation(life[ME] - 1)
+    f.network.issue(PEER, SendTo(ME, "t", b"late", 10 * S))
+    f.step(Received(f.link, passed(f, b"late", 7)), [])
+
+
 def taken_and_told_as_not_sent(f: Forger) -> None:
     f.network.issue(PEER, SendTo(ME, "t", b"here", 10 * S))
     f.network.run(1)
@@ -694,6 +702,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("messages-are-taken-once", unknown_payload),
     ("messages-are-taken-once", taken_twice),
     ("messages-are-taken-once", taken_of_a_life_that_none_vouches_for),
+    ("messages-are-taken-once", taken_for_a_former_life),
     ("messages-are-taken-once", confirmed_and_never_taken),
     ("messages-are-taken-once", confirmed_in_a_stream_and_never_taken),
     ("messages-are-taken-once", taken_out_of_order),
