@@ -9,6 +9,7 @@ told them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -16,11 +17,14 @@ from bmgd.chaos.history import Fact, LieTold
 from bmgd.sim.host import Host
 from bmgd.sim.inside import known_life
 from bmgd.sim.network import PEERS, Network
-from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
+from bmgd.sim.workload import TOPIC
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of, incarnation_tag
 from bmgd.wire.ask_messages import Answer
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.messages import Message
-from bmgd.wire.routes import Route
+from bmgd.wire.routes import NORMAL_PRIORITY, Route
+from bmgd.wire.segments import packed
+from bmgd.wire.stream_messages import Segment, SegmentFlag
 
 _NOWHERE: Final = 1000
 """Nobody has an id so high, so nobody listens at its address."""
@@ -107,4 +111,10 @@ class Forger:
         if not known_life(told.node, about.id):
             return self._death(told, about)
         life = self._life_above(about)
-        return Answer(Route(told.id, about.id, life), about.id, life, alive=False)
+        route = Route(told.id, about.id, life, incarnation_tag(told.node.incarnation))
+        if self._random.random() < 0.5:
+            return Answer(route, about.id, life, alive=False)
+        # The first segment of a stream, for whoever takes it.
+        body = packed(b"of a life that nobody has told of")
+        route = replace(route, sequence=1 << 32 | 1, priority=NORMAL_PRIORITY)
+        return Segment(route, SegmentFlag.OPEN, TOPIC, 0, 1, 1, 0, body)

@@ -12,8 +12,11 @@ from bmgd.chaos.truth import Truth
 from bmgd.core.effects import Observed
 from bmgd.sim import Network
 from bmgd.sim.checkers import watch
+from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.forging import Forger
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, LinkId, NodeId
+from bmgd.wire.ask_messages import Answer
+from bmgd.wire.stream_messages import Segment
 from tests.unit.core.clusters import S, settle
 
 
@@ -33,6 +36,24 @@ def test_cluster_answers_lies_about_its_members(seed: int) -> None:
     others = set(lives) - lied_about
     assert all(network.hosts[i].node.incarnation == lives[i] for i in others)
     assert all(host.alive for host in network.hosts.values())
+
+
+def test_segment_of_a_life_that_nobody_told_of_is_taken_by_nobody() -> None:
+    network, told = Network(5), set[type]()
+    scene = watch(network)
+    settle(network)
+    forger, random = Forger(network, Random(1), 0, lambda _: None), Random(1)
+    for _ in range(20):
+        host, about = random.sample(list(network.hosts.values()), 2)
+        message = forger._named_life(host, about)
+        told.add(type(message))
+        links = [end.link for end in host.ends.values() if end.up]
+        network.let_come(host, LinkId(links[0]), message)
+    network.run(20)
+    scene.at_rest()
+    assert told == {Answer, Segment}
+    assert all(not Inside(host.node).streams_in() for host in network.hosts.values())
+    assert scene.violations == []
 
 
 def test_claim_of_an_id_is_looked_into_by_who_leads_it() -> None:
