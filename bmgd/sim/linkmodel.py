@@ -142,6 +142,8 @@ class WatchedEngine:
         self._unpolled: set[int] = set()
         self._dropped = 0
         self._dropped_before = 0
+        self._relayed = self._relayed_before = 0, 0
+        """Frames, and their bytes."""
         self.accepted: dict[int, int] = {}
         self.fileno = engine.fileno
         self.flush = engine.flush
@@ -276,6 +278,8 @@ class WatchedEngine:
         else:
             _queue(link, kind).put(run)
             link.accepted += len(run)
+            frames, size_bytes = self._relayed
+            self._relayed = frames + len(run), size_bytes + sum(map(len, run))
 
     def _check_backlog(self, number: int) -> None:
         link = self._links.get(number)
@@ -353,6 +357,8 @@ class WatchedEngine:
             self._check_told()
         if self._dropped != self._dropped_before:
             self._check_dropped()
+        if self._relayed != self._relayed_before:
+            self._check_relayed()
         return happened
 
     def _check_told(self) -> None:
@@ -373,6 +379,14 @@ class WatchedEngine:
         counted = totals["dropped_urgent_frames"] + totals["dropped_bulk_frames"]
         if counted != self._dropped_before:
             self._report(BOUNDED, f"dropped {self._dropped_before} frames, and counts {counted}")
+
+    def _check_relayed(self) -> None:
+        """What operators are shown of the data plane is what it did."""
+        self._relayed_before = self._relayed
+        totals = self._engine.totals()
+        counted = totals["relayed_frames"], totals["relayed_bytes"]
+        if counted != self._relayed:
+            self._report(LOSE_NOTHING, f"relays {self._relayed} frames and bytes, counts {counted}")
 
     def heard(self) -> tuple[int, ...]:
         """See `LinkEngine.heard`."""

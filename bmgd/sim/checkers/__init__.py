@@ -9,6 +9,7 @@ from bmgd.chaos.history import History
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
+from bmgd.sim.checkers.assigning import JoinersAreGivenIds
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.broadcasts import (
     AudiencesNeverChange,
@@ -28,6 +29,7 @@ from bmgd.sim.checkers.detection import (
     SuspicionsHaveAReason,
     VerdictsAreProven,
 )
+from bmgd.sim.checkers.differing import BeginningsTellOfTheGone, DifferencesAreCompared
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
 from bmgd.sim.checkers.evictions import EvictionsAreTold
@@ -103,9 +105,12 @@ CHECKERS: tuple[type[Checker], ...] = (
     HealsInTime,
     ChangesAreFlooded,
     LinksBeginWithADigest,
+    BeginningsTellOfTheGone,
     HeartbeatsArePaced,
+    DifferencesAreCompared,
     QuestionsAreAnswered,
     NoticesAreWellFormed,
+    JoinersAreGivenIds,
     VerdictsAreProven,
     SuspicionsHaveAReason,
     VetoesWin,

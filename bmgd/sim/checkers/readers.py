@@ -243,6 +243,8 @@ class LongMessagesAreWhole(Checker):
     def _on_piece(self, journal: Journal, piece: Deliver) -> None:
         reads = self._reads[journal.place]
         read = reads.setdefault(piece.long, _Read(piece.request))
+        if piece.redelivered:
+            self.violate(journal, "a piece is marked as if another reader had had it")
         if piece.aborted:
             del reads[piece.long]
             return

@@ -90,6 +90,7 @@ from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
 from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
+from tests.unit.sim.membership_forgeries import FORGERIES_OF_MEMBERSHIPS
 from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
@@ -382,6 +383,11 @@ def long_message_with_a_hole(f: Forger) -> None:
     _put_long(f)
     f.deadline(piece(1, b"12345678"))
     f.deadline(piece(1, b"third"))
+
+
+def piece_as_if_again(f: Forger) -> None:
+    _put_long(f)
+    f.deadline(replace(piece(1, b"12345678"), redelivered=True))
 
 
 def long_message_that_ends_early(f: Forger) -> None:
@@ -715,6 +721,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("leaving-drains", left_before_its_reader_finished),
     ("long-messages-are-whole", pieces_of_nobody),
     ("long-messages-are-whole", long_message_with_a_hole),
+    ("long-messages-are-whole", piece_as_if_again),
     ("long-messages-are-whole", long_message_that_ends_early),
     ("long-messages-are-whole", long_message_for_two),
     ("long-messages-are-whole", piece_for_another_than_its_reader),
@@ -758,6 +765,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_REQUESTS,
     *FORGERIES_OF_STREAMS,
     *FORGERIES_OF_PROGRAMS,
+    *FORGERIES_OF_MEMBERSHIPS,
     *FORGERIES_OF_DETECTION,
     *FORGERIES_OF_HELLOS,
     *FORGERIES_OF_WIRES,

@@ -27,11 +27,13 @@ class Forged(LinkLayer):
         lie: changes what `take` gives.
         hides: how many happenings `poll` leaves out, from the end.
         takes_all: whether every put is answered with PUT.
+        uncounted: relayed frames that it leaves out of its totals.
     """
 
     lie: Callable[[bytes], bytes] = staticmethod(lambda taken: taken)
     hides = 0
     takes_all = False
+    uncounted = 0
 
     def take(self, link: int, limit: int) -> bytes:
         return self.lie(super().take(link, limit))
@@ -43,6 +45,10 @@ class Forged(LinkLayer):
     def put(self, link: int, data: bytes, kind: int) -> int:
         result = super().put(link, data, kind)
         return PUT if self.takes_all else result
+
+    def totals(self) -> dict[str, int]:
+        totals = super().totals()
+        return totals | {"relayed_frames": totals["relayed_frames"] - self.uncounted}
 
 
 def watched(bulk_bytes_max: int = 1000) -> tuple[Forged, WatchedEngine, list[str]]:
@@ -72,6 +78,14 @@ def test_model_is_silent_on_a_layer_that_keeps_the_rules() -> None:
     engine.heard()
     assert engine.close(LEFT) == []
     assert broken == []
+
+
+def test_model_fires_when_a_frame_that_was_relayed_is_not_counted() -> None:
+    layer, engine, broken = watched()
+    layer.uncounted = 1
+    engine.feed(LEFT, data(2, "x"))
+    engine.poll()
+    assert broken == [LOSE_NOTHING]
 
 
 def test_model_fires_when_a_frame_that_was_put_is_not_written() -> None:
