@@ -17,6 +17,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES
 from bmgd.sim.broadcasters import SHARE
+from bmgd.sim.courses import growing, halved
 from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -110,6 +111,16 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     second = Random(f"second readers {seed}")
     if second.random() < 0.3:
         simulated["second_reader_percent"] = second.choice((50, 100))
+    grown = Random(f"growing {seed}")
+    grows = grown.random() < 0.08
+    if grows:
+        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
+        plan = growing(grown, plan, settings)
+    parted = Random(f"halves {seed}")
+    if parted.random() < 0.03:
+        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
+        settings |= {"quorum": "majority", "healing": parted.choice(("off", "after:1"))}
+        plan = halved(parted, plan, settings)
     older = Random(f"older {seed}")
     if older.random() < 0.2:
         simulated["older_percent"] = older.choice((5, 50, 95))
@@ -123,13 +134,14 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if corrupt.random() < 0.25:
         simulated["malformed_per_s"] = corrupt.choice((3, 30))
     forged = Random(f"forged {seed}")
-    if forged.random() < 0.15:
+    if forged.random() < (0.5 if grows else 0.15):
         simulated["forgeries"] = forged.choice((1, 3, 8))
     former = Random(f"former lives {seed}")
     if former.random() < 0.3:
         simulated["former_lives"] = former.choice((1, 3))
     narrow = Random(f"narrow {seed}")
-    if narrow.random() < 0.25:
+    # Ids are given up soon only where that bound is narrow.
+    if narrow.random() < (0.7 if grows else 0.25):
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
         simulated["narrow_percent"] = narrow.choice((10, 40, 100))

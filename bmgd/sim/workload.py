@@ -32,7 +32,7 @@ from bmgd.sim.host import Host
 from bmgd.sim.inside import known_life, unread_bodies
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
-from bmgd.types import NodeId
+from bmgd.types import Incarnation, NodeId
 from bmgd.wire.batch import pack_messages, unpack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
@@ -125,6 +125,8 @@ class Programs(Watcher):
         self._leaving: set[int] = set()
         self._unseen: set[int] = set()
         """Messages that came to a reader which was about to go, and which it did not read."""
+        self._taken_as: dict[tuple[Host, int], tuple[NodeId, Incarnation]] = {}
+        """Messages that waited for a reader as their process was given another id, and its former one."""
         self._streams: dict[int, _Stream] = {}
         self._longs: dict[tuple[Host, int], int] = {}
         self._until_ns = 0
@@ -448,7 +450,8 @@ class Programs(Watcher):
         known, life = known_life(host.node, deliver.source), host.node.incarnation
         for number in numbers:
             now_ns = self._network.now_ns
-            self._note(Delivered(now_ns, host.id, life, deliver.source, known, number))
+            node, led = self._taken_as.pop((host, number), (host.id, life))
+            self._note(Delivered(now_ns, node, led, deliver.source, known, number))
         if not deliver.aborted:
             reading_ns = reading_ns_max(self._network, self._until_ns)
             at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
@@ -493,3 +496,5 @@ class Programs(Watcher):
         )
         life = host.node.incarnation
         self._note(Unread(self._network.now_ns, host.id, life, tuple(numbers)))
+        if host.alive:
+            self._taken_as |= {(host, number): (host.id, life) for number in numbers}

@@ -276,7 +276,9 @@ class RequestsHaveOneOutcome(Checker):
             self.violate(journal, f"question {number} to {source}: {text}")
 
     def _untrue(self, asked: _Asked, kind: int, message: bytes) -> Iterator[str]:
-        readers = self._readers.get(asked.destination)
+        # Of two processes that were given one id each has its own readers.
+        is_twice = asked.destination in self.scene.given_twice
+        readers = None if is_twice else self._readers.get(asked.destination)
         if kind in (ANSWER, FAILED):
             if not asked.answered:
                 yield "an answer that nobody put"

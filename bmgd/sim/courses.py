@@ -1,0 +1,93 @@
+"""Plans for what a plan by chance seldom comes to: a cluster that grows, and one in two equal halves.
+
+By chance there are seldom joiners for long enough that anything becomes of them. Where they are nearly
+all that happens, ids above the founders are given out, given up, and contested. And seldom are two sides
+of a partition equally large for so long that each holds the other one dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from bmgd.chaos.faults import Evict, Fault, Join, Kill, Leave, Mend, Partition, Restart
+from bmgd.chaos.plan import Plan, Scalar, Step
+from bmgd.profiles import DEFAULT_PROFILE, PROFILES
+from bmgd.types import NodeId
+
+_BEGIN_S: Final = 0.3
+"""When the founders are linked, and something may happen."""
+
+
+def growing(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """A plan with joiners instead of the steps of another plan.
+
+    Args:
+        random: chooses.
+        plan: whose number of nodes it has; it lasts at least as long.
+        settings: of the daemons, for the times of detection.
+    """
+    if plan.nodes > 1 and random.random() < 0.5:
+        steps = _given_twice(random, plan.nodes, _detection_s(settings))
+    else:
+        steps = _coming_and_going(random, plan.nodes)
+    seconds = max(plan.seconds, steps[-1].at_s + 0.5)
+    return replace(plan, steps=tuple(steps), seconds=round(seconds, 6))
+
+
+def halved(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """A plan with a partition in two equal halves, for an even number of nodes; else the plan."""
+    if plan.nodes % 2:
+        return plan
+    ids = [NodeId(node) for node in range(plan.nodes)]
+    random.shuffle(ids)
+    half = plan.nodes // 2
+    parted = Partition((tuple(sorted(ids[:half])), tuple(sorted(ids[half:]))))
+    mend_s = round(_BEGIN_S + 2 * _detection_s(settings), 6)
+    steps = Step(_BEGIN_S, parted), Step(mend_s, Mend())
+    return replace(plan, steps=steps, seconds=max(plan.seconds, mend_s))
+
+
+def _detection_s(settings: Mapping[str, Scalar]) -> float:
+    """In this time a side of a partition holds the other one dead."""
+    timing = PROFILES[str(settings.get("profile", DEFAULT_PROFILE))]
+    timeout_s = float(settings.get("timeout_ms", timing.timeout_ms)) / 1e3
+    heartbeat_s = float(settings.get("heartbeat_ms", timing.heartbeat_ms)) / 1e3
+    ask_s = float(settings.get("ask_ms", timing.ask_ms)) / 1e3
+    return 2 * timeout_s + ask_s + 2 * heartbeat_s
+
+
+def _coming_and_going(random: Random, nodes: int) -> list[Step]:
+    """Some join; each then leaves, is killed or evicted, and may be started again."""
+    count = random.randint(1, 4)
+    steps = [Step(_BEGIN_S, Join(count))]
+    for place in map(NodeId, range(nodes, nodes + count)):
+        at_s = _BEGIN_S + 0.5 + random.random()
+        one = (place,)
+        end: Fault = random.choice((Leave(one), Leave(one), Kill(one), Evict(one, NodeId(0))))
+        steps.append(Step(round(at_s, 6), end))
+        if random.random() < 0.7:
+            back_s = at_s + random.choice((0.1, 1.0, 2.5))
+            back = Restart(one, keeps_state=random.random() < 0.7)
+            steps.append(Step(round(back_s, 6), back))
+    return sorted(steps, key=lambda step: step.at_s)
+
+
+def _given_twice(random: Random, nodes: int, detection_s: float) -> list[Step]:
+    """Somebody joins each side of a partition: both are given the same id, until the sides meet."""
+    ids = [NodeId(node) for node in range(nodes)]
+    random.shuffle(ids)
+    middle = random.randint(1, nodes - 1)
+    sides = tuple(sorted(ids[:middle])), tuple(sorted(ids[middle:]))
+    join_s = round(_BEGIN_S + detection_s, 6)
+    joins = [Join(1, random.choice(side)) for side in sides]
+    grown = (*sides[0], NodeId(nodes)), (*sides[1], NodeId(nodes + 1))
+    mend_s = round(join_s + random.choice((0.3, 1.0)), 6)
+    return [
+        Step(_BEGIN_S, Partition(sides)),
+        *(Step(join_s, join) for join in joins),
+        Step(join_s, Partition(grown)),
+        Step(mend_s, Mend()),
+    ]

@@ -1,0 +1,49 @@
+"""Courses of a cluster that a plan by chance seldom takes: it grows, or is in two equal halves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bmgd.chaos.faults import Join, Partition
+from bmgd.chaos.history import Noted
+from bmgd.chaos.plan import Plan, Workload
+from bmgd.sim.checkers import inspect
+from bmgd.sim.courses import growing, halved
+from bmgd.sim.simulation import Simulation
+
+QUIET = Workload(messages_per_second=0.0)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(20))
+def test_growing_cluster_has_a_plan_that_can_be_carried_out(nodes: int, seed: int) -> None:
+    plan = growing(Random(seed), Plan(nodes, 2.0), {"ask_ms": 800})
+    plan.check()
+    assert any(isinstance(step.fault, Join) for step in plan.steps)
+    assert plan.seconds > plan.steps[-1].at_s
+
+
+def test_joiners_on_two_sides_are_given_one_id_and_one_of_them_takes_another() -> None:
+    plans = (growing(Random(seed), Plan(4, 2.0, workload=QUIET), {}) for seed in range(20))
+    parted = next(plan for plan in plans if isinstance(plan.steps[0].fault, Partition))
+    report = Simulation(parted, [inspect], traces=False).run()
+    assert not report.violations
+    displaced = [fact for fact in report.history.of(Noted) if fact.event == "displaced"]
+    assert len(displaced) == 1
+
+
+@pytest.mark.parametrize("nodes", [2, 6])
+def test_halves_are_equal(nodes: int) -> None:
+    plan = halved(Random(1), Plan(nodes, 2.0), {})
+    plan.check()
+    parted = plan.steps[0].fault
+    assert isinstance(parted, Partition)
+    assert [len(group) for group in parted.groups] == [nodes // 2] * 2
+
+
+def test_odd_number_of_nodes_has_no_halves() -> None:
+    plan = replace(Plan(5, 2.0), seed=7)
+    assert halved(Random(1), plan, {}) == plan
