@@ -18,7 +18,7 @@ from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.sim.host import Host
-from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.broadcast_messages import (
     Broadcast,
@@ -47,6 +47,18 @@ def source_of(journal: Journal) -> BroadcastSource:
 def retention_of(journal: Journal) -> BroadcastRetention:
     """What a node has of others'."""
     return journal.inside.to_many.retention
+
+
+def is_taken(journal: Journal, message: Watermark) -> bool:
+    """Whether a source takes an acknowledgement: it is for its life, and of one that is believed."""
+    route, membership = message.route, journal.inside.membership
+    if route.destination != journal.host.id:
+        return False
+    if route.destination_tag != incarnation_tag(journal.incarnation):
+        return False
+    if membership.status_of(route.source) in (None, Status.LEFT):
+        return False
+    return membership.incarnation(route.source) == route.source_incarnation
 
 
 class CoversArePartedOnce(Checker):

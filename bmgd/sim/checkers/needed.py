@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from bmgd.core.effects import Effect, RecordChanged, Send
 from bmgd.core.events import Event, Received
 from bmgd.routing.id_sets import ids_in
-from bmgd.sim.checkers.broadcasts import LifeKey, source_of
+from bmgd.sim.checkers.broadcasts import LifeKey, is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, incarnation_tag
@@ -102,14 +102,9 @@ class SourcesSendWhatIsMissed(Checker):
     def _on_watermark(
         self, journal: Journal, life: _Life, came: Watermark, effects: Sequence[Effect]
     ) -> None:
+        if not is_taken(journal, came):
+            return
         route, membership = came.route, journal.inside.membership
-        if route.destination != journal.host.id:
-            return
-        if route.destination_tag != incarnation_tag(journal.incarnation):
-            return
-        if membership.incarnation(route.source) != route.source_incarnation:
-            # A life that nothing vouches for yet, or a former one: nothing is taken of it.
-            return
         key = route.source, route.source_incarnation
         life.acknowledged[key] = max(life.acknowledged.get(key, 0), came.watermark)
         if not came.asks or not journal.to(route.source):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -11,10 +11,10 @@ from bmgd.core.effects import Effect, RecordChanged, Reply, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.errors import DeadError, NewLifeError, UnreachableError
 from bmgd.routing.id_sets import ids_in
-from bmgd.sim.checkers.broadcasts import source_of
+from bmgd.sim.checkers.broadcasts import is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Status
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Watermark
 
 Failure = dict[str, Any]
@@ -86,29 +86,22 @@ class ReportsAreTrue(Checker):
                 is_acknowledged = self._note(journal, watermark)
             case _:
                 pass
-        is_moved = any(isinstance(effect, RecordChanged) for effect in effects)
-        self._note_numbers(journal, is_moved=is_moved)
+        moved = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
+        self._note_numbers(journal, is_moved=bool(moved))
         for effect in effects:
             if isinstance(effect, Reply) and effect.request in asked:
-                self._check(journal, asked.pop(effect.request), effect)
+                self._check(journal, asked.pop(effect.request), effect, moved)
             elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
                 self._check_sent(journal, effect.message)
-        if (is_acknowledged or is_moved) and not journal.exited:
+        if (is_acknowledged or moved) and not journal.exited:
             self._check_open(journal)
 
     # --- what is written down -----------------------------------------------------------------
 
     def _note(self, journal: Journal, message: Watermark) -> bool:
+        if not is_taken(journal, message):
+            return False
         route = message.route
-        if route.destination != journal.host.id:
-            return False
-        if route.destination_tag != incarnation_tag(journal.incarnation):
-            return False
-        membership = journal.inside.membership
-        is_believed = membership.incarnation(route.source) == route.source_incarnation
-        if not is_believed or membership.status_of(route.source) in (None, Status.LEFT):
-            # Nothing is taken of who has left, or of another life than the one that is believed.
-            return False
         told, key = self._acknowledged[journal.place], (route.source, route.source_incarnation)
         told[key] = max(told.get(key, 0), message.watermark)
         return True
@@ -145,7 +138,7 @@ class ReportsAreTrue(Checker):
             if effect.error is None and effect.result != {"confirmed": [], "failed": []}:
                 self.violate(journal, f"reports {effect.result} at best effort")
 
-    def _check(self, journal: Journal, known: _Asked, reply: Reply) -> None:
+    def _check(self, journal: Journal, known: _Asked, reply: Reply, moved: Set[NodeId]) -> None:
         if reply.error is not None:
             sent = getattr(reply.error, "sent", False)
             if sent != bool(known.count):
@@ -171,12 +164,14 @@ class ReportsAreTrue(Checker):
         if sorted(named) != list(ids_in(known.audience)):
             self.violate(journal, f"reports on {sorted(named)}, it is for {ids_in(known.audience)}")
         for failure in failed:
-            for text in self._untrue(journal, known, failure, is_over=is_over):
+            is_moved = failure["id"] in moved
+            for text in self._untrue(journal, known, failure, is_over=is_over, is_moved=is_moved):
                 self.violate(journal, f"reports {failure}: {text}")
 
     def _untrue(
-        self, journal: Journal, known: _Asked, failure: Failure, *, is_over: bool
+        self, journal: Journal, known: _Asked, failure: Failure, *, is_over: bool, is_moved: bool
     ) -> Iterator[str]:
+        """What does not fit; its record may have changed in this step after the report, or before."""
         node_id, membership = NodeId(failure["id"]), journal.inside.membership
         status = membership.status_of(node_id)
         is_dead = status is not None and status >= Status.DEAD
@@ -188,7 +183,8 @@ class ReportsAreTrue(Checker):
         if known.count and not is_renewed and self._has(journal, node_id, known.count):
             yield "it has acknowledged it"
         if kind == DeadError.__name__:
-            if status is None or not is_dead or detail != f"it is {status.name.lower()}":
+            is_so = status is not None and is_dead and detail == f"it is {status.name.lower()}"
+            if not is_so and not is_moved:
                 yield f"its status is {status}"
         elif is_renewed:
             if detail != NEW_LIFE or not known.count:
@@ -196,7 +192,7 @@ class ReportsAreTrue(Checker):
             elif membership.incarnation(node_id) == known.lives.get(node_id):
                 yield "it leads the same life"
         elif kind == UnreachableError.__name__:
-            if is_dead:
+            if is_dead and not is_moved:
                 yield "it is held dead"
             if detail != (NOT_CONFIRMED if known.count else NOT_SENT):
                 yield "that is another case"
