@@ -292,6 +292,7 @@ class Detector:
         """This node was itself late by `lag_ns`: accuse nobody for what it did not hear."""
         context = self.context
         context.observe("late", detail=f"{lag_ns // 1_000_000} ms")
+        self.note_lag(lag_ns)
         for link in self.links.table.values():
             link.heard_ns = context.now_ns
             link.unechoed.clear()

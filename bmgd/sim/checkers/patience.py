@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect
+from bmgd.core.effects import Effect, Observed
 from bmgd.core.events import DeadlineReached, Event
 from bmgd.core.neighbors.detector import LATE_NS, STRETCH_MAX
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
 from bmgd.types import NodeId
 
 _NOTED_NS: Final = LATE_NS // 16
@@ -43,6 +43,7 @@ class PatienceFollowsTheOwnLag(Checker):
 
     name: ClassVar[str] = "patience-follows-the-own-lag"
     events: ClassVar[Kinds] = (DeadlineReached,)
+    effects: ClassVar[Kinds] = (Observed,)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -58,6 +59,9 @@ class PatienceFollowsTheOwnLag(Checker):
         lag_ns = min(journal.lag_ns, STRETCH_MAX * inside.settings.timeout_ns)
         if stretch_ns > max(before_ns, lag_ns):
             self.violate(journal, f"waits {stretch_ns / 1e6:g} ms longer, {lag_ns / 1e6:g} ms late")
+        if not is_deadline(event):
+            # It may have noted this pause before.
+            return
         # With a round of heartbeats a quarter of it is forgotten.
         if lag_ns > _NOTED_NS and stretch_ns < lag_ns * 3 // 4 and not journal.exited:
             self.violate(journal, f"is {lag_ns / 1e6:g} ms late, and waits no longer for others")

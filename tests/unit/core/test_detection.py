@@ -20,7 +20,7 @@ from bmgd.core.events import (
     LinkUp,
     Received,
 )
-from bmgd.core.neighbors.detector import FIRST_MISMATCH_NS, LATE_NS
+from bmgd.core.neighbors.detector import BEAT_TIMER, FIRST_MISMATCH_NS, LATE_NS, SILENCE_TIMER
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.peers import PeerList
@@ -355,7 +355,8 @@ def test_lack_of_own_descriptors_accuses_nobody() -> None:
     until_ns = now_ns + 10 * S
     while now_ns < until_ns:
         dialled = [e.peer for e in effects if isinstance(e, Dial)]
-        assert not [e for e in effects if isinstance(e, Observed) and e.event == "suspected"]
+        suspected = [e.peer for e in effects if isinstance(e, Observed) and e.event == "suspected"]
+        assert 8 not in suspected
         effects = []
         for peer in dialled:
             dials += peer == 8
@@ -441,6 +442,19 @@ def test_own_lag_stretches_the_timeout() -> None:
     late_ns = LATE_NS // 2
     node.step((node.deadline_ns or 0) + late_ns, DeadlineReached())
     assert late_ns * 3 // 4 <= node.parts.detector.stretch_ns <= late_ns
+
+
+def test_own_lag_stretches_the_timeout_where_only_the_watch_for_silence_was_that_late() -> None:
+    node = linked_node(LinkId(1))
+    timers, lag_ns = node.parts.context.timers, 4 * LATE_NS
+    due_ns = (node.deadline_ns or 0) + LATE_NS
+    for key in list(timers._due):
+        timers.set(key, due_ns + 2 * lag_ns)
+    timers.set((SILENCE_TIMER, 0, 0), due_ns)
+    timers.set((BEAT_TIMER, 0, 0), due_ns + lag_ns // 2)
+    effects = node.step(due_ns + lag_ns, DeadlineReached())
+    assert [e.event for e in effects if isinstance(e, Observed)] == ["late"]
+    assert node.parts.detector.stretch_ns == lag_ns * 3 // 4
 
 
 def test_dial_that_fails_while_there_is_a_link_counts_for_nothing() -> None:
