@@ -325,6 +325,10 @@ class MemoriesAreOfUse(Checker):
             seen = journal.links.get(link_id)
             if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
                 self.violate(journal, f"has heard {link.peer} and does not know it")
+        membership = inside.membership
         for peer, peering in inside.dialling.peerings.items():
-            if peering.linked and peering.linked > inside.membership.vouched(peer):
+            if peer in membership.retired:
+                # Of it nothing else is known, and it is forgotten with the next layout.
+                continue
+            if peering.linked and peering.linked > membership.vouched(peer):
                 self.violate(journal, f"was linked to a life of {peer} that it does not know")
