@@ -189,6 +189,10 @@ def check(config: Config) -> None:
         )
     if len({bool(path) for path in (config.tls_cert, config.tls_key, config.tls_ca)}) > 1:
         raise ConfigError("TLS needs all three: --tls-cert, --tls-key and --tls-ca")
+    if config.join and any(
+        "{id}" in path for path in (config.tls_cert, config.tls_key, config.tls_ca)
+    ):
+        raise ConfigError("a joiner has no id yet: the paths of its TLS files have no {id} in them")
     if config.control:
         if "{id}" in config.control and not config.join:
             raise ConfigError("only a joiner's --control has {id} in it")

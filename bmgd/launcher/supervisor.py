@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from bmgd.config import CONTACTS_MAX, http_address
+from bmgd.config import CONTACTS_MAX, check, http_address
 from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
@@ -241,7 +241,7 @@ class Supervisor:
 
         Raises:
             LaunchError: there are not so many ports.
-            ConfigError: nor for their pages.
+            ConfigError: nor for their pages; or a joiner cannot be configured as the founders are.
         """
         config = self._plan.config
         spares = [address for spare in self._plan.spares for address in spare]
@@ -256,6 +256,7 @@ class Supervisor:
         if direct := count - len(ways):
             base = choose_base_port(direct, None, max(taken) + 1, taken)
             ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
+        check(self._plan.config_of_joiner(Joiner(-1, *ways[0], -1), self._contacts()))
         numbers = []
         for address, listen in ways:
             self._joiner_count += 1

@@ -12,12 +12,14 @@ import pytest
 from bmgd.config import (
     CONTROL_PATH_BYTES_MAX,
     Config,
+    check,
     control_path,
     http_address,
     is_loopback,
 )
 from bmgd.config_sources import load
 from bmgd.errors import ConfigError
+from bmgd.peers import PeerList
 from bmgd.profiles import PROFILES, Timing
 
 FLAGS: Mapping[str, object] = {"id": "1", "size": "3", "peers": "127.0.0.1:{7400+id}"}
@@ -277,6 +279,21 @@ def test_tls_needs_all_three_files(missing: str, tmp_path: Path) -> None:
     flags = {n: str(tmp_path / "file") for n in ("tls_cert", "tls_key", "tls_ca") if n != missing}
     with pytest.raises(ConfigError, match="TLS needs all three"):
         load_with(flags)
+
+
+def test_tls_files_of_a_joiner_are_not_named_after_its_id() -> None:
+    joiner = Config(
+        id=-1,
+        size=1,
+        peers=PeerList(),
+        join=("127.0.0.1:7400",),
+        listen="127.0.0.1:7401",
+        tls_cert="/etc/bmgd/node.pem",
+        tls_key="/etc/bmgd/node-{id}.key",
+        tls_ca="/etc/bmgd/ca.pem",
+    )
+    with pytest.raises(ConfigError, match="a joiner has no id yet"):
+        check(joiner)
 
 
 def test_the_secret_is_never_shown(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pickle
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,20 @@ def grown(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
     launch.supervisor._settle()
     launch.grow()
     return launch
+
+
+def test_supervisor_says_why_it_does_not_grow_where_tls_files_are_named_after_ids(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
+    launch.join()
+    launch.supervisor._settle()
+    files = {name: f"/etc/bmgd/{{id}}.{name}" for name in ("tls_cert", "tls_key", "tls_ca")}
+    plan = launch.supervisor._plan
+    launch.supervisor._plan = replace(plan, config=replace(plan.config, **files))
+    answer = launch.supervisor._progress(launch.ask(grow=1), launch.now_s)
+    assert "a joiner has no id yet" in answer["error"]
+    assert list(launch.supervisor._daemons) == [0]
 
 
 def test_supervisor_knows_a_joiner_that_was_started_again_whatever_its_id_becomes(
