@@ -29,6 +29,8 @@ _BEGINNING: Final = '{"seed":'
 """Of every line of a campaign's file."""
 OBJECTS_UNTIL_COLLECTED: Final = 20_000
 """A run makes few cycles of objects: they are looked for less often than Python would."""
+SEEDS_PER_WORKER: Final = 50
+"""Compiled classes leave cycles behind that are never freed, and each look for cycles passes them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,10 @@ def _results(
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
     underway: set[Future[Row]] = set()
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker) as workers:
+    pool = ProcessPoolExecutor(
+        jobs, context, initializer=begin_worker, max_tasks_per_child=SEEDS_PER_WORKER
+    )
+    with pool as workers:
         while True:
             while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
                 seed = next(waiting, None)
