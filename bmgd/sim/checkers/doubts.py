@@ -26,11 +26,41 @@ _Request = tuple[NodeId, int]
 
 @dataclass(slots=True)
 class _Put:
-    """What a program has put into its stream, by number, and of which it has not heard the end."""
+    """What a program has put into its stream, by number, and of which it has not heard the end.
+
+    Args:
+        first: the number of the first piece of the long message that was put last.
+        given_up: the first pieces of those of which any piece was told as not confirmed.
+    """
 
     destination: NodeId
     next: int = 1
     bodies: dict[int, bytes] = field(default_factory=dict)
+    first: int = 0
+    firsts: dict[int, int] = field(default_factory=dict)
+    given_up: set[int] = field(default_factory=set)
+
+    def put(self, command: PutSegment) -> None:
+        """The program puts the next one; the further pieces of what is given up are ignored."""
+        number = self.next
+        self.next += 1
+        if command.size:
+            self.first = number if command.first else self.first
+            if self.first in self.given_up:
+                return
+            self.firsts[number] = self.first
+        self.bodies[number] = command.body
+
+    def end(self, number: int) -> bytes | None:
+        """The program hears that one is not confirmed: nothing more is told of a long message."""
+        first = self.firsts.get(number)
+        body = self.bodies.pop(number, None)
+        if first is not None:
+            self.given_up.add(first)
+            for other in [each for each, of in self.firsts.items() if of == first]:
+                del self.firsts[other]
+                self.bodies.pop(other, None)
+        return body
 
 
 @dataclass(slots=True)
@@ -77,17 +107,17 @@ class DoubtHasAReason(Checker):
                 self._singles[key] = destination, payload
             case MulticastTo(_, _, payload, reliable=True):
                 self._multicasts[key] = payload
-            case PutSegment(_, body) as put:
+            case PutSegment() as put:
                 if key not in self._puts:
                     streams = journal.inside.streams_out()
                     found = [s for s in streams if s.owner == event.request]
                     if not found or found[0].destination == me or found[0].best_effort:
                         return
                     self._puts[key] = _Put(found[0].destination)
-                known = self._puts[key]
-                if not put.answers:
-                    known.bodies[known.next] = body
-                known.next += 1
+                if put.answers:
+                    self._puts[key].next += 1
+                else:
+                    self._puts[key].put(put)
             case _:
                 pass
 
@@ -144,7 +174,7 @@ class DoubtHasAReason(Checker):
             return
         for numbers, is_sent in ((moved.doubted, True), (moved.withdrawn, False)):
             for number in numbers:
-                body = put.bodies.pop(number, None)
+                body = put.end(number)
                 if body is not None:
                     self._check(journal, put.destination, body, is_sent, is_reset=False)
         for number in [number for number in put.bodies if number < moved.next]:

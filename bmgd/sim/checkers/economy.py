@@ -34,8 +34,8 @@ from bmgd.wire.stream_messages import (
 SILENCE_NS: Final = 150_000_000
 """An answer is waited for so long at least: 200 ms, and a quarter of that by chance."""
 REORDER_NS: Final = 20_000_000
-REROUTE_NS: Final = 70_000_000
-"""After another next hop the lowest segment is sent within 20 ms, and some time for a busy host."""
+REROUTE_NS: Final = 150_000_000
+"""After another next hop the lowest segment is sent within 20 ms, and later where many streams wait."""
 WINDOW_FIRST: Final = 128 * 1024
 WINDOW_MAX: Final = 4 * 1024 * 1024
 
