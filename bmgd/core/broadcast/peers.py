@@ -25,7 +25,6 @@ from bmgd.core.context import Context, RecordMoved
 from bmgd.core.membership.membership import Standing
 from bmgd.routing.id_sets import without
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record, Status, counter_of
-from bmgd.wire.bounds import SKIPS_MAX
 from bmgd.wire.broadcast_messages import Skip, Watermark
 
 RESEND_MIN_NS = 200_000_000
@@ -39,7 +38,8 @@ class Peer:
     Args:
         life: whose watermark it is; 0 while it has not acknowledged anything.
         gone_at: the next sequence when it was held dead; 0 while it is not.
-        skips: what it need not wait for, until it acknowledged to be beyond.
+        skips: what it need not wait for, until it acknowledged to be beyond; in order, and what touches
+            is one, so they are fewer than what is unstable.
     """
 
     life: Incarnation = UNKNOWN_INCARNATION
@@ -51,10 +51,22 @@ class Peer:
         """The life that acknowledged was assumed, and is none: how far this one is, it will say."""
         self.life, self.watermark = life, 0
 
+    def skip(self, more: Skip) -> None:
+        """It need not wait for these either."""
+        before, *others = sorted([*self.skips, more])
+        ranges = [before]
+        for skip in others:
+            before = ranges[-1]
+            if skip.first <= before.last + 1 and skip.missed == before.missed:
+                ranges[-1] = before._replace(last=max(before.last, skip.last))
+            else:
+                ranges.append(skip)
+        self.skips = ranges
+
     def beyond(self) -> int:
         """Up to where it has everything, or skips it."""
         beyond = self.watermark
-        for skip in sorted(self.skips, key=lambda skip: skip.first):
+        for skip in self.skips:
             if skip.first <= beyond + 1:
                 beyond = max(beyond, skip.last)
         return beyond
@@ -105,10 +117,7 @@ class BroadcastPeers:
     def pass_over(self, node_id: NodeId, sequence: int) -> None:
         """A node will not get a broadcast: it misses it, and is told."""
         peer = self.by_id.setdefault(node_id, Peer())
-        if peer.skips and peer.skips[-1].last == sequence - 1 and peer.skips[-1].missed:
-            peer.skips[-1] = peer.skips[-1]._replace(last=sequence)
-        else:
-            peer.skips.append(Skip(node_id, sequence, sequence, True))
+        peer.skip(Skip(node_id, sequence, sequence, True))
         self._clear(node_id, sequence, sequence)
 
     def plan_resending(self) -> None:
@@ -298,14 +307,9 @@ class BroadcastPeers:
         gone_at, peer.gone_at = peer.gone_at, 0
         beyond = peer.beyond()
         if beyond < stable:
-            peer.skips.append(Skip(node_id, beyond + 1, stable, True))
+            peer.skip(Skip(node_id, beyond + 1, stable, True))
         if gone_at < following:
-            peer.skips.append(Skip(node_id, gone_at, following - 1, True))
+            peer.skip(Skip(node_id, gone_at, following - 1, True))
         if peer.skips:
-            while len(peer.skips) > SKIPS_MAX:
-                # What lies between two of them is missed too.
-                a, b = peer.skips[:2]
-                peer.skips[:2] = [Skip(node_id, a.first, max(a.last, b.last), True)]
-                self._clear_skipped(node_id, peer)
             self._tell_skips_to(node_id, peer)
             self.plan_resending()

@@ -12,6 +12,7 @@ from bmgd.core.effects import Announce
 from bmgd.core.events import Received
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId, Record, Status
+from bmgd.wire.bounds import SKIPS_MAX
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip, Skipped, Watermark
 from bmgd.wire.features import SPOKEN, Feature
 from bmgd.wire.link_messages import Notice
@@ -383,3 +384,21 @@ def test_what_was_passed_over_is_not_missed_where_its_source_says_so_later(
     retention.on_skipped(Skipped(replace(route, destination_tag=context.own_tag), (skip,), 0))
     retention.delivery.on_refuted(retention.lives.values())
     assert retention.delivery.missed == max(0, 9 - last)
+
+
+def test_node_that_was_held_dead_often_is_waited_for_in_between(network: Network) -> None:
+    """It was for it what was sent while it lived: no report says that it has what it does not have."""
+    source = source_of(network)
+    network.stop(VICTIM)
+    requests = []
+    for _ in range(SKIPS_MAX + 2):
+        requests.append(network.issue(SOURCE, BroadcastTo("t", b"for it", True, 600 * S)))
+        tell(network, *held_dead(network, VICTIM))
+        network.issue(SOURCE, BroadcastTo("t", b"not for it", True, 600 * S))
+        back = believed(network, VICTIM)
+        tell(
+            network, (NodeId(VICTIM), back._replace(version=back.version + 1, status=Status.ALIVE))
+        )
+    reports = source.reports.awaited
+    assert all(reports[request].missing >> VICTIM & 1 for request in requests)
+    assert len(source.peers.by_id[NodeId(VICTIM)].skips) == SKIPS_MAX + 2
