@@ -236,7 +236,9 @@ class OnlyWhatLacksIsSentAgain(Checker):
     ) -> None:
         now_ns, text = journal.now_ns, f"sends {number} to {peer} again, "
         stream.has_lost = True
-        is_rerouted = now_ns - self._rerouted_ns[journal.place] < REROUTE_NS + journal.lag_ns
+        # A host that was late after the change has looked at its streams then.
+        limit_ns = REROUTE_NS + journal.longest_lag_ns
+        is_rerouted = now_ns - self._rerouted_ns[journal.place] < limit_ns
         if stream.refused_ns is not None:
             is_soon = now_ns - stream.refused_ns < SILENCE_NS
             if is_soon and not (is_rerouted and number == stream.lowest()):

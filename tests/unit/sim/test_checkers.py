@@ -833,6 +833,20 @@ def test_source_may_send_again_what_lacks() -> None:
     assert "only-what-lacks-is-sent-again" not in found
 
 
+@pytest.mark.parametrize("lag_ns", [0, S // 5])
+def test_host_that_was_late_may_ask_late_over_another_way(lag_ns: int) -> None:
+    forger = cluster()
+    segment_of = segment(forger.route(source=ME), b"x", stream=9, number=1)
+    forger.deadline(ForwardingChanged(forger.host.snapshot))
+    forger.network.run(0.2)
+    forger.deadline(Send(forger.link, segment_of))
+    forger.network.run(0.05)
+    forger.journal.longest_lag_ns = lag_ns
+    forger.deadline(Send(forger.link, segment_of))
+    fired = [v for v in forger.scene.violations if v.checker == "only-what-lacks-is-sent-again"]
+    assert len(fired) == (0 if lag_ns else 1)
+
+
 @pytest.mark.parametrize("is_first_for_another", [True, False])
 def test_message_may_fail_with_an_earlier_one_of_its_stream_that_was_for_another_life(
     is_first_for_another: bool,
