@@ -196,10 +196,15 @@ class ReadersSeeEverything(Checker):
             if sent.sequence >= first:
                 text = sent.command.payload, sent.command.piece
                 self._texts[(*life, sent.sequence)] = text
-        # What was stable at once, because nobody else is there, is what the event has asked for.
-        is_broadcast = isinstance(event, CommandIssued) and isinstance(event.command, BroadcastTo)
+        match event:
+            case CommandIssued(_, BroadcastTo(reliable=True)) if window.next - 1 not in topics:
+                # It was stable at once, because nobody else is there; those before it came to be so
+                # when nobody looked, and so no reader was shown them.
+                topics[window.next - 1] = NEWS
+            case _:
+                pass
         for count in range(first, window.next):
-            if not topics.get(count, NEWS if is_broadcast else ""):
+            if not topics.get(count):
                 self._of_programs.add((*life, count))
 
     def _on_announced(self, journal: Journal, effect: Announce) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from bmgd.core.broadcast import window
 from bmgd.core.commands import (
     BroadcastTo,
     Leave,
     OpenStream,
     PutSegment,
+    Register,
     SendTo,
     Subscribe,
     Unsubscribe,
@@ -54,7 +56,7 @@ from bmgd.routing import Snapshot
 from bmgd.routing.branches import Branch
 from bmgd.sim import Network
 from bmgd.sim.checkers import CHECKERS, Scene, watch
-from bmgd.sim.checkers.broadcasts import MulticastsReachOnlyWhomTheyName
+from bmgd.sim.checkers.broadcasts import MulticastsReachOnlyWhomTheyName, source_of
 from bmgd.sim.checkers.closing import LinksCloseByRule
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.inside import Inside
@@ -845,6 +847,27 @@ def test_host_that_was_late_may_ask_late_over_another_way(lag_ns: int) -> None:
     forger.deadline(Send(forger.link, segment_of))
     fired = [v for v in forger.scene.violations if v.checker == "only-what-lacks-is-sent-again"]
     assert len(fired) == (0 if lag_ns else 1)
+
+
+def test_news_of_programs_that_were_numbered_unseen_are_no_hole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(window, "UNSTABLE_MAX", 1)
+    network = Network(2)
+    scene = watch(network)
+    settle(network)
+    network.issue(0, Subscribe("news", 9))
+    network.issue(0, BroadcastTo("news", b"first", True, S))
+    network.run(1)
+    network.stop(1)
+    for name in ("one", "two", "three"):
+        network.issue(0, Register(name))
+    network.kill(1)
+    network.run(9)
+    network.issue(0, BroadcastTo("news", b"at best effort", False, S))
+    network.issue(0, BroadcastTo("news", b"second", True, S))
+    assert source_of(scene.journals[NodeId(0)]).window.next == 6
+    assert scene.violations == []
 
 
 @pytest.mark.parametrize("is_first_for_another", [True, False])
