@@ -402,3 +402,15 @@ def test_node_that_was_held_dead_often_is_waited_for_in_between(network: Network
     reports = source.reports.awaited
     assert all(reports[request].missing >> VICTIM & 1 for request in requests)
     assert len(source.peers.by_id[NodeId(VICTIM)].skips) == SKIPS_MAX + 2
+
+
+def test_who_is_not_told_for_which_life_takes_what_its_source_skips(network: Network) -> None:
+    host, source = network.hosts[NodeId(VICTIM)], network.hosts[NodeId(SOURCE)]
+    retention = host.node.parts.to_many.retention
+    route = Route(NodeId(VICTIM), NodeId(SOURCE), source.node.incarnation, 0, 5, 9)
+    retention.on_skipped(Skipped(route, (Skip(NodeId(VICTIM), 1, 4, False),), 0))
+    assert retention.lives[NodeId(SOURCE), source.node.incarnation].watermark == 4
+    retention.on_skipped(
+        Skipped(replace(route, destination_tag=1), (Skip(NodeId(VICTIM), 5, 5, False),), 0)
+    )
+    assert retention.lives[NodeId(SOURCE), source.node.incarnation].watermark == 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bmgd.core.broadcast.heard import Heard
+from bmgd.core.broadcast.orphans import PULLS_MAX
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.sim import Network
@@ -11,7 +13,7 @@ from bmgd.sim.blockade import Slowness
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import LinkId, NodeId
+from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.broadcast_messages import ReliableBroadcast
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import settle
@@ -68,3 +70,27 @@ def test_copies_of_which_links_drop_most_come_in_time() -> None:
     network.kill(SOURCE)
     network.run(20)
     assert watermarks(network) == [COUNT] * (SIZE - 1)
+
+
+def test_longest_wait_is_for_copies_that_were_asked_for() -> None:
+    heard = Heard(SOURCE, Incarnation(1), asked=NodeId(1), asked_ns=100, awaited=2)
+    heard.note_came(130)
+    heard.note_came(200)
+    assert heard.gap_ns == 70
+    heard.note_came(10_000)
+    assert (heard.came, heard.came_ns, heard.gap_ns) == (3, 10_000, 70)
+
+
+def test_neighbors_are_asked_anew_when_all_were_asked_in_vain_as_often_as_may_be() -> None:
+    network = Network(SIZE)
+    settle(network)
+    to_many = network.hosts[NodeId(2)].node.parts.to_many
+    heard = to_many.retention.hear(SOURCE, network.hosts[SOURCE].node.incarnation)
+    assert heard is not None
+    heard.told = {NodeId(1): (5, 5), NodeId(3): (5, 5)}
+    heard.pulled = {NodeId(1): PULLS_MAX + 1, NodeId(3): PULLS_MAX}
+    to_many.orphans._ask_anew(heard)
+    assert heard.pulled, "node 3 may be asked once more"
+    heard.pulled[NodeId(3)] += 1
+    to_many.orphans._ask_anew(heard)
+    assert not heard.pulled

@@ -77,3 +77,20 @@ def test_source_that_ended_holds_up_none_that_is_stuck() -> None:
     for number in range(1, 16):
         reserve = network.hosts[NodeId(number)].node.parts.to_many.retention.copies._reserve
         assert not reserve._since_ns, "nobody waits"
+
+
+def test_source_that_has_just_got_on_lets_others_go_first() -> None:
+    network = Network(4)
+    settle(network)
+    context = network.hosts[NodeId(3)].node.parts.context
+    context.now_ns += 1000 * S
+    reserve = broadcast_reserve.BroadcastReserve(context)
+    low, high = ((NodeId(i), context.membership.incarnation(NodeId(i))) for i in (0, 1))
+    for key in (low, high):
+        reserve.on_kept(key)
+    context.now_ns += 3 * S
+    reserve.on_stable(low, has_copies=True)
+    assert not reserve.admits(low, COST)
+    assert reserve.admits(high, COST)
+    context.now_ns += broadcast_reserve.AGAIN_NS
+    assert reserve.admits(low, COST)

@@ -93,6 +93,21 @@ def test_lone_segments_are_acknowledged_at_once_behind_a_flow_too() -> None:
             flow.network.run(0.1)
 
 
+def test_the_end_of_a_long_message_is_acknowledged_at_once_behind_a_flow_too() -> None:
+    """Its reader has it, and nothing follows until that has consumed it."""
+    flow = Flow()
+    flow.send(40, LONG)
+    piece, flow.acks, first = bytes(60_000), 0, True
+    while not flow.acks:
+        flow.network.issue_as(flow.source, flow.stream, PutSegment(0, piece, 10**6, first=first))
+        first = False
+        flow.network.run(0.0006)
+    flow.acks = 0
+    flow.network.issue_as(flow.source, flow.stream, PutSegment(0, piece, 10**6, last=True))
+    flow.network.run(0.0015)
+    assert flow.acks == 1
+
+
 def test_a_source_with_a_narrow_window_waits_once_for_each_flow() -> None:
     """After losses its window may hold less than what is acknowledged at once."""
     wide, narrow = Flow(), Flow()

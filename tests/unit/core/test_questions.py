@@ -560,6 +560,16 @@ def test_answers_are_taken_where_all_other_room_is_used_up() -> None:
     assert queues.topics.room("jobs") == 0 or queues.topics.room("jobs") < COST_MAX
 
 
+def test_inbox_that_holds_something_has_no_room_where_all_is_used_up() -> None:
+    queues = Queues()
+    queues.topics.open_inbox(1, CREDIT_BYTES)
+    body = pack_messages([b"x"])
+    answer = Taken(NodeId(7), Incarnation(1), 1, 1, body)
+    assert queues.topics.offer(topic_of(1), answer) is Offer.TAKEN
+    queues.topics.table.held_bytes += HELD_BYTES_MAX
+    assert queues.topics.room(topic_of(1)) == 0
+
+
 def test_what_answers_hold_within_their_room_takes_none_from_others() -> None:
     queues = Queues()
     queues.topics.open_inbox(1, CREDIT_BYTES)

@@ -12,6 +12,7 @@ from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.errors import NoQuorumError
 from bmgd.peers import PeerList
+from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.link_messages import Notice
@@ -217,3 +218,14 @@ def test_a_joiner_that_begins_in_a_minority_excludes_nobody() -> None:
         node.step(now_ns, DeadlineReached())
     assert node.parts.context.stands_aside
     assert node.parts.context.membership.dead == [1, 2, 3, 4]
+
+
+def test_tie_goes_to_the_lowest_where_the_dead_stay_in_the_graph_too() -> None:
+    network = Network(4, quorum=True, healing=HealingPolicy.parse("off"))
+    settle(network)
+    for a in (0, 1):
+        for b in (2, 3):
+            network.cut(a, b)
+    network.run(6)
+    assert network.hosts[NodeId(2)].node.parts.context.membership.dead == [0, 1]
+    assert holders(network) == [0, 1]

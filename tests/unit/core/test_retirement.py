@@ -649,3 +649,12 @@ def test_no_id_is_given_where_too_many_have_a_record() -> None:
     before = membership.id_space
     pass_time(node, 4, S // 4)
     assert membership.id_space == before
+
+
+def test_ids_above_all_known_ones_are_retired_at_a_rate() -> None:
+    membership = fresh()
+    membership.allowance.limit(0)
+    last = NodeId(FOUNDERS + 2**23)
+    assert membership.retire_run(NodeId(FOUNDERS), last)[1] == FOUNDERS + 2**22 - 1
+    membership.allowance.limit(100 * 10**9)
+    assert membership.retire_run(NodeId(FOUNDERS), last)[1] == FOUNDERS + 2**22 - 1 + 400_000

@@ -152,3 +152,19 @@ def test_stream_that_waits_for_a_way_goes_on_also_when_others_have_used_up_the_i
     network.boot(1)
     network.run(8)
     assert network.hosts[NodeId(1)].node.parts.topics.table.waiting() == 8
+
+
+def test_stream_that_is_closed_waits_for_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_table, "SPAN", 4)
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    network.stop(1)
+    streams = [network.issue(0, OpenStream(NodeId(1), "t")) for _ in range(5)]
+    for stream in streams:
+        network.issue_as(source, stream, PutSegment(1, packed(b"x")))
+    peer = source.node.parts.outbound.table.peers[NodeId(1)]
+    assert len(peer.waiting) == 2
+    for command in (Withdraw(1), CloseStream()):
+        network.issue_as(source, streams[-1], command)
+    assert len(peer.waiting) == 1
