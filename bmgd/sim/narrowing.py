@@ -60,6 +60,7 @@ REFUSING: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
     (("core.streams.asking",), "TELLING_MAX", 4),
     (("core.streams.finding",), "FINDS_MAX", 1),
     (("core.topics.long_messages",), "LONGS_MAX", 1),
+    (("core.broadcast.programs",), "KNOWN_MAX", 2),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
 

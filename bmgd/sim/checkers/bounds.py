@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
+from bmgd.core.broadcast import programs
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
@@ -61,6 +62,7 @@ BOUNDS = {
     "long messages": 1024,
     "questions owed": 65_536,
     "questions underway": 8192,
+    "programs of other nodes": 131_072,
     "probes": 1024,
     "asks": 64,
     "held hellos": 16,
@@ -85,6 +87,7 @@ SMALL: Final = {
     "long messages": (long_messages, "LONGS_MAX"),
     "questions owed": (questions, "OWED_MAX"),
     "questions underway": (inboxes, "QUESTIONS_MAX"),
+    "programs of other nodes": (programs, "KNOWN_MAX"),
 }
 """Those that a seed may have made small, where they are."""
 
@@ -180,6 +183,9 @@ def measure(inside: Inside) -> dict[str, int]:
         "long messages": len(topics.longs.by_stream),
         "questions owed": len(topics.questions),
         "questions underway": topics.inboxes.underway,
+        "programs of other nodes": sum(
+            len(row.names) for row in inside.to_many.programs._rows.values()
+        ),
         "probes": len(inside.probes()),
         "asks": len(inside.asks()),
         "held hellos": len(inside.held()),

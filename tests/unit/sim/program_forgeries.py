@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bmgd.core.broadcast import programs
 from bmgd.core.commands import Leave, Register, SendTo
 from bmgd.core.draining import ABANDONED
 from bmgd.core.effects import Announce, Exit, ProgramChange, ProgramsChanged, Reply
@@ -43,9 +44,16 @@ def program_that_nobody_knows(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def more_programs_than_a_node_may_know(f: Forger) -> None:
+    row = programs._Row(f.life, names=dict.fromkeys(range(131_073), "a"))
+    f.inside.to_many.programs._rows[PEER] = row
+    f.deadline()
+
+
 FORGERIES_OF_PROGRAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("leaving-drains", leave_that_gives_up_a_message),
     ("leaving-drains", leave_before_a_reader_has_finished),
     ("programs-are-known", program_that_starts_twice),
     ("programs-are-known", program_that_nobody_knows),
+    ("bounds-hold", more_programs_than_a_node_may_know),
 ]
