@@ -34,6 +34,7 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
     missed = [row for row in rows if not row["simulator"]["killed"]]
     by_tests = len(missed) - len(survivors)
     known = sum(row["name"] in explained for row in survivors)
+    told = [row for row in rows if not is_survivor(row) or row["name"] not in explained]
     of_modules = len({row["module"] for row in rows})
     unreached = sum(not row["simulator"]["reached_by"] for row in missed)
     lines = [
@@ -50,7 +51,9 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
         "",
         f"Of the {len(rows)} the simulator alone finds {_share(len(rows) - len(missed), rows)}, the",
         f"simulator or the tests {_share(len(rows) - len(survivors), rows)}. Of the {len(survivors)}",
-        f"survivors {known} cannot be told from the original by any run, as explained below. Of the",
+        f"survivors {known} cannot be told from the original by any run, as explained below; of the",
+        f"other {len(told)} the simulator alone finds {_percent(len(rows) - len(missed), told)}, the",
+        f"simulator or the tests {_percent(len(rows) - len(survivors), told)}. Of the",
         f"{len(missed)} that the simulator does not find, {unreached} are where none of the 100 seeds",
         f"comes, and the tests find {by_tests}. One costs {_mean_cpu_s(rows):.0f} s of CPU on average.",
         "",
@@ -108,7 +111,11 @@ def _change(row: Row) -> str:
 
 
 def _share(count: int, rows: Sequence[Row]) -> str:
-    return f"{count} ({100 * count / max(1, len(rows)):.1f} %)"
+    return f"{count} ({_percent(count, rows)})"
+
+
+def _percent(count: int, rows: Sequence[Row]) -> str:
+    return f"{100 * count / max(1, len(rows)):.1f} %"
 
 
 def _mean_cpu_s(rows: Sequence[Row]) -> float:
