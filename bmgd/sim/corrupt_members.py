@@ -71,15 +71,17 @@ class CorruptMembers:
         network, other = self._network, end.other
         assert other is not None
         network.malformed.add(body)
+        doomed, link = network.malformed.doomed, (other.host, other.link)
+        is_first = closes and link not in doomed
         if closes:
-            network.malformed.doomed[other.host, other.link] = body
+            doomed.setdefault(link, body)
             for host in (end.host, other.host):
                 for watcher in network.watchers:
                     watcher.disturb(host.where)
                     watcher.disturb(host.where, over=True)
         frame = len(body).to_bytes(_LENGTH_BYTES, "big") + body
-        if not network.wires.say(end.host, end.link, frame):
-            network.malformed.doomed.pop((other.host, other.link), None)
+        if not network.wires.say(end.host, end.link, frame) and is_first:
+            doomed.pop(link, None)
 
 
 def _can_be_told(end: End) -> bool:
