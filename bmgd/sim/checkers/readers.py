@@ -95,9 +95,17 @@ class ReadersGetEachOnce(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for effect in effects:
+            if isinstance(effect, Deliver) and effect.count:
+                self._check_whole(journal, effect)
             # Questions are not handed out again, and answers not told apart by what they say.
             if isinstance(effect, Deliver) and effect.count and not _is_of_request(effect):
                 self._on_handed(journal, effect)
+
+    def _check_whole(self, journal: Journal, deliver: Deliver) -> None:
+        """Whole messages are no pieces; numbers of questions are told of questions."""
+        of_piece = deliver.long, deliver.size, deliver.last, deliver.aborted
+        if of_piece != (0, 0, False, "") or bool(deliver.inbox) != bool(deliver.question):
+            self.violate(journal, f"hands out messages of {deliver.source} as {deliver!r}")
 
     def _on_handed(self, journal: Journal, deliver: Deliver) -> None:
         hands = self._hands[journal.place]

@@ -350,6 +350,10 @@ def handed_out_as_if_again(f: Forger) -> None:
     f.deadline(replace(delivered(1, PEER, "t", b"a"), redelivered=True))
 
 
+def message_as_if_it_were_a_piece(f: Forger) -> None:
+    f.deadline(replace(delivered(1, PEER, "t", b"a"), size=1))
+
+
 def handed_out_before_what_was_left(f: Forger) -> None:
     f.step(CommandIssued(1, Subscribe("t", 9)))
     f.deadline(delivered(1, PEER, "t", b"a"))
@@ -720,6 +724,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("readers-get-each-once", handed_out_again),
     ("readers-get-each-once", handed_out_as_if_again),
     ("readers-get-each-once", handed_out_before_what_was_left),
+    ("readers-get-each-once", message_as_if_it_were_a_piece),
     ("leaving-drains", left_before_its_reader_finished),
     ("long-messages-are-whole", pieces_of_nobody),
     ("long-messages-are-whole", long_message_with_a_hole),
