@@ -1,4 +1,8 @@
-"""Ping and trace: a probe to a node and back, with the ids that it went through when recorded."""
+"""Ping and trace: a probe to a node and back, with the ids that it went through when recorded.
+
+A probe is sent again while no reply comes. Its sequence names the probe and the sending, and a reply
+repeats it, so that the time is that of the sending which is answered.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,21 @@ Answered = Callable[[dict[str, Any] | None, BmgdError | None], None]
 PROBES_MAX = 1024
 PROBE_TIMER = "probe"
 AGAIN_NS = 300_000_000
+SENDING_BITS = 16
+"""Of a sequence; a probe that waits for so long that its sendings are more is not sent again."""
 
 
 @dataclass(slots=True)
 class _Open:
+    """A probe that is not answered.
+
+    Args:
+        sent_ns: when it was sent, the first time first.
+    """
+
     answer: Answered
     command: ProbeTo
-    first_sent_ns: int
-    sent_ns: int
+    sent_ns: list[int]
 
 
 class Probing:
@@ -67,19 +78,20 @@ class Probing:
             answer({"rtt_ns": 0, "path": path}, None)
         else:
             self._count += 1
-            now_ns = context.now_ns
-            self._open[self._count] = _Open(answer, command, now_ns, now_ns)
+            self._open[self._count] = _Open(answer, command, [])
             self._send(self._count)
 
     def _send(self, number: int) -> None:
         probe, context = self._open[number], self._context
-        command = probe.command
-        probe.sent_ns = context.now_ns
-        route = self._forwarding.route_to(
-            command.destination, sequence=number, record=command.record
-        )
-        self._forwarding.originate(Probe(route, ()))
-        deadline_ns = probe.first_sent_ns + command.timeout_ns
+        command, sending = probe.command, len(probe.sent_ns)
+        if sending < 1 << SENDING_BITS:
+            probe.sent_ns.append(context.now_ns)
+            sequence = number << SENDING_BITS | sending
+            route = self._forwarding.route_to(
+                command.destination, sequence=sequence, record=command.record
+            )
+            self._forwarding.originate(Probe(route, ()))
+        deadline_ns = probe.sent_ns[0] + command.timeout_ns
         at_ns = min(context.now_ns + AGAIN_NS, deadline_ns)
         context.timers.set((PROBE_TIMER, number, 0), at_ns)
 
@@ -90,7 +102,7 @@ class Probing:
         if self._context.membership.is_gone(destination):
             text = gone_text(self._context.membership, destination)
             self._end(key[1], error=DeadError(destination, text))
-        elif now_ns - probe.first_sent_ns >= probe.command.timeout_ns:
+        elif now_ns - probe.sent_ns[0] >= probe.command.timeout_ns:
             self._end(key[1], error=UnreachableError(destination, "no answer to the probe"))
         else:
             self._send(key[1])
@@ -112,15 +124,18 @@ class Probing:
 
     def on_reply(self, reply: ProbeReply) -> None:
         """The own probe came back."""
-        probe = self._open.get(reply.route.sequence)
+        number, sending = divmod(reply.route.sequence, 1 << SENDING_BITS)
+        probe = self._open.get(number)
         if reply.route.destination_tag != self._context.own_tag:
             # It answers a former life of this node.
             return
         if probe is None or probe.command.destination != reply.route.source:
             return
+        if sending >= len(probe.sent_ns):
+            return
         path: list[NodeId] = list(reply.passed)
-        result = {"rtt_ns": self._context.now_ns - probe.sent_ns, "path": path}
-        self._end(reply.route.sequence, result=result)
+        result = {"rtt_ns": self._context.now_ns - probe.sent_ns[sending], "path": path}
+        self._end(number, result=result)
 
     def _end(
         self, number: int, result: dict[str, Any] | None = None, error: BmgdError | None = None

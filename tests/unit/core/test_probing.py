@@ -9,6 +9,7 @@ from bmgd.core.effects import Send
 from bmgd.core.events import Received
 from bmgd.errors import DeadError
 from bmgd.sim import Network
+from bmgd.sim.conditions import Conditions
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.ask_messages import Probe, ProbeReply
 from bmgd.wire.bounds import ROUTE_IDS_MAX
@@ -29,6 +30,14 @@ def test_a_recorded_way_is_answered_as_long_as_the_answer_is_a_message(passed: i
     assert all(decode(encode(reply)[4:]) == reply for reply in replies)
     ways = [reply.passed for reply in replies if isinstance(reply, ProbeReply)]
     assert ways == ([(*probe.passed, NodeId(0))] if passed < ROUTE_IDS_MAX else [])
+
+
+def test_probe_is_measured_from_the_sending_that_is_answered() -> None:
+    network = Network(2, conditions=Conditions(delay_min_us=155_000, delay_max_us=155_000))
+    settle(network)
+    request = network.issue(0, ProbeTo(NodeId(1), False, 5_000_000_000))
+    network.run(2)
+    assert network.hosts[NodeId(0)].replies[request].result["rtt_ns"] >= 309_000_000
 
 
 def test_ping_and_send_say_the_same_of_a_node_that_is_gone() -> None:
