@@ -29,6 +29,9 @@ from bmgd.wire.stream_messages import Segment, SegmentFlag
 _NOWHERE: Final = 1000
 """Nobody has an id so high, so nobody listens at its address."""
 
+_BEYOND_CLAIMS: Final = 8 << 32
+"""What a life is more of which no claim tells."""
+
 _TO_ITSELF: Final = 0.5
 """Of the lies about records, those that come to whom they are about."""
 
@@ -110,7 +113,8 @@ class Forger:
         """
         if not known_life(told.node, about.id):
             return self._death(told, about)
-        life = self._life_above(about)
+        # Above all those that claims tell of.
+        life = Incarnation(self._life_above(about) + _BEYOND_CLAIMS)
         route = Route(told.id, about.id, life, incarnation_tag(told.node.incarnation))
         if self._random.random() < 0.5:
             return Answer(route, about.id, life, alive=False)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from bmgd.core.commands import BroadcastTo, MulticastTo
 from bmgd.core.effects import Effect, RecordChanged, Reply, Send
-from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.errors import DeadError, NewLifeError, UnreachableError
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.broadcasts import is_taken, source_of
@@ -51,7 +51,7 @@ class ReportsAreTrue(Checker):
     """
 
     name: ClassVar[str] = "reports-are-true"
-    events: ClassVar[Kinds] = (CommandIssued, Watermark)
+    events: ClassVar[Kinds] = (CommandIssued, Watermark, DeadlineReached)
     before_events: ClassVar[Kinds] = ()
     effects: ClassVar[Kinds] = (Reply, ReliableBroadcast, RecordChanged)
 
