@@ -121,7 +121,9 @@ class BeginningsTellOfTheGone(Checker):
         for node_id, record in notice.records:
             if node_id != link.peer:
                 continue
-            is_news = journal.now_ns - self._moved[journal.place].get(node_id, -FLOOD_NS) < FLOOD_NS
+            moved_ns = self._moved[journal.place].get(node_id, -FLOOD_NS)
+            # A host that stood still tells its news when it runs again.
+            is_news = journal.now_ns - moved_ns < FLOOD_NS + journal.lag_ns
             is_gone = record.status >= Status.DEAD and record.incarnation == link.incarnation
             if not is_gone and not is_news:
                 self.violate(journal, f"tells {node_id}, which it holds alive, its own record")
