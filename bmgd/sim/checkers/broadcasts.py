@@ -174,7 +174,7 @@ class ReadersSeeEverything(Checker):
                 self._carrying.add(journal.host)
             case _:
                 pass
-        self._note_programs(journal, event)
+        self._note_programs(journal, event, effects)
         for effect in effects:
             if isinstance(effect, Announce):
                 self._on_announced(journal, effect)
@@ -184,7 +184,7 @@ class ReadersSeeEverything(Checker):
                     self.violate(journal, text)
                 self._follow(journal, effect, effect.first, effect.last)
 
-    def _note_programs(self, journal: Journal, event: Event) -> None:
+    def _note_programs(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         """Which of the counts that this node has given are of news of programs, not of broadcasts."""
         window, life = source_of(journal).window, (journal.host.id, journal.incarnation)
         first = self._next.get(life, 1)
@@ -197,7 +197,9 @@ class ReadersSeeEverything(Checker):
                 text = sent.command.payload, sent.command.piece
                 self._texts[(*life, sent.sequence)] = text
         match event:
-            case CommandIssued(_, BroadcastTo(reliable=True)) if window.next - 1 not in topics:
+            case CommandIssued(request, BroadcastTo(reliable=True)) if (
+                window.next - 1 not in topics and _is_answered(request, effects)
+            ):
                 # It was stable at once, because nobody else is there; those before it came to be so
                 # when nobody looked, and so no reader was shown them.
                 topics[window.next - 1] = NEWS
@@ -233,6 +235,11 @@ class ReadersSeeEverything(Checker):
         if last < first or (follows is not None and first != follows + 1):
             self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
         self._last[key] = last
+
+
+def _is_answered(request: int, effects: Sequence[Effect]) -> bool:
+    """Whether a broadcast has its report; one that waits for room has none, nor a number."""
+    return any(isinstance(e, Reply) and e.request == request and not e.error for e in effects)
 
 
 class StableIsTold(Checker):
