@@ -17,7 +17,6 @@ from bmgd.sim.checkers.broadcasts import (
     ConfirmedMeansRetained,
     CoversArePartedOnce,
     MulticastsReachOnlyWhomTheyName,
-    ReadersSeeEverything,
     StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
@@ -80,6 +79,7 @@ from bmgd.sim.checkers.rest import (
 )
 from bmgd.sim.checkers.scene import Checker, Scene
 from bmgd.sim.checkers.searches import SearchesVisitOnce
+from bmgd.sim.checkers.shown import ReadersSeeEverything
 from bmgd.sim.checkers.sides import OneSideGoesOn
 from bmgd.sim.checkers.stalling import SlowReadersStallNobody
 from bmgd.sim.checkers.streams import AcksAreHonest, SourcesKeepTheirCredit
