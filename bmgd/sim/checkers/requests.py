@@ -70,6 +70,7 @@ class _Readers:
         ended: the readers that have ended, and when.
         booted_ns: when the process began.
         without_ns: until when there was none, by topic, as far as that is over.
+        ids: those that the process has had.
     """
 
     host: Host
@@ -77,6 +78,7 @@ class _Readers:
     ended: dict[int, int] = field(default_factory=dict)
     booted_ns: int = 0
     without_ns: dict[str, int] = field(default_factory=dict)
+    ids: set[NodeId] = field(default_factory=set)
 
 
 def is_put(event: Event, request: int) -> bool:
@@ -119,6 +121,7 @@ class RequestsHaveOneOutcome(Checker):
         if known is None or known.host is not journal.host:
             known = _Readers(journal.host)
             known.booted_ns = self.scene.now_ns
+        known.ids.add(journal.host.id)
         self._readers[journal.host.id] = known
 
     def before(self, journal: Journal, event: Event) -> None:
@@ -269,7 +272,9 @@ class RequestsHaveOneOutcome(Checker):
         asked.said += 1
         if asked.said > 1:
             self.violate(journal, f"hears of question {number} again")
-        if source != asked.destination:
+        known = self._readers.get(source)
+        if known is None or asked.destination not in known.ids:
+            # Who answers under another id than it was asked under is not heard by the program.
             self.violate(journal, f"hears of question {number} from {source}")
             return
         for text in self._untrue(asked, kind, message):
