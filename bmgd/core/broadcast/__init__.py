@@ -13,6 +13,7 @@ source hears of, and `following` is the first number for L that was sent since L
     alive, as L; or nothing was acknowledged     nothing              nothing
     held dead as L, gone at g                    nothing              up to stable, what L lacks;
                                                                       and g .. following - 1
+    left, as no life; L was linked before that   nothing              the same
     held dead; it is a founder's first life      nothing              the same: that was a mistake
     alive or held dead, as another life          1 .. following - 1   nothing
     nothing: L joins                             1 .. following - 1   nothing

@@ -193,7 +193,7 @@ class BroadcastPeers:
         """Another node died, returned, began a new life, or joined."""
         before, after = moved.before, moved.after
         peer = self.by_id.get(moved.id)
-        if after.status is Status.LEFT and (peer is None or peer.life <= after.incarnation):
+        if after.status is Status.LEFT and self._waited_for(moved, peer) <= after.incarnation:
             # That life does not return, and ids that have left are more and more.
             self.by_id.pop(moved.id, None)
             self._left_at = self._window.next
@@ -214,6 +214,15 @@ class BroadcastPeers:
             if not peer.life and linked > after.incarnation:
                 # It was that life that was waited for: here the death of a former one is told.
                 peer.life = linked
+
+    def _waited_for(self, moved: RecordMoved, peer: Peer | None) -> Incarnation:
+        """The life that is waited for; where no record told of one, that which is linked."""
+        if peer is not None and peer.life:
+            return peer.life
+        before = moved.before
+        if before is None or before.status >= Status.DEAD or before.incarnation:
+            return UNKNOWN_INCARNATION
+        return self._context.membership.vouched(moved.id)
 
     @staticmethod
     def _is_new(moved: RecordMoved, peer: Peer | None) -> bool:

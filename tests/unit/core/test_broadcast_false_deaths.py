@@ -185,6 +185,22 @@ def test_new_life_of_who_left_begins_behind_what_its_former_one_has(
     assert all(isinstance(item, Announce) and item.sequence > behind for item in items)
 
 
+def test_life_that_is_linked_did_not_begin_anew_when_its_id_is_told_to_have_left() -> None:
+    network = Network(SIZE)
+    settle(network)
+    source = network.hosts[NodeId(SOURCE)].node.parts.to_many.source
+    baseline, life = believed(network, LEAVER), Incarnation(2 << 32)
+    network.hosts[NodeId(SOURCE)].node.parts.context.membership.meet_life(NodeId(LEAVER), life)
+    assert not baseline.incarnation
+    request = network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    sent = source.reports.awaited[request]
+    tell(network, (NodeId(LEAVER), baseline._replace(version=1, status=Status.LEFT)))
+    tell(network, (NodeId(LEAVER), baseline._replace(incarnation=life, status=Status.ALIVE)))
+    assert source.peers.by_id[NodeId(LEAVER)].skips == []
+    assert not sent.restarted
+    assert sent.missing >> LEAVER & 1
+
+
 def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_same_notice(
     network: Network,
 ) -> None:
