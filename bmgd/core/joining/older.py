@@ -2,10 +2,11 @@
 
 Theory of operation. The two ends of a link know each other's features from the hello. A node that is
 linked to one that lacks some of its own tells its neighbors, and they theirs, as far as they know this
-kind: once for each life of such a member, and all of it to a neighbor whose link comes up. Where
-older daemons stand between the newer ones, each group of those has a link to one of them; so whenever
-there is any, everybody knows of one, and that is all that must be known (`Compatibility.common`). Among
-daemons of one release nothing is sent.
+kind: once for each life of such a member, and all of it to a neighbor whose link comes up. Who is
+linked to a later life of it tells in the same way what that one has: of a life that was only met no
+record tells that it is over. Where older daemons stand between the newer ones, each group of those has
+a link to one of them; so whenever there is any, everybody knows of one, and that is all that must be
+known (`Compatibility.common`). Among daemons of one release nothing is sent.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ class Older:
         known = compatibility.known()
         self._tell(link, known)
         if compatibility.own & ~link.features:
-            member = MemberFeatures(link.peer, link.incarnation, link.features)
             text = (
                 f"its release has the features {link.features:#x}, this one {compatibility.own:#x}"
             )
             self._context.observe("older member", link.peer, link.incarnation, text)
-            if compatibility.learn(member):
-                self._pass_on((member,), link)
+        elif not compatibility.knows_former(link.peer, link.incarnation):
+            return
+        member = MemberFeatures(link.peer, link.incarnation, link.features)
+        if compatibility.learn(member):
+            self._pass_on((member,), link)
 
     def on_message(self, link: Link, message: OlderMembers) -> None:
         """Take what is news, and pass it on."""

@@ -43,6 +43,11 @@ class Compatibility:
         self._looked_at = -1
         return True
 
+    def knows_former(self, node_id: NodeId, life: Incarnation) -> bool:
+        """Whether something is known of a life of an id before this one."""
+        known = self._older.get(node_id)
+        return known is not None and known[0] < life
+
     def on_record(self, node_id: NodeId, record: Record) -> None:
         """What is believed of a member changed: of a life that is over nothing is kept."""
         known = self._older.get(node_id)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 
 from bmgd.core.commands import ProbeTo
 from bmgd.core.effects import Close, Send
-from bmgd.core.events import LinkUp
+from bmgd.core.events import DeadlineReached, LinkUp
 from bmgd.core.membership.compatibility import Compatibility
 from bmgd.core.membership.membership import Membership
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
 from bmgd.errors import UnreachableError
 from bmgd.peers import PeerList
 from bmgd.sim import Network
@@ -62,6 +65,27 @@ def test_everybody_learns_which_members_are_older(old: list[int]) -> None:
         assert network.status(node_id)["older"] == old
         assert network.status(node_id)["features"] == []
     assert observed(network, (old[-1] + 1) % 16, "older member")
+
+
+def test_older_one_that_was_only_met_is_older_no_more_when_its_next_life_is_linked() -> None:
+    peers = PeerList.parse("host{id}:7400", 10)
+    node = Node(Settings(NodeId(9), 10, peers, peers.address_of(NodeId(9))), LIFE, Random(0), 0)
+    node.step(0, DeadlineReached())
+
+    def link(number: int, peer: NodeId, life: Incarnation, features: int) -> list[OlderMembers]:
+        address, known = peers.address_of(peer), UNKNOWN_INCARNATION
+        up = LinkUp(LinkId(number), peer, life, address, known, 1, features=features)
+        effects = node.step(number, up)
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        return [message for message in sent if isinstance(message, OlderMembers)]
+
+    link(1, NodeId(1), LIFE, SPOKEN)
+    assert link(2, NodeId(8), LIFE, OLD) == [OlderMembers((MemberFeatures(NodeId(8), LIFE, OLD),))]
+    assert node.parts.context.compatibility.common == OLD
+    told = link(3, NodeId(8), LATER, SPOKEN)
+    assert MemberFeatures(NodeId(8), LATER, SPOKEN) in [m for page in told for m in page.members]
+    assert node.parts.context.compatibility.common == SPOKEN
+    assert node.parts.context.compatibility.older() == []
 
 
 def test_a_few_new_ones_among_old_ones_know_of_some() -> None:
