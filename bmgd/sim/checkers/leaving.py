@@ -22,6 +22,7 @@ from bmgd.core.effects import (
     Exit,
     Reply,
     StreamEnded,
+    StreamMoved,
     TellMissed,
 )
 from bmgd.core.events import CommandIssued, Event
@@ -45,6 +46,7 @@ class _Programs:
 
     def __init__(self) -> None:
         self.put: dict[int, int] = {}
+        self.withdrawn: dict[int, set[int]] = {}
         self.sent: set[int] = set()
         self.unfinished: dict[int, int] = {}
         self.unread: dict[int, int] = {}
@@ -61,7 +63,15 @@ class LeavingDrains(Checker):
 
     name: ClassVar[str] = "leaving-drains"
     events: ClassVar[Kinds] = (CommandIssued,)
-    effects: ClassVar[Kinds] = (Deliver, Announce, TellMissed, Reply, StreamEnded, Exit)
+    effects: ClassVar[Kinds] = (
+        Deliver,
+        Announce,
+        TellMissed,
+        Reply,
+        StreamMoved,
+        StreamEnded,
+        Exit,
+    )
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -120,14 +130,18 @@ class LeavingDrains(Checker):
             case Reply(request, error=error) if request in programs.sent:
                 programs.sent.discard(request)
                 return f"message {request}" if _is_left(error) else ""
+            case StreamMoved(request):
+                programs.withdrawn.setdefault(request, set()).update(effect.withdrawn)
             case StreamEnded(request):
                 put = programs.put.pop(request, 0)
+                withdrawn = programs.withdrawn.pop(request, set())
                 if isinstance(effect.error, LeavingError) and effect.error.detail == OWN_LEAVING:
                     # The one that was refused is the last.
                     put -= 1
                 elif not _is_left(effect.error):
                     return ""
-                if effect.next <= put:
+                # What was withdrawn has its outcome, though the mark in its place is not confirmed.
+                if any(number not in withdrawn for number in range(effect.next, put + 1)):
                     return f"segments {effect.next}..{put} of stream {request}"
             case _:
                 pass

@@ -23,6 +23,7 @@ from bmgd.core.commands import (
     Subscribe,
     Unsubscribe,
 )
+from bmgd.core.draining import ABANDONED
 from bmgd.core.effects import (
     Close,
     Deliver,
@@ -36,6 +37,7 @@ from bmgd.core.effects import (
     Renewed,
     Reply,
     Send,
+    StreamEnded,
     StreamMoved,
     Welcome,
 )
@@ -815,6 +817,22 @@ def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it(
     forger.host.features = 0
     forger.step(Received(forger.link, ask))
     assert forger.scene.violations == []
+
+
+@pytest.mark.parametrize(("withdrawn", "is_left"), [((1,), True), ((1, 2), False)])
+def test_what_was_withdrawn_before_its_node_left_is_not_given_up(
+    withdrawn: tuple[int, ...], is_left: bool
+) -> None:
+    forger = cluster()
+    request = forger.network.issue(ME, OpenStream(PEER, "t"))
+    for _ in range(2):
+        forger.step(CommandIssued(request, PutSegment(1, pack_messages([b"a"]))))
+    forger.step(CommandIssued(10**6, Leave(60 * S)))
+    forger.deadline(StreamMoved(request, 1, 10**6, withdrawn, (), "UnreachableError"))
+    error = UnreachableError(PEER, f"{ABANDONED} the confirmation came")
+    forger.deadline(StreamEnded(request, 1, 3, error))
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("leaving-drains" in found) == is_left
 
 
 def test_multicast_that_several_processes_of_a_node_take_came_once_to_each() -> None:
