@@ -45,6 +45,8 @@ class OlderAreSpared(Checker):
         tag = message.route.destination_tag if isinstance(message, RoutedMessage) else 0
         if tag not in (0, incarnation_tag(journal.incarnation)):
             return
+        if isinstance(message, RoutedMessage) and _is_back(journal, message):
+            return
         need = NEEDS.get(type(message))
         if need is None or need.scope is not Scope.NEIGHBOR:
             return
@@ -98,6 +100,13 @@ class OlderAreSpared(Checker):
             if not is_over:
                 common &= features
         return common
+
+
+def _is_back(journal: Journal, message: RoutedMessage) -> bool:
+    """Whether a process has its own message, for another, back from a link that closed."""
+    route = message.route
+    own = journal.host.id, journal.incarnation
+    return (route.source, route.source_incarnation) == own and route.destination != own[0]
 
 
 class FeaturesAreInCommon(Checker):

@@ -85,10 +85,10 @@ from bmgd.wire.broadcast_messages import Multicast, Watermark
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
 from bmgd.wire.routes import Route, Search
-from bmgd.wire.stream_messages import Segment, SegmentAck
+from bmgd.wire.stream_messages import Entry, Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
-from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY
+from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY, shared
 from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
@@ -817,6 +817,20 @@ def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it(
     forger.host.features = 0
     forger.step(Received(forger.link, ask))
     assert forger.scene.violations == []
+
+
+@pytest.mark.parametrize(("destination", "is_violation"), [(PEER, False), (ME, True)])
+def test_older_daemon_may_get_back_what_it_sent_over_a_link_that_closed(
+    destination: NodeId, is_violation: bool
+) -> None:
+    forger = cluster()
+    route = forger.route(
+        destination=destination, source=ME, source_incarnation=forger.journal.incarnation
+    )
+    forger.host.features = 0
+    forger.step(Received(forger.link, shared(route, Entry(PEER, 0, 1 << 32 | 1, 0, 1))))
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("older-are-spared" in found) == is_violation
 
 
 @pytest.mark.parametrize(("withdrawn", "is_left"), [((1,), True), ((1, 2), False)])
