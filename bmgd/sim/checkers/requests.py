@@ -106,6 +106,9 @@ class RequestsHaveOneOutcome(Checker):
         super().__init__(scene)
         self._asked: dict[Key, _Asked] = {}
         self._readers: dict[NodeId, _Readers] = {}
+        """By id: of several processes that were given one, those of the last."""
+        self._readers_at: dict[NodeId, _Readers] = {}
+        """By the place of their process."""
         self._longs: set[tuple[NodeId, Incarnation, int]] = set()
         self._answers: dict[tuple[Host, int, int], list[_Asked]] = {}
         """Questions that a segment was the first to answer, by its stream and number."""
@@ -114,21 +117,18 @@ class RequestsHaveOneOutcome(Checker):
 
     def on_boot(self, journal: Journal) -> None:
         # Who is given another id keeps its readers.
-        known = self._readers.get(journal.host.id)
-        for readers in self._readers.values():
-            if readers.host is journal.host:
-                known = readers
+        known = self._readers_at.get(journal.place)
         if known is None or known.host is not journal.host:
             known = _Readers(journal.host)
             known.booted_ns = self.scene.now_ns
         known.ids.add(journal.host.id)
-        self._readers[journal.host.id] = known
+        self._readers[journal.host.id] = self._readers_at[journal.place] = known
 
     def before(self, journal: Journal, event: Event) -> None:
         if not isinstance(event, CommandIssued):
             return
         request, now_ns = event.request, self.scene.now_ns
-        readers = self._readers[journal.host.id]
+        readers = self._readers_at[journal.place]
         match event.command:
             case PutSegment() as put:
                 for stream in journal.inside.streams_out():
@@ -200,7 +200,7 @@ class RequestsHaveOneOutcome(Checker):
             return
         if asked.handed is None or asked.answered or asked.handed[0] != other.place:
             return
-        ended_ns = self._readers[asked.destination].ended.get(asked.handed[1])
+        ended_ns = self._readers_at[other.place].ended.get(asked.handed[1])
         if ended_ns is None or self._was_held_dead(journal.host.id, other, ended_ns):
             return
         if self.scene.now_ns - ended_ns > TOLD_NS:
