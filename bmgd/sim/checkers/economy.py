@@ -210,7 +210,14 @@ class OnlyWhatLacksIsSentAgain(Checker):
     def _on_sent(self, journal: Journal, event: Event, segment: Segment) -> None:
         route, now_ns = segment.route, journal.now_ns
         name = journal.incarnation, route.destination, route.sequence >> 32
-        stream = self._streams[journal.place].setdefault(name, _Out())
+        streams = self._streams[journal.place]
+        if name not in streams:
+            streams[name] = _Out()
+            former = streams.get((journal.incarnation, route.destination, segment.replaces))
+            if former is not None:
+                # A stream that goes on under a new id keeps its window.
+                streams[name].confirmed = former.confirmed
+        stream = streams[name]
         number, cost = route.sequence & 0xFFFF_FFFF, cost_of(segment.body)
         before = stream.sent.get(number)
         if number <= stream.highest:
