@@ -20,6 +20,16 @@ COLUMNS = (
     *("simulated hours", "steps of cores", "hours of processor"),
 )
 
+LATELY = (
+    "The first seeds of 8e281d5e4e80 and ebaa16bdcacf were the first ones of many new checkers, compiled",
+    "with bounds that are narrow in truth. Most of what they violated were cases that a checker had not",
+    "thought of. What the core did, each of which has a test now: a node that was late was less patient",
+    "with others than it was late; a broadcast was reported as missed by a life that it was for, where",
+    "its id was told to have left before any life of it was known; where an older member was upgraded",
+    "before anybody had a record of it, the cluster stayed at what the older release can do.",
+    "",
+)
+
 BEFORE = (
     "Before, on 2026-11-22 and 23, these were on several states of the core, each of which mended what",
     "the one before it had shown (`bmgd sim --campaign`, seeds from 1 on):",
@@ -69,6 +79,7 @@ def report(rows: Iterable[Row]) -> Iterator[str]:
                 f" with another PYTHONHASHSEED: {len(row['failed'])} gave another trace."
             )
     yield ""
+    yield from LATELY
     yield from BEFORE
 
 
