@@ -16,6 +16,7 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
+from bmgd.core.forwarding.probing import SENDING_BITS
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -53,7 +54,7 @@ def route(network: Network, tag: int) -> Route:
 
 
 def probed(network: Network, tag: int) -> Route:
-    return replace(route(network, tag), sequence=1)
+    return replace(route(network, tag), sequence=1 << SENDING_BITS)
 
 
 def test_acknowledgement_for_a_former_life_confirms_nothing_of_this_one() -> None:
