@@ -21,6 +21,7 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
@@ -52,9 +53,12 @@ def resident_bytes(pid: int) -> int:
 
 
 async def _flood(address: str, topic: str) -> None:
-    async with bmgd.connect(address) as daemon, daemon.stream(SINK, topic) as stream:
-        while True:
-            await stream.write(MESSAGE)
+    while True:
+        # Flooded by all the others, a daemon may answer too late that a program is there.
+        with suppress(bmgd.SilentDaemonError):
+            async with bmgd.connect(address) as daemon, daemon.stream(SINK, topic) as stream:
+                while True:
+                    await stream.write(MESSAGE)
 
 
 async def _flood_all(address: str, count: int, over: Event) -> None:
