@@ -89,6 +89,7 @@ CLOSED: Final = (
 PLAIN: Final = (
     "careful_messages",
     "withheld_messages",
+    "flooded_messages",
     "segments_resent",
     "segments_confirmed",
     "stream_silences",
@@ -97,9 +98,10 @@ PLAIN: Final = (
     "reports_refused",
 )
 """What parts count themselves: messages passed on in careful mode; those that were not sent since
-somebody lacks the feature that they need; segments of streams that were sent
-again, or confirmed, how often a stream's acknowledgements failed to come in time, and streams that
-ended with an error; reports that were sent to those who asked, or refused at the bound."""
+somebody lacks the feature that they need; those that were not looked at, since their sender floods;
+segments of streams that were sent again, or confirmed, how often a stream's acknowledgements failed to
+come in time, and streams that ended with an error; reports that were sent to those who asked, or refused
+at the bound."""
 
 OTHER: Final = "other"
 _COUNTED: Final[frozenset[type[Effect]]] = frozenset(

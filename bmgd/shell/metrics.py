@@ -37,6 +37,7 @@ _EVENTS: Final = {
 _PLAIN: Final = {
     "careful_messages": "Messages passed on in careful mode.",
     "withheld_messages": "Messages not sent, since a member is of a release that does not know them.",
+    "flooded_messages": "Messages not looked at, since their sender sends more than any sound one does.",
     "segments_resent": "Segments of streams that were sent again.",
     "segments_confirmed": "Segments of streams that were acknowledged.",
     "stream_silences": "Times that no acknowledgement of a stream came within its pause.",

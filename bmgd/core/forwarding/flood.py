@@ -61,14 +61,9 @@ Sender = tuple[NodeId, NodeId, Rate]
 
 @dataclass(slots=True)
 class Flood:
-    """Decides what of a neighbor's messages is looked at.
-
-    Attributes:
-        dropped: how many were not.
-    """
+    """Decides what of a neighbor's messages is looked at."""
 
     context: Context
-    dropped: int = 0
     _empty_ns: dict[Sender, int] = field(default_factory=dict)
     _named_ns: dict[Sender, int] = field(default_factory=dict)
 
@@ -97,7 +92,7 @@ class Flood:
         return True
 
     def _drop(self, sender: Sender) -> None:
-        self.dropped += 1
+        self.context.counts.add("flooded_messages")
         now_ns = self.context.now_ns
         if now_ns >= self._named_ns.get(sender, 0):
             self._named_ns[sender] = now_ns + NAMED_NS

@@ -432,7 +432,7 @@ def test_joiners_that_are_given_no_id_never_make_their_contact_a_flood(
             asked = JoinAsked(LinkId(10**6 + life), None, Incarnation(life), "new:1")
             network._step(contact, asked)
         network.run(3)
-    assert host(network, 0).node.parts.flood.dropped == 0
+    assert host(network, 0).node.counts.plain["flooded_messages"] == 0
 
 
 def test_contact_forgets_a_joiner_that_hangs_up_and_refuses_one_that_waited_too_long() -> None:
