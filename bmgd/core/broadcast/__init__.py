@@ -13,7 +13,9 @@ source hears of, and `following` is the first number for L that was sent since L
     alive, as L; or nothing was acknowledged     nothing              nothing
     held dead as L, gone at g                    nothing              up to stable, what L lacks;
                                                                       and g .. following - 1
-    left, as no life; L was linked before that   nothing              the same
+    alive, as a former life; L was linked first  nothing              nothing
+    dead or left as that, or left as no life;    nothing              as who was held dead as L
+        L was linked first
     held dead; it is a founder's first life      nothing              the same: that was a mistake
     alive or held dead, as another life          1 .. following - 1   nothing
     nothing: L joins                             1 .. following - 1   nothing

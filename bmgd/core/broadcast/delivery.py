@@ -132,14 +132,14 @@ class BroadcastDelivery:
 
         Where a former life of this node may be meant that missed them, the source tells this one itself.
         """
-        if not skip.missed or self._was_there_before(heard):
+        if not skip.missed or self.was_there_before(heard):
             self.add_skip(heard, skip.first, skip.last, missed=skip.missed, said=True)
 
     def skip(self, heard: Heard, first: int, last: int) -> None:
         """These are not for this node, and nobody said whether its programs miss them."""
-        self.add_skip(heard, first, last, missed=self._was_there_before(heard))
+        self.add_skip(heard, first, last, missed=self.was_there_before(heard))
 
-    def _was_there_before(self, heard: Heard) -> bool:
+    def was_there_before(self, heard: Heard) -> bool:
         """Whether what this node did not get of a life is missed by its programs.
 
         It is where they got something of it, or may have: a founder in its first life was there, and so

@@ -210,19 +210,19 @@ class BroadcastPeers:
         elif not was_gone:
             peer = peer or self.by_id.setdefault(moved.id, Peer())
             peer.gone_at = peer.gone_at or following
-            linked = self._context.membership.vouched(moved.id)
+            linked = self._context.membership.linked(moved.id)
             if not peer.life and linked > after.incarnation:
                 # It was that life that was waited for: here the death of a former one is told.
                 peer.life = linked
 
     def _waited_for(self, moved: RecordMoved, peer: Peer | None) -> Incarnation:
-        """The life that is waited for; where no record told of one, that which is linked."""
+        """The life that is waited for; where no record told of that one, it is linked."""
         if peer is not None and peer.life:
             return peer.life
         before = moved.before
-        if before is None or before.status >= Status.DEAD or before.incarnation:
+        if before is None or before.status >= Status.DEAD:
             return UNKNOWN_INCARNATION
-        return self._context.membership.vouched(moved.id)
+        return self._context.membership.linked(moved.id)
 
     @staticmethod
     def _is_new(moved: RecordMoved, peer: Peer | None) -> bool:
@@ -284,8 +284,9 @@ class BroadcastPeers:
             peer = self.by_id[node_id] = Peer(gone_at=1)
         # What is for one of whom nothing is known can have been for a former life, which left.
         following = self._first_with(node_id, peer.gone_at if is_known else self._left_at)
-        # A record that asks for its own says nothing of its life.
-        life = life or peer.life
+        # A record that asks for its own says nothing of its life; nor does one of a former life, where
+        # a later one is linked: it is that which is waited for.
+        life = max(life, context.membership.linked(node_id)) if life else peer.life
         known = peer.life or former
         if not known and node_id < context.membership.founding_size and counter_of(life) == 1:
             # A founder of which nothing was heard was waited for: it was held dead by mistake.

@@ -254,7 +254,8 @@ class BroadcastRetention:
             if heard.watermark < beyond:
                 return
         top = max((told[1] for told in heard.told.values()), default=0)
-        if heard.given and top > heard.watermark:
+        # Who was not there misses nothing; its source, if it lives after all, says where it begins.
+        if top > heard.watermark and self.delivery.was_there_before(heard):
             self.skip(heard, heard.watermark + 1, top)
 
     def _advance(self, heard: Heard) -> None:

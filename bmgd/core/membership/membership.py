@@ -277,9 +277,13 @@ class Membership:
 
     def vouched(self, node_id: NodeId) -> Incarnation:
         """The highest incarnation of an id that a record or a link has told; 0 for none."""
-        life = self._lives.get(node_id, UNKNOWN_INCARNATION)
+        life = self.linked(node_id)
         record = self._records.get(node_id)
         return life if record is None else max(life, record.incarnation)
+
+    def linked(self, node_id: NodeId) -> Incarnation:
+        """The highest incarnation of an id that a link has told; 0 for none."""
+        return self._lives.get(node_id, UNKNOWN_INCARNATION)
 
     def incarnation(self, node_id: NodeId) -> Incarnation:
         """The life of an id that is believed: the vouched one, else the assumed one; 0 for none."""

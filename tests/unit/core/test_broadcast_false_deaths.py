@@ -323,6 +323,54 @@ def test_life_that_is_linked_did_not_begin_anew_when_the_death_of_a_former_one_i
     }
 
 
+@pytest.mark.parametrize("ends", [(), (Status.DEAD,), (Status.LEFT,)])
+@pytest.mark.parametrize("known", ["nothing", "that it skips one", "that it acknowledges"])
+def test_life_that_is_linked_did_not_begin_anew_when_a_former_one_is_told_to_live(
+    network: Network, known: str, ends: tuple[Status, ...]
+) -> None:
+    peers, leaver = source_of(network).peers, NodeId(LEAVER)
+    baseline, life = believed(network, LEAVER), network.hosts[leaver].node.incarnation
+    assert LEAVER in linked(network, SOURCE)
+    network.issue(SOURCE, BroadcastTo("t", b"first", True, 5 * S))
+    if known == "that it skips one":
+        peers.pass_over(leaver, 1)
+    elif known == "that it acknowledges":
+        acknowledge(network, LEAVER, life)
+    assert (leaver in peers.by_id) is (known != "nothing")
+    request = network.issue(SOURCE, BroadcastTo("t", b"second", True, 5 * S))
+    former = Incarnation(1 << 32)
+    assert former < life
+    # A life is given what was sent in the very step that it is heard of.
+    network.run(1e-6)
+    for status in (Status.ALIVE, *ends):
+        tell(network, (leaver, baseline._replace(incarnation=former, status=status)))
+    tell(network, (leaver, baseline._replace(incarnation=life, status=Status.ALIVE)))
+    network.run(1)
+    assert network.hosts[NodeId(SOURCE)].replies[request].result == {
+        "confirmed": list(range(SIZE)),
+        "failed": [],
+    }
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("end", [Status.DEAD, Status.LEFT])
+def test_new_life_begins_anew_where_one_notice_tells_the_end_of_the_linked_one_first(
+    network: Network, end: Status, is_recorded: bool
+) -> None:
+    source, leaver = source_of(network), NodeId(LEAVER)
+    life = network.hosts[leaver].node.incarnation
+    record = believed(network, LEAVER)._replace(incarnation=life, status=Status.ALIVE)
+    assert LEAVER in linked(network, SOURCE)
+    if is_recorded:
+        tell(network, (leaver, record))
+    network.issue(SOURCE, BroadcastTo("t", b"for the former life", True, 5 * S))
+    network.run(1e-6)
+    new = record._replace(incarnation=Incarnation(2 << 32 | 7))
+    tell(network, (leaver, record._replace(status=end)), (leaver, new))
+    assert source.peers.by_id[leaver].skips == [Skip(leaver, 1, 1, False)]
+    assert source.window.unstable[0].restarted == 1 << LEAVER
+
+
 def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_told_by_the_same_notice(
     network: Network,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bmgd.core.broadcast.announcements import BEHIND_BYTES, CREDIT_BYTES
 from bmgd.core.broadcast.window import PIECES_WINDOW_BYTES
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Subscribe
-from bmgd.core.effects import Announce
+from bmgd.core.effects import Announce, TellMissed
 from bmgd.errors import RequestError
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId
@@ -186,3 +186,29 @@ def test_pieces_do_not_go_over_a_link_to_an_older_release() -> None:
     received = network.hosts[NodeId(1)].node.counts.received[BroadcastPiece]
     assert received == 0
     assert network.hosts[NodeId(2)].node.counts.received[BroadcastPiece] == 1
+
+
+def test_founder_of_an_older_release_is_told_of_pieces_whose_source_died_before_it_knew_of_it() -> (
+    None
+):
+    """Neighbors have them, and may send it none."""
+    network = Network(4, start=False)
+    for number in range(4):
+        network.boot(number, features=0 if number == 3 else SPOKEN)
+    for number in range(4):
+        network.issue(number, Subscribe(TOPIC, 64))
+        if number != 3:
+            network.cut(3, number)
+    network.run(0.1)
+    network.issue(0, piece(0, 6, b"one"))
+    network.issue(0, piece(3, 6, b"two"))
+    network.run(0.1)
+    network.kill(0)
+    network.mend()
+    network.run(45)
+    network.issue(1, BroadcastTo(TOPIC, b"after", True, 10 * S))
+    network.run(1)
+    assert [item.payload for item in announced(network, 1)] == [b"one", b"two", b"after"]
+    assert [item.payload for item in announced(network, 3)] == [b"after"]
+    missed = [item for item in network.hosts[NodeId(3)].announced if isinstance(item, TellMissed)]
+    assert [(item.source, item.first, item.last) for item in missed] == [(0, 1, 2)]

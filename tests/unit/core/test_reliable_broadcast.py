@@ -16,7 +16,7 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip
-from bmgd.wire.link_messages import Notice
+from bmgd.wire.link_messages import Held, Notice, Watermarks
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, observed, settle
 from tests.unit.core.test_broadcasting import Frames
@@ -496,6 +496,36 @@ def test_orphans_that_no_neighbor_sends_are_told_as_missed_up_to_the_last() -> N
     network.kill(0)
     network.run(45)
     assert items(network, 1) == [b"1", (0, 2, 9)]
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_founder_that_got_none_of_the_orphans_missed_them_and_a_joiner_did_not(number: int) -> None:
+    """A neighbor tells how many there were, and sends none; the joiner waits for its source's word."""
+    network = read(4)
+    network.join(2)
+    network.run_until(lambda: NodeId(4) in network.hosts)
+    network.run(1)
+    if number == 4:
+        network.issue(4, Subscribe(TOPIC, 64))
+    host, life = network.hosts[NodeId(number)], network.hosts[NodeId(0)].node.incarnation
+    heard = network.hosts[NodeId(2)].node.parts.to_many.retention.hear(NodeId(0), life)
+    assert heard is not None
+    heard.watermark = 9
+    network.kill(0)
+    network.run(1)
+    link = host.node.parts.links.to(NodeId(2))
+    assert link is not None
+    network._step(
+        host, Received(link.id, Watermarks((Held(NodeId(0), life, 9, 0, 9),), asks=False))
+    )
+    network.run(45)
+    missed = number == 1
+    assert host.node.parts.to_many.retention.lives[NodeId(0), life].watermark == (
+        9 if missed else 0
+    )
+    broadcast(network, 2, b"after")
+    network.run(1)
+    assert items(network, number) == ([(0, 1, 9)] if missed else []) + [b"after"]
 
 
 def take(network: Network, number: int, life: Incarnation, count: int) -> None:
