@@ -154,7 +154,10 @@ class MemberFeatures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OlderMembers:
-    """To a neighbor: members that lack features, at most `OLDER_MEMBERS_MAX`, sorted by id."""
+    """To a neighbor: members that lack features, or whose former lives did, sorted by id.
+
+    At most `OLDER_MEMBERS_MAX`.
+    """
 
     members: tuple[MemberFeatures, ...]
 

@@ -2,7 +2,8 @@
 
 A feature that needs every member is used while no member is known that lacks it. So a cluster of two
 releases does what the older one can, and begins with the rest when its last old member is gone. What
-`joining/older.py` learns is kept here; an entry is of one life, and ends when a later one is known.
+`joining/older.py` learns is kept here. There is one entry for an id at most, of one life: it ends by the
+entry of a later one, which may lack nothing, by a record of a later one, or when its life has left.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from bmgd.wire.link_messages import MemberFeatures
 
 
 class Compatibility:
-    """The features of this node, and the members without some of them.
+    """The features of this node, and of the members that lack some, or whose former lives did.
 
     Args:
         own: a bit each, see `bmgd.wire.features.Feature`.
@@ -28,10 +29,13 @@ class Compatibility:
         self._looked_at = -1
 
     def learn(self, member: MemberFeatures) -> bool:
-        """A life of a member lacks features. Whether that was news: at most one entry for each id."""
+        """Keep what a life of a member has, if it is news. Whether it is: later than what is known.
+
+        Nothing is kept of a life that is over, or of an id that no record would be believed for.
+        """
         node_id, life, features = member
         membership = self._membership
-        if not membership.can_be(node_id) or node_id in membership.retired:
+        if not membership.can_be(node_id):
             return False
         known = self._older.get(node_id)
         if known is not None and known[0] >= life:
