@@ -100,8 +100,12 @@ def _compares(node: Node, heard: Heard) -> bool:
     reach = heard.reach
     if heard.skips or reach[1] > reach[0]:
         return True
+    orphans = node.parts.to_many.orphans
     for peer in node.parts.links.by_peer:
         told = heard.told.get(peer, (0, 0))
+        # Where there are too many to tell all at once, some wait for their turn.
+        if orphans._is_news(heard, peer):
+            return True
         if told[0] > reach[0] or told[1] > reach[1]:
             return True
         if heard.copies and told < reach and peer != heard.source:

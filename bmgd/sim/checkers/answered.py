@@ -26,7 +26,8 @@ class SegmentsAreAnswered(Checker):
     """What comes of a stream is answered within 20 ms, unless it is behind a segment that was refused.
 
     Looked at are streams whose source, in the life that sent it, is linked all the while: else there may
-    be no way for an answer, or nobody who waits for it.
+    be no way for an answer, or nobody who waits for it. A life that is known to be over is not answered,
+    though its links stay until it has heard so.
     """
 
     name: ClassVar[str] = "segments-are-answered"
@@ -67,6 +68,8 @@ class SegmentsAreAnswered(Checker):
         """Whether a segment that just came is one that an answer is due for."""
         route = segment.route
         if segment.flags & SegmentFlag.BEST_EFFORT:
+            return False
+        if not journal.inside.believes(route.source, route.source_incarnation):
             return False
         stream = journal.inside.stream_in(route.source, route.sequence >> 32)
         if stream is None or stream.closed or stream.incarnation != route.source_incarnation:

@@ -16,7 +16,7 @@ from bmgd.core.events import DeadlineReached, Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
+from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.broadcast_messages import (
     Broadcast,
@@ -48,14 +48,12 @@ def retention_of(journal: Journal) -> BroadcastRetention:
 
 def is_taken(journal: Journal, message: Watermark) -> bool:
     """Whether a source takes an acknowledgement: it is for its life, and of one that is believed."""
-    route, membership = message.route, journal.inside.membership
+    route = message.route
     if route.destination != journal.host.id:
         return False
     if route.destination_tag != incarnation_tag(journal.incarnation):
         return False
-    if membership.status_of(route.source) in (None, Status.LEFT):
-        return False
-    return membership.incarnation(route.source) == route.source_incarnation
+    return journal.inside.believes(route.source, route.source_incarnation)
 
 
 class CoversArePartedOnce(Checker):

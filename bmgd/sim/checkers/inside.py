@@ -18,6 +18,7 @@ from bmgd.core.neighbors.observer import Observer
 from bmgd.core.neighbors.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
+from bmgd.core.streams import table
 from bmgd.core.streams.finding import Finding
 from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.outbound import Outbound
@@ -25,7 +26,7 @@ from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.streams.stream_out import StreamOut
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics.topics import Topics
-from bmgd.types import Incarnation, NodeId, Record
+from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.segments import COST_MAX, cost_of
 
 
@@ -95,6 +96,12 @@ class Inside:
         """The lives met on links (the membership's own table: do not change)."""
         return self.membership._lives
 
+    def believes(self, node_id: NodeId, incarnation: Incarnation) -> bool:
+        """Whether what names this life as its source's is taken: nothing says that it is over."""
+        if self.membership.status_of(node_id) in (None, Status.LEFT):
+            return False
+        return self.membership.incarnation(node_id) == incarnation
+
     def suspects(self, peer: NodeId) -> bool:
         """Whether the node suspects a peer."""
         return peer in self.detector._suspicions
@@ -132,6 +139,15 @@ class Inside:
         """The streams to one destination that have an id."""
         known = self.outbound.table.peers.get(peer)
         return {} if known is None else known.open
+
+    def waits_for_an_id(self, peer: NodeId, topic: str) -> bool:
+        """Whether a stream to a peer waits because one with the lowest id must keep that."""
+        known = self.outbound.table.peers.get(peer)
+        if known is None or all(stream.topic != topic for stream in known.waiting.values()):
+            return False
+        lowest = known.open.get(known.floor)
+        is_full = known.next_id - known.floor >= table.SPAN - 1
+        return is_full and lowest is not None and bool(lowest.underway or lowest.is_within_long)
 
     def spans(self) -> list[int]:
         """How many ids lie between the lowest open one and the next, towards each destination."""

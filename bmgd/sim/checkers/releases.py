@@ -66,7 +66,9 @@ class OlderAreSpared(Checker):
             links = journal.links.values()
             hellos = [MemberFeatures(i.peer, i.incarnation, i.features) for i in links]
             own = journal.host.features
-            self._learn(journal, [one for one in hellos if own & ~one.features])
+            # Of a life that was only met no record tells that it is over: a later one's hello does.
+            told = self._told[journal.place]
+            self._learn(journal, [i for i in hellos if own & ~i.features or i.id in told])
 
     def _check_sent(self, journal: Journal, effects: Sequence[Effect]) -> None:
         # A member that is told of, or begins to count, in the same step may come later in it.

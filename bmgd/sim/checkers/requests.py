@@ -45,6 +45,7 @@ class _Asked:
         put_ns: in virtual time.
         said: how many messages about it came to the inbox.
         handed: where it was handed out, to which reader, and in which life.
+        inbox: the number of the one that its answer goes to.
         forsaken: its answer was not confirmed yet when the program that put it went away.
         over: its stream has ended, or it was settled.
     """
@@ -53,6 +54,7 @@ class _Asked:
     destination: NodeId
     topic: str
     stream: int
+    inbox: int
     put_ns: int
     said: int = 0
     handed: tuple[NodeId, int, Incarnation] | None = None
@@ -160,6 +162,7 @@ class RequestsHaveOneOutcome(Checker):
                     stream.destination,
                     stream.topic,
                     stream.owner,
+                    stream.inbox,
                     self.scene.now_ns,
                 )
         elif stream.answers is not None:
@@ -202,6 +205,8 @@ class RequestsHaveOneOutcome(Checker):
             return
         ended_ns = self._readers_at[other.place].ended.get(asked.handed[1])
         if ended_ns is None or self._was_held_dead(journal.host.id, other, ended_ns):
+            return
+        if other.inside.waits_for_an_id(journal.host.id, topic_of(asked.inbox)):
             return
         if self.scene.now_ns - ended_ns > TOLD_NS:
             self.violate(journal, f"is not told that the reader of question {number} has ended")

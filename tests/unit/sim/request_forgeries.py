@@ -11,6 +11,7 @@ from bmgd.core.commands import (
     OpenAnswers,
     OpenInbox,
     OpenQuestions,
+    OpenStream,
     PutSegment,
     Settled,
     Subscribe,
@@ -18,6 +19,7 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Deliver, Effect, StreamMoved
 from bmgd.core.events import CommandIssued
+from bmgd.core.streams import table
 from bmgd.core.topics.inboxes import topic_of
 from bmgd.core.topics.questions import Asker
 from bmgd.types import Incarnation, NodeId
@@ -138,6 +140,25 @@ def loss_that_is_not_told(f: Forger) -> None:
     asked.put(ME, asked.inbox, Settled(0, (asked.number,)))
 
 
+def loss_that_waits_though_an_id_is_free(f: Forger) -> None:
+    loss_behind_a_long_message(f, freed=1)
+
+
+def loss_behind_a_long_message(f: Forger, freed: int) -> None:
+    """Node 4 has no more ids beyond that of a message which its program does not end."""
+    asked = _Asked(f)
+    asked.issue(ME, Subscribe("jobs", 8, 1 << 20, True))
+    long = asked.issue(PEER, OpenStream(ME, "jobs"))
+    asked.put(PEER, long, PutSegment(0, b"first piece", size=100, first=True))
+    f.network.run(1)
+    ids = f.network.hosts[PEER].node.parts.outbound.table.peers[ME]
+    ids.next_id = ids.floor + table.SPAN - 1
+    asked.put(PEER, asked.reader, Unsubscribe())
+    f.network.run(5)
+    ids.next_id -= freed
+    asked.put(ME, asked.inbox, Settled(0, (asked.number,)))
+
+
 def lost_though_its_answer_is_underway(f: Forger) -> None:
     asked = _Asked(f)
     asked.put(ME, asked.stream, PutSegment(1, pack_messages([QUESTION])))
@@ -177,6 +198,7 @@ FORGERIES_OF_REQUESTS: list[tuple[str, Callable[[Forger], None]]] = [
     ("requests-have-one-outcome", question_that_nobody_asked),
     ("requests-have-one-outcome", owed_answer_that_is_not_taken),
     ("requests-have-one-outcome", loss_that_is_not_told),
+    ("requests-have-one-outcome", loss_that_waits_though_an_id_is_free),
     ("requests-have-one-outcome", lost_though_its_answer_is_underway),
     ("room-of-answers-is-given-back", room_that_is_not_given_back),
     ("room-of-answers-is-given-back", answers_that_are_not_counted),

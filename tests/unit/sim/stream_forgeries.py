@@ -24,7 +24,7 @@ from bmgd.errors import (
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.narrowing import REFUSING, refusing
-from bmgd.types import NodeId, incarnation_tag
+from bmgd.types import NodeId, Record, Status, incarnation_tag
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.segments import OVERHEAD_BYTES
 from bmgd.wire.stream_messages import SegmentAck, Unreachable
@@ -243,13 +243,21 @@ def more_streams_than_there_may_be(f: Forger) -> None:
         f.deadline()
 
 
-def segment_that_is_not_answered(f: Forger) -> None:
-    stream = _has_stream(f)
+def comes_and_is_not_answered(f: Forger, said: Record) -> None:
+    """A segment comes while this is the record of its source, and no answer goes."""
+    stream, records = _has_stream(f), f.inside.membership._records
     route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    assert PEER not in records
+    records[PEER] = said
     f.step(Received(f.link, segment(route, b"x", stream=STREAM, number=1)))
+    del records[PEER]
     f.inside.inbound.acknowledging.forget(stream)
     f.network.run(0.5)
     f.deadline()
+
+
+def segment_that_is_not_answered(f: Forger) -> None:
+    comes_and_is_not_answered(f, f.record(Status.ALIVE))
 
 
 FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [

@@ -47,6 +47,7 @@ from bmgd.core.events import (
     DialFailed,
     Event,
     Greeted,
+    LinkUp,
     Received,
 )
 from bmgd.core.streams import inbound
@@ -82,8 +83,17 @@ from bmgd.types import (
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.broadcast_messages import Multicast, Watermark
+from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
-from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, Ping
+from bmgd.wire.link_messages import (
+    BUCKETS,
+    Buckets,
+    Heartbeat,
+    MemberFeatures,
+    Notice,
+    OlderMembers,
+    Ping,
+)
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.stream_messages import Entry, Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
@@ -98,8 +108,12 @@ from tests.unit.sim.membership_forgeries import FORGERIES_OF_MEMBERSHIPS
 from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
-from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS
-from tests.unit.sim.stream_forgeries import FORGERIES_OF_STREAMS, sends_again_what_lacks
+from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS, loss_behind_a_long_message
+from tests.unit.sim.stream_forgeries import (
+    FORGERIES_OF_STREAMS,
+    comes_and_is_not_answered,
+    sends_again_what_lacks,
+)
 from tests.unit.sim.wire_forgeries import FORGERIES_OF_WIRES
 
 ME, PEER = NodeId(5), NodeId(4)
@@ -819,6 +833,13 @@ def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it(
     assert forger.scene.violations == []
 
 
+def test_loss_may_wait_for_an_id_behind_a_message_that_does_not_end() -> None:
+    forger = cluster()
+    loss_behind_a_long_message(forger, freed=0)
+    found = {violation.checker for violation in forger.scene.violations}
+    assert "requests-have-one-outcome" not in found
+
+
 @pytest.mark.parametrize(("destination", "is_violation"), [(PEER, False), (ME, True)])
 def test_older_daemon_may_get_back_what_it_sent_over_a_link_that_closed(
     destination: NodeId, is_violation: bool
@@ -936,6 +957,27 @@ def test_watermark_of_a_life_that_is_not_believed_acknowledges_nothing(is_believ
     assert bool(reports._acknowledged[ME]) == is_believed
 
 
+@pytest.mark.parametrize(
+    ("above", "status", "owed"),
+    [
+        (0, Status.ALIVE, 1),
+        (0, Status.EXCLUDED, 1),
+        (1, Status.EXCLUDED, 0),
+        (1, Status.ALIVE, 0),
+        (0, Status.LEFT, 0),
+    ],
+)
+def test_segment_of_a_life_that_is_over_is_owed_no_answer(
+    above: int, status: Status, owed: int
+) -> None:
+    """A record says that it is over before its source has heard so, whose link stays until then."""
+    forger = cluster()
+    life = Incarnation(forger.life + above)
+    comes_and_is_not_answered(forger, Record(life, 0, status, "sim4:7400"))
+    fired = [v for v in forger.scene.violations if v.checker == "segments-are-answered"]
+    assert len(fired) == owed
+
+
 @pytest.mark.parametrize("renews", [True, False])
 def test_link_that_renewed_excuses_what_closes_with_it(renews: bool) -> None:
     """Of three links of a pair the one under the first key stays, in one step."""
@@ -1014,3 +1056,20 @@ def test_violation_says_where_and_when() -> None:
         f"requests-are-answered-once at node 5 after {forger.network.now_ns / 1e9:.6f} s:"
         " answers request 1000000 twice, or unasked"
     )
+
+
+@pytest.mark.parametrize(
+    ("lives_later", "features", "is_violation"),
+    [(1, SPOKEN, False), (1, 0, True), (0, SPOKEN, True), (-1, SPOKEN, True)],
+)
+def test_older_life_that_was_only_met_is_over_when_a_later_one_is_linked(
+    lives_later: int, features: int, is_violation: bool
+) -> None:
+    forger = cluster()
+    met = Incarnation(forger.life + 2)
+    forger.step(Received(forger.link, OlderMembers((MemberFeatures(PEER, met, 0),))))
+    own, life = forger.inside.context.incarnation, Incarnation(met + lives_later)
+    forger.step(LinkUp(NOWHERE, PEER, life, "sim4:7400", own, 9, features=features))
+    forger.deadline(Send(NOWHERE, ReadersAsk(forger.route(), "t")))
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("older-are-spared" in found) == is_violation

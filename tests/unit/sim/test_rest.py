@@ -49,6 +49,25 @@ def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
     assert unsettled_broadcast(node, {NodeId(1), NodeId(2)}) == ""
 
 
+def test_former_broadcasts_that_a_neighbor_is_still_to_hear_of_keep_a_cluster_from_rest() -> None:
+    """There may be too many to tell of at once."""
+    network = Network(4)
+    settle(network)
+    life = network.hosts[NodeId(3)].node.incarnation
+    network.issue(3, BroadcastTo("news", b"x", True, 10 * S))
+    network.run(1)
+    network.kill(3)
+    network.run(5)
+    assert unsettled(network) == ""
+    parts = network.hosts[NodeId(0)].node.parts
+    heard = parts.to_many.retention.lives[NodeId(3), life]
+    (peer, *_) = parts.links.by_peer
+    parts.to_many.orphans._askers[peer] = parts.context.now_ns + 30 * S
+    assert "3's former broadcasts" in unsettled(network)
+    heard.said[peer] = heard.reach
+    assert unsettled(network) == ""
+
+
 def test_way_that_another_node_measures_keeps_a_cluster_from_rest() -> None:
     network = Network(5, 0)
     settle(network)
