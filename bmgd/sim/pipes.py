@@ -125,12 +125,20 @@ class Pipes:
         if not (end.open or end.closing):
             self._reset(sender, end)
             return
+        data += self._waiting(sender, end.host)
         if self.on_chunk is not None:
             self.on_chunk(sender.host, end.host, data)
         end.host.layer.feed(end.link, data)
         if self._pipe_bytes:
             self._ways.carry(end, 0, self._make_room, sender, len(data))
         self._turn(end.host)
+
+    def _waiting(self, sender: End, host: Host) -> bytes:
+        """What came next over the same connection while the host was busy: it reads all at once."""
+        chunks, held_back = [], host.held_back
+        while held_back and held_back[0][0] == self._read and held_back[0][1][0] is sender:
+            chunks.append(held_back.popleft()[1][1])
+        return b"".join(chunks)
 
     def _make_room(self, sender: End, count: int) -> None:
         """The writer's kernel learns that so many bytes were read."""

@@ -160,11 +160,15 @@ def test_wires_without_acknowledgement_recover_when_mended_in_time() -> None:
 def test_wires_stopped_host_reads_everything_in_order_when_it_goes_on() -> None:
     network, seen, end = pair(**DELAYS)
     network.stop(1)
-    ping(network, end, range(2000, 2010))
-    network.run(0.1)
+    for nonce in range(2000, 2010):
+        ping(network, end, range(nonce, nonce + 1))
+        network.run(0.01)
     assert seen.nonces == []
+    chunks: list[bytes] = []
+    network.wires.on_chunk = lambda sender, host, data: chunks.append(data)
     network.resume(1)
     assert seen.nonces == list(range(2000, 2010))
+    assert len(chunks) == 1, "as a socket that has waited"
 
 
 def dial_to_zero(network: Network, seen: Pings) -> DialFailed:
