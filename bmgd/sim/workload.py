@@ -453,10 +453,17 @@ class Programs(Watcher):
             node, led = self._taken_as.pop((host, number), (host.id, life))
             self._note(Delivered(now_ns, node, led, deliver.source, known, number))
         if not deliver.aborted:
-            reading_ns = reading_ns_max(self._network, self._until_ns)
-            at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
-            consumed = Consumed(deliver.count or 1, deliver.long)
-            self._network.timeline.plan(at_ns, self._consume, host, deliver.request, consumed)
+            self._read_on(host, deliver)
+
+    def _read_on(self, host: Host, deliver: Deliver) -> None:
+        """A program consumes a segment in up to two parts: it may go away between them."""
+        reading_ns, count = reading_ns_max(self._network, self._until_ns), deliver.count or 1
+        first = self._random.randint(1, count)
+        for part in (first, count - first):
+            if part:
+                at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
+                consumed = Consumed(part, deliver.long)
+                self._network.timeline.plan(at_ns, self._consume, host, deliver.request, consumed)
 
     def _on_piece(self, host: Host, piece: Deliver, numbers: list[int]) -> None:
         """A long message counts as read when its last piece is here."""
