@@ -1,18 +1,19 @@
-"""Plans for what a plan by chance seldom comes to: a cluster that grows, and one in two equal halves.
+"""Plans for what a plan by chance seldom comes to.
 
 By chance there are seldom joiners for long enough that anything becomes of them. Where they are nearly
-all that happens, ids above the founders are given out, given up, and contested. And seldom are two sides
-of a partition equally large for so long that each holds the other one dead.
+all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
+of a partition equally large for so long that each holds the other one dead. And seldom does nothing
+happen but that one or two nodes are silent, each for itself, until they are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.faults import Evict, Fault, Join, Kill, Leave, Mend, Partition, Restart
+from bmgd.chaos.faults import Evict, Fault, Join, Kill, Leave, Mend, Partition, Restart, Stop
 from bmgd.chaos.plan import Plan, Scalar, Step
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES
 from bmgd.types import NodeId
@@ -50,13 +51,50 @@ def halved(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
     return replace(plan, steps=steps, seconds=max(plan.seconds, mend_s))
 
 
+def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """A plan in which nothing happens but that one or two nodes stop, for as long as it lasts."""
+    return _alone(random, plan, settings, lambda victims, _: Stop(victims))
+
+
+def apart(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """A plan in which nothing happens but that one or two nodes are cut off, each from everybody."""
+    return _alone(random, plan, settings, _cut_off)
+
+
+def _cut_off(victims: tuple[NodeId, ...], nodes: int) -> Fault:
+    others = tuple(NodeId(i) for i in range(nodes) if i not in victims)
+    return Partition((others, *((victim,) for victim in victims)))
+
+
+def _alone(
+    random: Random,
+    plan: Plan,
+    settings: Mapping[str, Scalar],
+    fault_of: Callable[[tuple[NodeId, ...], int], Fault],
+) -> Plan:
+    """A fault of one or two, for longer than the profile needs to find them."""
+    timeout_s, heartbeat_s, ask_s = _times_s(settings)
+    # Since all began, a timeout has gone by; a node is looked at once in a few heartbeats.
+    at_s = round(timeout_s + random.choice((0.1, 0.5)) + heartbeat_s * random.random(), 6)
+    seconds = max(plan.seconds, at_s + timeout_s + ask_s + 6 * heartbeat_s)
+    count = random.choice((1, 1, 2)) if plan.nodes > 4 else 1
+    victims = tuple(sorted(random.sample([NodeId(i) for i in range(plan.nodes)], count)))
+    return replace(plan, steps=(Step(at_s, fault_of(victims, plan.nodes)),), seconds=seconds)
+
+
 def _detection_s(settings: Mapping[str, Scalar]) -> float:
     """In this time a side of a partition holds the other one dead."""
+    timeout_s, heartbeat_s, ask_s = _times_s(settings)
+    return 2 * timeout_s + ask_s + 2 * heartbeat_s
+
+
+def _times_s(settings: Mapping[str, Scalar]) -> tuple[float, float, float]:
+    """A link's timeout, the time between heartbeats, and how long an answer is waited for."""
     timing = PROFILES[str(settings.get("profile", DEFAULT_PROFILE))]
     timeout_s = float(settings.get("timeout_ms", timing.timeout_ms)) / 1e3
     heartbeat_s = float(settings.get("heartbeat_ms", timing.heartbeat_ms)) / 1e3
     ask_s = float(settings.get("ask_ms", timing.ask_ms)) / 1e3
-    return 2 * timeout_s + ask_s + 2 * heartbeat_s
+    return timeout_s, heartbeat_s, ask_s
 
 
 def _coming_and_going(random: Random, nodes: int) -> list[Step]:

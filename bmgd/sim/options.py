@@ -6,18 +6,18 @@ met both alone and in company. The result is a fault plan, and replays as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
-from bmgd.chaos.faults import Fault, Kill, Partition, Restart, Stop
+from bmgd.chaos.faults import Kill, Restart
 from bmgd.chaos.plan import Plan, Scalar, Step, Workload
 from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
-from bmgd.profiles import DEFAULT_PROFILE, PROFILES
+from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
-from bmgd.sim.courses import growing, halved
+from bmgd.sim.courses import apart, growing, halved, silent
 from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -65,6 +65,30 @@ PIECE_BYTES: Final = 20_000
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
+class _Seldom(NamedTuple):
+    """An option that is on in a share of the seeds, and in another one where the cluster grows."""
+
+    name: str
+    option: str
+    values: tuple[int, ...]
+    share: float
+    share_growing: float
+
+
+_SELDOM: Final = (
+    _Seldom("second readers", "second_reader_percent", (50, 100), 0.3, 0.3),
+    _Seldom("older", "older_percent", (5, 50, 95), 0.2, 0.2),
+    _Seldom("secrets", "rekeys", (1, 1, 3), 0.15, 0.15),
+    _Seldom("looks", "looks_per_s", (2, 20, 60), 0.3, 0.3),
+    _Seldom("lies", "malformed_per_s", (3, 30), 0.25, 0.25),
+    _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
+    _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
+    # Ids are given up soon only where that bound is narrow.
+    _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
+    _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),
+)
+
+
 def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     """A scenario by chance.
 
@@ -77,13 +101,11 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     plan = random_plan(seed, nodes, seconds)
     settings, workload = _settings(random), _workload(random, nodes, seconds)
     settings |= _timings(Random(f"timings {seed}"))
-    around = Random(f"deaths around {seed}")
-    if nodes > 2 and around.random() < 0.2:
+    if nodes > 2 and (around := _drawn("deaths around", seed, 0.2)):
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
-    stalled = Random(f"stalled {seed}")
-    if stalled.random() < 0.1 and workload.messages_per_second:
+    if (stalled := _drawn("stalled", seed, 0.1)) and workload.messages_per_second:
         # So much that a reader which takes nothing is soon behind.
         workload = replace(workload, payload_bytes=PIECE_BYTES)
         simulated["stalled_percent"] = stalled.choice((20, 60))
@@ -93,62 +115,58 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         carried_bytes = sent_bytes * _HOPS + _broadcast_bytes(workload, seconds) * nodes
         least_bytes = 2 * int(carried_bytes / _WRITES_MAX)
         simulated["write_bytes_max"] = max(int(simulated["write_bytes_max"]), least_bytes)
-    reading = Random(f"reading {seed}")
     # A short queue fills only where programs read more slowly than others send, and who goes away has
     # something in its hands only where it is slow.
     is_often = "queue_messages" in settings or "absent_ms_max" in simulated
-    if reading.random() < (0.7 if is_often else 0.2):
+    if reading := _drawn("reading", seed, 0.7 if is_often else 0.2):
         messages, us_max = reading.choice(_READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
-    silent = Random(f"silent {seed}")
-    if nodes > 2 and silent.random() < 0.08:
+    plan, courses = _course(seed, plan, settings)
+    if courses:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-        plan = _silent_alone(silent, plan, settings, _stop)
-    apart = Random(f"apart {seed}")
-    if nodes > 2 and apart.random() < 0.05:
-        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-        plan = _silent_alone(apart, plan, settings, _cut_off)
-    second = Random(f"second readers {seed}")
-    if second.random() < 0.3:
-        simulated["second_reader_percent"] = second.choice((50, 100))
-    grown = Random(f"growing {seed}")
-    grows = grown.random() < 0.08
-    if grows:
-        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-        plan = growing(grown, plan, settings)
-    parted = Random(f"halves {seed}")
-    if parted.random() < 0.03:
-        simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-        settings |= {"quorum": "majority", "healing": parted.choice(("off", "after:1"))}
-        plan = halved(parted, plan, settings)
-    older = Random(f"older {seed}")
-    if older.random() < 0.2:
-        simulated["older_percent"] = older.choice((5, 50, 95))
-    secrets = Random(f"secrets {seed}")
-    if secrets.random() < 0.15:
-        simulated["rekeys"] = secrets.choice((1, 1, 3))
-    looks = Random(f"looks {seed}")
-    if looks.random() < 0.3:
-        simulated["looks_per_s"] = looks.choice((2, 20, 60))
-    corrupt = Random(f"lies {seed}")
-    if corrupt.random() < 0.25:
-        simulated["malformed_per_s"] = corrupt.choice((3, 30))
-    forged = Random(f"forged {seed}")
-    if forged.random() < (0.5 if grows else 0.15):
-        simulated["forgeries"] = forged.choice((1, 3, 8))
-    former = Random(f"former lives {seed}")
-    if former.random() < 0.3:
-        simulated["former_lives"] = former.choice((1, 3))
-    narrow = Random(f"narrow {seed}")
-    # Ids are given up soon only where that bound is narrow.
-    if narrow.random() < (0.7 if grows else 0.25):
+    simulated |= _seldom(seed, grows="growing" in courses)
+    if "narrow_percent" in simulated:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
-        simulated["narrow_percent"] = narrow.choice((10, 40, 100))
-    refusing = Random(f"refusing {seed}")
-    if refusing.random() < 0.3:
-        simulated["refusing_percent"] = refusing.choice((20, 60))
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
+
+
+def _drawn(name: str, seed: int, share: float) -> Random | None:
+    """What chooses all about something of that name, in this share of the seeds; else None."""
+    random = Random(f"{name} {seed}")
+    return random if random.random() < share else None
+
+
+def _seldom(seed: int, *, grows: bool) -> dict[str, Scalar]:
+    """What most seeds leave alone."""
+    return {
+        one.option: random.choice(one.values)
+        for one in _SELDOM
+        if (random := _drawn(one.name, seed, one.share_growing if grows else one.share))
+    }
+
+
+def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, frozenset[str]]:
+    """A plan for what a plan by chance seldom comes to, or that plan; and for what.
+
+    Args:
+        settings: what the course needs is set in them.
+    """
+    courses = set()
+    if plan.nodes > 2 and (alone := _drawn("silent", seed, 0.08)):
+        courses.add("silent")
+        plan = silent(alone, plan, settings)
+    if plan.nodes > 2 and (cut := _drawn("apart", seed, 0.05)):
+        courses.add("apart")
+        plan = apart(cut, plan, settings)
+    if grown := _drawn("growing", seed, 0.08):
+        courses.add("growing")
+        plan = growing(grown, plan, settings)
+    if parted := _drawn("halves", seed, 0.03):
+        courses.add("halves")
+        settings |= {"quorum": "majority", "healing": parted.choice(("off", "after:1"))}
+        plan = halved(parted, plan, settings)
+    return plan, frozenset(courses)
 
 
 def _deaths_around(random: Random, nodes: int, seconds: float) -> tuple[Step, ...]:
@@ -166,35 +184,6 @@ def _deaths_around(random: Random, nodes: int, seconds: float) -> tuple[Step, ..
         back = tuple(sorted(random.sample(victims, random.randint(1, len(victims)))))
         steps.append(Step(round(max(0.8 * seconds, moments[-1]), 6), Restart(back)))
     return tuple(steps)
-
-
-def _stop(victims: tuple[NodeId, ...], _: int) -> Fault:
-    return Stop(victims)
-
-
-def _cut_off(victims: tuple[NodeId, ...], nodes: int) -> Fault:
-    """Each of them from everybody."""
-    others = tuple(NodeId(i) for i in range(nodes) if i not in victims)
-    return Partition((others, *((victim,) for victim in victims)))
-
-
-def _silent_alone(
-    random: Random,
-    plan: Plan,
-    settings: Mapping[str, Scalar],
-    fault_of: Callable[[tuple[NodeId, ...], int], Fault],
-) -> Plan:
-    """One or two are silent, for longer than the profile needs to find them; nothing else happens."""
-    timing = PROFILES[str(settings.get("profile", DEFAULT_PROFILE))]
-    timeout_s = float(settings.get("timeout_ms", timing.timeout_ms)) / 1e3
-    heartbeat_s = float(settings.get("heartbeat_ms", timing.heartbeat_ms)) / 1e3
-    ask_s = float(settings.get("ask_ms", timing.ask_ms)) / 1e3
-    # Since all began, a timeout has gone by; a node is looked at once in a few heartbeats.
-    at_s = round(timeout_s + random.choice((0.1, 0.5)) + heartbeat_s * random.random(), 6)
-    seconds = max(plan.seconds, at_s + timeout_s + ask_s + 6 * heartbeat_s)
-    count = random.choice((1, 1, 2)) if plan.nodes > 4 else 1
-    victims = tuple(sorted(random.sample([NodeId(i) for i in range(plan.nodes)], count)))
-    return replace(plan, steps=(Step(at_s, fault_of(victims, plan.nodes)),), seconds=seconds)
 
 
 def _simulated(random: Random) -> dict[str, Scalar]:
