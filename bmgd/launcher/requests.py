@@ -124,7 +124,7 @@ class RequestServer:
                     return Request(node_id, connection, time.monotonic())
                 case {"grow": int(count)} if count > 0:
                     return Request(-1, connection, time.monotonic(), grow=count)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         request = Request(-1, connection, 0.0)
         self.answer(request, {"error": "not a request"})

@@ -133,14 +133,16 @@ class RunDir:
         return lock
 
     def clear(self) -> None:
-        """Remove cluster.json and every socket; logs stay."""
-        for path in (self.cluster_file, self.secret_file):
-            if os.path.exists(path):
+        """Remove cluster.json and every socket; logs stay. What is gone already is no error."""
+        paths = [self.cluster_file, self.secret_file]
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.sockets):
+                is_daemons = name.startswith("node-") and name.endswith(".sock")
+                if is_daemons or name in ("launcher.sock", "between.sock"):
+                    paths.append(os.path.join(self.sockets, name))
+        for path in paths:
+            with suppress(FileNotFoundError):
                 os.unlink(path)
-        for name in os.listdir(self.sockets):
-            is_daemons = name.startswith("node-") and name.endswith(".sock")
-            if is_daemons or name in ("launcher.sock", "between.sock"):
-                os.unlink(os.path.join(self.sockets, name))
 
     def make_secret(self) -> tuple[str, bytes]:
         """Make a secret for this cluster alone, in a file that only its user can read.
@@ -241,7 +243,7 @@ def read_members(run_dir: str) -> list[Member]:
     try:
         with open(path, "rb") as file:
             document = json.loads(file.read(_CLUSTER_BYTES_MAX))
-        return [
+        members = [
             Member(
                 int(n["id"]),
                 n["pid"],
@@ -258,8 +260,11 @@ def read_members(run_dir: str) -> list[Member]:
         ) from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{path} is not the file of a launcher") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        members = []
+    if not members:
+        raise ConfigError(f"{path} is not the file of a launcher")
+    return members
 
 
 def find_member(run_dir: str, node_id: int) -> Member:

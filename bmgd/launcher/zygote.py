@@ -51,6 +51,9 @@ PIPE_BYTES: Final = 1 << 20
 NOT_FORKED: Final = os.EX_OSERR
 """The code of a daemon for which the host had no process, or no memory."""
 
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that the zygote ignores, and that end a daemon which has not begun yet."""
+
 _EVENTS_FD = 3
 _MAX_FD = 1 << 20
 
@@ -339,11 +342,18 @@ class _Forker:
 
     def _fork(self, number: int, log: str, config: Config) -> int:
         zygote_pid = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            finish_process(
-                lambda: _daemon_main(zygote_pid, config, number, log, self._events_in, self._target)
-            )
+        # The child is born with the zygote's deafness to them: those that come so early must wait.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                finish_process(
+                    lambda: _daemon_main(
+                        zygote_pid, config, number, log, self._events_in, self._target
+                    )
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         self._children[pid] = number
         return pid
 
@@ -375,9 +385,10 @@ def _daemon_main(
 ) -> int:
     die_with_parent(zygote_pid)
     signal.set_wakeup_fd(-1)
-    for inherited in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+    for inherited in (signal.SIGCHLD, *_ENDING):
         signal.signal(inherited, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     os.setsid()
     take_descriptors(log, events_in)
     if config.join:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import socket
 import threading
 from pathlib import Path
 
@@ -29,3 +30,15 @@ def test_growth_by_all_that_a_launch_may_have_is_answered_whole(tmp_path: Path) 
         assert ask_grow(str(tmp_path), LAUNCH_MAX)["ids"] == ids
     finally:
         serving.join()
+
+
+def test_request_of_too_deep_json_is_none_and_ends_nothing(tmp_path: Path) -> None:
+    poll = select.poll()
+    path = RunDir.at(str(tmp_path)).launcher_socket
+    server = RequestServer(path, poll)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        connection.sendall(b"[" * 4000 + b"\n")
+        for _ in range(2):  # it is accepted, and read
+            assert server.on_ready({fd for fd, _ in poll.poll(10_000)}) == []
+        assert connection.recv(4096) == b'{"error": "not a request"}\n'

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from bmgd.config import CONTROL_PATH_BYTES_MAX
-from bmgd.launcher.rundir import RunDir
+from bmgd.errors import ConfigError
+from bmgd.launcher.rundir import RunDir, find_member
 
 
 @pytest.mark.parametrize("recordings", [(), ("flight-1-asked.bmgdrec",)])
@@ -31,3 +33,28 @@ def test_directory_of_sockets_goes_unless_a_recording_is_in_it(
         for name in recordings:
             Path(place.sockets, name).unlink()
         place.remove_sockets_dir()
+
+
+@pytest.mark.parametrize("name", ["run", "x" * CONTROL_PATH_BYTES_MAX])
+def test_directory_that_somebody_has_removed_is_no_error_at_the_end(
+    tmp_path: Path, name: str
+) -> None:
+    place = RunDir.at(str(tmp_path / name))
+    lock = place.prepare()
+    try:
+        for directory in {place.path, place.sockets}:
+            shutil.rmtree(directory)
+        place.clear()
+        place.remove_sockets_dir()
+    finally:
+        os.close(lock)
+
+
+@pytest.mark.parametrize("content", ['{"nodes":[]}', "[" * 100_000])
+def test_cluster_file_without_daemons_or_of_too_deep_json_is_not_that_of_a_launcher(
+    tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=f"{path} is not the file of a launcher"):
+        find_member(str(tmp_path), 0)

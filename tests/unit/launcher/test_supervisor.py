@@ -105,10 +105,22 @@ class Launch:
 
 
 @pytest.fixture
-def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
-    made = Launch(tmp_path, monkeypatch)
+def launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Launch]:
+    """With a parameter: its daemons have pages there."""
+    made = Launch(tmp_path, monkeypatch, getattr(request, "param", ""))
     yield made
     made.close()
+
+
+@pytest.fixture
+def settled(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
+    """The cluster of one founder is up; joiners have the ports from 20,000 on."""
+    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
+    launch.join()
+    launch.supervisor._settle()
+    return launch
 
 
 def test_supervisor_writes_the_cluster_down_when_the_disk_has_room_again(
@@ -138,32 +150,25 @@ def test_supervisor_writes_the_cluster_down_when_the_disk_has_room_again(
     assert launch.supervisor._timeout_ms() is None
 
 
-def test_supervisor_orders_joiners_in_pieces(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
-    launch.join()
-    launch.supervisor._settle()
-    launch.zygote.given.clear()
-    numbers = launch.supervisor._add_joiners(LAUNCH_MAX - 1)
+def test_supervisor_orders_joiners_in_pieces(settled: Launch) -> None:
+    settled.zygote.given.clear()
+    numbers = settled.supervisor._add_joiners(LAUNCH_MAX - 1)
     ordered: list[int] = []
-    for order in launch.zygote.given:
+    for order in settled.zygote.given:
         assert isinstance(order, SpawnJoiners)
         assert len(pickle.dumps(order)) < ORDER_BYTES_MAX
         ordered += [joiner.number for joiner in order.joiners]
     assert tuple(ordered) == numbers
 
 
-def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(launch: Launch) -> None:
-    launch.join()
-    launch.supervisor._settle()
-    launch.supervisor._on_news(Ended(((0, PID, -9),)))
-    launch.supervisor._spawn((0,))
-    assert launch.zygote.given == [Spawn((0,)), Spawn((0,))]
-    launch.supervisor._on_news(Spawned(()))
-    launch.supervisor._on_news(Ended(((0, 0, NOT_FORKED),)))
-    assert launch.told() == ["ready", "up", "ended", "ended"]
-    assert launch.supervisor._stopping_s is None
+def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: Launch) -> None:
+    settled.supervisor._on_news(Ended(((0, PID, -9),)))
+    settled.supervisor._spawn((0,))
+    assert settled.zygote.given == [Spawn((0,)), Spawn((0,))]
+    settled.supervisor._on_news(Spawned(()))
+    settled.supervisor._on_news(Ended(((0, 0, NOT_FORKED),)))
+    assert settled.told() == ["ready", "up", "ended", "ended"]
+    assert settled.supervisor._stopping_s is None
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
 
 
@@ -171,27 +176,21 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(launch: La
 
 
 @pytest.fixture
-def grown(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
+def grown(settled: Launch) -> Launch:
     """One founder, and one joiner that has the id 1."""
-    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
-    launch.join()
-    launch.supervisor._settle()
-    launch.grow()
-    return launch
+    settled.grow()
+    return settled
 
 
 def test_supervisor_says_why_it_does_not_grow_where_tls_files_are_named_after_ids(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch
+    settled: Launch,
 ) -> None:
-    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
-    launch.join()
-    launch.supervisor._settle()
     files = {name: f"/etc/bmgd/{{id}}.{name}" for name in ("tls_cert", "tls_key", "tls_ca")}
-    plan = launch.supervisor._plan
-    launch.supervisor._plan = replace(plan, config=replace(plan.config, **files))
-    answer = launch.supervisor._progress(launch.ask(grow=1), launch.now_s)
+    plan = settled.supervisor._plan
+    settled.supervisor._plan = replace(plan, config=replace(plan.config, **files))
+    answer = settled.supervisor._progress(settled.ask(grow=1), settled.now_s)
     assert "a joiner has no id yet" in answer["error"]
-    assert list(launch.supervisor._daemons) == [0]
+    assert list(settled.supervisor._daemons) == [0]
 
 
 def test_supervisor_knows_a_joiner_that_was_started_again_whatever_its_id_becomes(
@@ -245,41 +244,30 @@ def test_zygote_starts_a_joiner_under_the_id_that_it_had_and_appends_to_its_log(
 # --- ports ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("launch", ["127.0.0.1:{40000+id}"], indirect=True)
 def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Launch(tmp_path, monkeypatch, http="127.0.0.1:{40000+id}")
-    try:
-        monkeypatch.setattr(ports, "_is_free", lambda _: True)
-        made.join()
-        numbers = made.supervisor._add_joiners(2) + made.supervisor._add_joiners(1)
-        addresses = [made.supervisor._daemons[number].address for number in numbers]
-        # The founder has 7400, whether it runs or not.
-        assert addresses == ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"]
-    finally:
-        made.close()
+    monkeypatch.setattr(ports, "_is_free", lambda _: True)
+    launch.join()
+    numbers = launch.supervisor._add_joiners(2) + launch.supervisor._add_joiners(1)
+    addresses = [launch.supervisor._daemons[number].address for number in numbers]
+    # The founder has 7400, whether it runs or not.
+    assert addresses == ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"]
 
 
 # --- pages ----------------------------------------------------------------------------------------
 
 
-def test_supervisor_refuses_to_grow_where_no_port_is_left_for_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Launch(tmp_path, monkeypatch, http="127.0.0.1:{65534+id}")
-    try:
-        monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
-        made.join()
-        made.supervisor._settle()
-        answer = made.supervisor._progress(made.ask(grow=2), made.now_s)
-        assert "65536" in answer["error"]
-        assert sorted(made.supervisor._daemons) == [0]
-        made.grow()
-        # Its id is above the number of daemons: there are 65,535 ports, whatever the ids.
-        made.hear(-1, event="renumbered", id=7, former=1)
-        made.supervisor._settle()
-        with open(made.run_dir.cluster_file, "rb") as file:
-            pages = [node["http"] for node in json.load(file)["nodes"]]
-        assert pages == ["http://127.0.0.1:65534/", ""]
-    finally:
-        made.close()
+@pytest.mark.parametrize("launch", ["127.0.0.1:{65534+id}"], indirect=True)
+def test_supervisor_refuses_to_grow_where_no_port_is_left_for_a_page(settled: Launch) -> None:
+    answer = settled.supervisor._progress(settled.ask(grow=2), settled.now_s)
+    assert "65536" in answer["error"]
+    assert sorted(settled.supervisor._daemons) == [0]
+    settled.grow()
+    # Its id is above the number of daemons: there are 65,535 ports, whatever the ids.
+    settled.hear(-1, event="renumbered", id=7, former=1)
+    settled.supervisor._settle()
+    with open(settled.run_dir.cluster_file, "rb") as file:
+        pages = [node["http"] for node in json.load(file)["nodes"]]
+    assert pages == ["http://127.0.0.1:65534/", ""]
