@@ -187,11 +187,10 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"refusing to bind {host} without a secret: give --secret-file, --tls-cert, or --insecure"
         )
-    if len({bool(path) for path in (config.tls_cert, config.tls_key, config.tls_ca)}) > 1:
+    tls_files = config.tls_cert, config.tls_key, config.tls_ca
+    if len(set(map(bool, tls_files))) > 1:
         raise ConfigError("TLS needs all three: --tls-cert, --tls-key and --tls-ca")
-    if config.join and any(
-        "{id}" in path for path in (config.tls_cert, config.tls_key, config.tls_ca)
-    ):
+    if config.join and any("{id}" in path for path in tls_files):
         raise ConfigError("a joiner has no id yet: the paths of its TLS files have no {id} in them")
     if config.control:
         if "{id}" in config.control and not config.join:
