@@ -35,6 +35,16 @@ def checked_payload(payload: object) -> bytes:
     return payload  # type: ignore[return-value]
 
 
+def check_destination(destination: object) -> None:
+    """Refuse what is no id; whether a node has it, its daemon knows.
+
+    Raises:
+        RequestError: no whole number.
+    """
+    if not isinstance(destination, int) or isinstance(destination, bool):
+        raise RequestError(f"a destination is the id of a node, not {type(destination).__name__}")
+
+
 def check_timeout(timeout: float) -> None:
     """Refuse what is no timeout.
 

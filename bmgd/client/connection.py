@@ -5,8 +5,9 @@ that it belongs to. What is bounded, and what happens there:
 
     a stream's items in this program   its `bound`        the stream ends with SubscriptionError
     segments on their way to the daemon  `CROWDED_BYTES`  streams wait until it has read some
-    bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests raise RequestError
-    waiting for an answer              `within_s`         SilentDaemonError
+    bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests wait; those that open a
+                                                          stream of messages raise RequestError
+    waiting for that, and an answer    `within_s`         SilentDaemonError
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Connection(asyncio.BufferedProtocol):
         self._streams: dict[int, Sink] = {}
         self._waiting: dict[Sender, None] = {}
         """Who has segments to put, and waits until it may."""
-        self._is_crowded = False
+        self._uncrowded = asyncio.Event()
+        """Set while more may be written: the daemon has read enough, or is gone."""
+        self._uncrowded.set()
         self._last_sequence = 0
         self._lost: BmgdError | None = None
         self.features: frozenset[str] = frozenset()
@@ -116,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
             RequestError: the request cannot be sent.
             BmgdError: what the daemon answered, or `NoDaemonError`.
         """
+        within_s = await self._until_read(verb, within_s)
         sequence = self._request(verb, params)
         return await self._answer(sequence, verb, within_s)
 
@@ -136,12 +140,13 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises: as `ask`.
         """
+        within_s = await self._until_read(verb, ANSWER_S)
         sequence = self._request(verb, params)
         stream: Stream[T] = Stream(bound)
         stream.sequence = sequence
         self._streams[sequence] = Opened(stream, read)
         try:
-            await self._answer(sequence, verb, ANSWER_S)
+            await self._answer(sequence, verb, within_s)
             yield stream
         finally:
             await self._end_stream(sequence, stream)
@@ -154,11 +159,12 @@ class Connection(asyncio.BufferedProtocol):
 
         Raises: as `ask`.
         """
+        within_s = await self._until_read(verb, ANSWER_S)
         sequence = self._request(verb, params)
         self._streams[sequence] = stream
         stream.sequence = sequence
         try:
-            await self._answer(sequence, verb, ANSWER_S)
+            await self._answer(sequence, verb, within_s)
             yield
         finally:
             stream.finish_taken()
@@ -194,9 +200,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def may_write(self, sender: Sender) -> bool:
         """Whether a segment may be written now; else `on_writable` tells when."""
-        if self._is_crowded:
+        if not self._uncrowded.is_set():
             self._waiting[sender] = None
-        return not self._is_crowded
+            return False
+        return True
 
     def close(self) -> None:
         """Close the connection; what still waits gets an error."""
@@ -208,13 +215,14 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
-        self._waiting, self._is_crowded = {}, False
+        self._waiting = {}
+        self._uncrowded.set()
 
     def pause_writing(self) -> None:
-        self._is_crowded = True
+        self._uncrowded.clear()
 
     def resume_writing(self) -> None:
-        self._is_crowded = False
+        self._uncrowded.set()
         waiting, self._waiting = self._waiting, {}
         for sender in waiting:
             sender.on_writable()
@@ -291,10 +299,26 @@ class Connection(asyncio.BufferedProtocol):
             self._settle(sequence, None, error)
         for sink in list(self._streams.values()):
             sink.on_end(error, {})
+        self._uncrowded.set()
         if self._transport is not None:
             self._transport.close()
 
     # --- requests -----------------------------------------------------------------------------
+
+    async def _until_read(self, verb: str, within_s: float) -> float:
+        """Wait while too much is on its way to the daemon; returns how many seconds are left."""
+        if self.unwritten_bytes <= WRITE_BYTES_MAX:
+            return within_s
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_s
+        try:
+            async with asyncio.timeout(within_s):
+                while self._lost is None and self.unwritten_bytes > WRITE_BYTES_MAX:
+                    await self._uncrowded.wait()
+        except TimeoutError:
+            text = f"the daemon has not read for {within_s:g} s, and was not asked for {verb!r}"
+            raise SilentDaemonError(text) from None
+        return max(until - loop.time(), 0)
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:
         if self._lost is not None:

@@ -24,6 +24,7 @@ from bmgd.client.arguments import (
     Quality,
     check_bound,
     check_credit,
+    check_destination,
     check_timeout,
     checked_topic,
 )
@@ -204,9 +205,10 @@ class Daemon(SendsToMany, ShowsCluster):
         Args: as `send`.
 
         Raises:
-            RequestError: a bad topic, priority or quality, or too many streams.
+            RequestError: a bad destination, topic, priority or quality, or too many streams.
             DeliveryError (on exit): not everything is confirmed.
         """
+        check_destination(destination)
         return self._writing(destination, checked_topic(topic), priority, quality)
 
     @asynccontextmanager

@@ -17,7 +17,7 @@ class KeptStreams(Generic[S]):
     """One open stream for each key.
 
     There may be more than `KEPT_MAX` while none of them is unused: a stream with something underway
-    is never closed.
+    is never closed. When something of one has its outcome, `trim` is called.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,25 @@ class KeptStreams(Generic[S]):
         self._streams[key] = stream
         return stream
 
+    def trim(self, used: Outgoing) -> None:
+        """Close the unused ones beyond `KEPT_MAX`: a connection has no more than 1024 in all.
+
+        O(1) while there is more of the one that was used.
+        """
+        if used.is_unused:
+            while len(self._streams) > KEPT_MAX and self._close_unused():
+                pass
+
     def close_all(self) -> None:
         """Close every one; what was put is still sent."""
         for stream in self:
             stream.finish()
         self._streams.clear()
 
-    def _close_unused(self) -> None:
+    def _close_unused(self) -> bool:
         for key, stream in self._streams.items():
             if stream.is_unused or stream.over:
                 del self._streams[key]
                 stream.finish()
-                return
+                return True
+        return False

@@ -9,11 +9,15 @@ So what is entered by `with` is held by a task of its own, which waits until the
 
 The caller raises its own error itself. The task gives it to the context and does not raise it: what a
 task raises would end the loop where it is KeyboardInterrupt or SystemExit.
+
+A block that is never left (one within a generator that nobody finishes) is left when the interpreter
+throws it away. No such thread runs any more then, so all are ended before: else that waits for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import threading
 from collections.abc import Coroutine
@@ -26,6 +30,7 @@ from bmgd.errors import NoDaemonError
 T = TypeVar("T")
 
 _CLOSED: Final = "this connection is closed"
+_running: Final[set[LoopThread]] = set()
 
 
 class LoopThread:
@@ -49,6 +54,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
         self._thread.start()
         self._ready.result()
+        _running.add(self)
 
     def _run(self) -> None:
         with self._runner:
@@ -107,11 +113,20 @@ class LoopThread:
         return Held(self, context)
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread; may be called again."""
         with self._lock:
-            self._is_closing = True
-            self._loop.call_soon_threadsafe(self._over.set)
+            if not self._is_closing:
+                self._is_closing = True
+                self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
+        _running.discard(self)
+
+
+@atexit.register
+def _close_all() -> None:
+    """The program ends: so do the threads whose connections it has not left."""
+    for thread in list(_running):
+        thread.close()
 
 
 class Held(Generic[T]):

@@ -105,8 +105,13 @@ class Outgoing:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is over, or has an error that `flush` has yet to raise."""
-        return self._over or self._error is not None
+        """Whether it is over or left, or has an error that `flush` has yet to raise."""
+        return self._over or self._closing or self._error is not None
+
+    @property
+    def has_put(self) -> bool:
+        """Whether anything of it was ever handed to the daemon."""
+        return self._underway.last_number > 0
 
     @property
     def is_idle(self) -> bool:
@@ -268,7 +273,7 @@ class Outgoing:
         if self._error is not None:
             self._is_told, self.was_cut = True, False
             raise self._error
-        if self._over:
+        if self._over or self._closing:
             raise RequestError("the stream is closed")
 
     async def until_changed(self, until: float = 0.0) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.connection import Connection
-from bmgd.errors import ControlError, ProtocolError
+from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.errors import ControlError, ProtocolError, SilentDaemonError
+from bmgd.wire.program_news import EXIT_MAX
 
 _FAILED: Final = 1
 _BATCHES: Final = 1024
@@ -70,8 +72,9 @@ def _exit_code_of(error: BaseException) -> int:
     match error:
         case SystemExit(code=None):
             return 0
-        case SystemExit(code=int(code)):
-            return code
+        case SystemExit(code=int(code)) if -EXIT_MAX <= code <= EXIT_MAX:
+            # True, and the members of an IntEnum, are no integers to the daemon.
+            return int(code)
     return _FAILED
 
 
@@ -82,7 +85,12 @@ async def running(connection: Connection) -> list[Program]:
         return [read_programs(value)]
 
     async with connection.stream("programs", {}, read, _BATCHES) as batches:
-        snapshot = await anext(batches)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                snapshot = await anext(batches)
+        except TimeoutError:
+            text = f"the daemon has not told of any programs for {ANSWER_S:g} s"
+            raise SilentDaemonError(text) from None
     return [each for each in snapshot if isinstance(each, Program)]
 
 

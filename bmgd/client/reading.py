@@ -142,6 +142,8 @@ class Messages(Stream[Message]):
         That is all that `take` returned last; with ``async for`` it can be some messages more.
         Broadcasts do not come again.
         """
+        # One that the program has taken is shown.
+        self._interruptions -= isinstance(self._special, Interrupted)
         self._taken, self._special = 0, None
 
     _plain = True

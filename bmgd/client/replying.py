@@ -15,7 +15,7 @@ from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
-from bmgd.client.writing import send_and_wait, send_long
+from bmgd.client.writing import end_in_time, send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
@@ -66,6 +66,10 @@ class Replies:
         }
         opens = "answers", params
         return Outgoing(self._connection, asker.source, "answers", "normal", "reliable", opens)
+
+    def trim(self, used: Outgoing) -> None:
+        """Close the streams that are more than are kept, and have sent what they had."""
+        self._streams.trim(used)
 
     async def close(self) -> None:
         """No further answer: what was given is sent, the streams end."""
@@ -136,6 +140,7 @@ class Question:
             stream = await self._stream_with_room(until)
             message = Pending(whole, until, loop.create_future())
             stream.add(whole, message)
+            end_in_time(stream, message, self._replies.trim)
             is_put = True
         finally:
             # Not where it was cancelled, or failed, before it was put.
@@ -177,7 +182,10 @@ class Question:
         try:
             stream = self._replies.stream(self._asker)
             stream.add(whole, message)
-            await send_and_wait(stream, message)
+            try:
+                await send_and_wait(stream, message)
+            finally:
+                self._replies.trim(stream)
         finally:
             # Not where it was cancelled, or failed, before it was put.
             self.answered = bool(message.segment)

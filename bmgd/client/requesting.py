@@ -21,6 +21,7 @@ from bmgd.client.arguments import (
     Payload,
     Priority,
     check_bound,
+    check_destination,
     check_timeout,
     checked_payload,
     checked_topic,
@@ -61,6 +62,7 @@ class Asking:
         max_answer: int,
     ) -> bytes:
         """See `bmgd.Daemon.request`."""
+        check_destination(destination)
         question_bytes = checked_payload(payload)
         checked_topic(topic)
         check_timeout(timeout)
@@ -146,7 +148,7 @@ class Asking:
                 await stream.put_long(question.payload, question.deadline - loop.time())
                 answer: bytes = await asyncio.shield(question.confirmed)
         except TimeoutError:
-            raise UnreachableError(stream.destination, OVERDUE, sent=True) from None
+            raise UnreachableError(stream.destination, OVERDUE, sent=stream.has_put) from None
         finally:
             self._done(question)
             stream.abandon()
@@ -160,3 +162,4 @@ class Asking:
         elif not question.confirmed.cancelled():
             question.confirmed.exception()
         self.inbox.give_back(question)
+        self._streams.trim(question.stream)

@@ -9,6 +9,7 @@ from bmgd.client.arguments import (
     Payload,
     Priority,
     Quality,
+    check_destination,
     check_timeout,
     checked_payload,
     checked_topic,
@@ -17,7 +18,7 @@ from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
-from bmgd.client.writing import send_and_wait, send_long
+from bmgd.client.writing import end_in_time, send_and_wait, send_long
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
@@ -56,6 +57,7 @@ class SharedStreams:
         quality: Quality,
     ) -> None:
         """See `bmgd.Daemon.send`."""
+        check_destination(destination)
         checked = checked_payload(payload)
         check_timeout(timeout)
         if self._connection.lost is not None:
@@ -67,7 +69,10 @@ class SharedStreams:
         loop = asyncio.get_running_loop()
         message = Pending(checked, loop.time() + timeout, loop.create_future())
         stream.add(checked, message)
-        await send_and_wait(stream, message)
+        try:
+            await send_and_wait(stream, message)
+        finally:
+            self._shared.trim(stream)
 
     async def send_soon(
         self,
@@ -79,6 +84,7 @@ class SharedStreams:
         quality: Quality,
     ) -> asyncio.Future[None]:
         """See `bmgd.Daemon.send_soon`."""
+        check_destination(destination)
         checked = checked_payload(payload)
         check_timeout(timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
@@ -100,6 +106,7 @@ class SharedStreams:
             stream = self._stream(destination, topic, priority, quality)
         message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
+        end_in_time(stream, message, self._shared.trim)
         return message.confirmed
 
     async def _send_long(

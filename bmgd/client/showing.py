@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.arguments import check_timeout
+from bmgd.client.arguments import check_destination, check_timeout
 from bmgd.client.connection import GRACE_S, Connection
 from bmgd.client.items import Stream
 from bmgd.client.programs import Program, ProgramEnd, ProgramReader, running
@@ -150,6 +150,7 @@ class ShowsCluster:
         return self._connection.stream("monitor", {}, _events, CHANGES_MAX)
 
     async def _probe(self, verb: str, destination: int, timeout_s: float) -> Trace:
+        check_destination(destination)
         check_timeout(timeout_s)
         params = {"destination": destination, "timeout": timeout_s}
         value = await self._connection.ask(verb, params, timeout_s + GRACE_S)

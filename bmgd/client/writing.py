@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
@@ -15,6 +15,8 @@ from bmgd.client.connection import GRACE_S
 from bmgd.client.outgoing import Outgoing
 from bmgd.errors import UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+
+_OVERDUE: Final = "no confirmation before the deadline"
 
 
 class Writer:
@@ -38,7 +40,7 @@ class Writer:
 
         Raises:
             DeliveryError: this or an earlier message is not confirmed.
-            RequestError: not bytes, or the stream is closed.
+            RequestError: not bytes, a bad timeout, or the stream is closed.
             NoDaemonError: the daemon is gone.
         """
         stream = self._stream
@@ -47,6 +49,8 @@ class Writer:
         if stream.is_broken:
             stream = await self._go_on()
         if len(payload) > PAYLOAD_BYTES_MAX:
+            if timeout != 0:
+                check_timeout(timeout)
             await stream.put_long(payload, timeout)
             return
         self._add(payload)
@@ -111,13 +115,17 @@ class Writer:
 
         Raises: as `flush`.
         """
-        if self._make is not None and self._stream.over:
+        was_cut = self._make is not None and self._stream.over
+        # What is written from now on is refused, and makes no further stream.
+        self._make = None
+        if was_cut:
             self._tell_cut()
             return
         await self._stream.close()
 
     def abandon(self) -> None:
         """End it at once: what waits here is not sent."""
+        self._make = None
         self._stream.abandon()
 
 
@@ -142,6 +150,24 @@ async def outcome_of(stream: Outgoing, message: Pending, overdue: str) -> Any:
         raise
     finally:
         timer.cancel()
+
+
+def end_in_time(stream: Outgoing, message: Pending, then: Callable[[Outgoing], None]) -> None:
+    """See that a message that was added, and that nobody waits for yet, has its outcome in time.
+
+    Its segment has the time of the one in it that has most; and a daemon that is stopped tells nothing.
+
+    Args:
+        then: called with the stream when it has.
+    """
+    loop = asyncio.get_running_loop()
+    timer = loop.call_at(message.deadline, _on_deadline, stream, message, _OVERDUE)
+
+    def on_outcome(confirmed: asyncio.Future[None]) -> None:
+        timer.cancel()
+        then(stream)
+
+    message.confirmed.add_done_callback(on_outcome)
 
 
 def _on_deadline(stream: Outgoing, message: Pending, overdue: str) -> None:
@@ -169,7 +195,7 @@ async def send_and_wait(stream: Outgoing, message: Pending) -> None:
     Raises:
         DeliveryError: it is not, and `sent` says whether it may have been taken.
     """
-    await outcome_of(stream, message, "no confirmation before the deadline")
+    await outcome_of(stream, message, _OVERDUE)
 
 
 async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue: str) -> None:  # noqa: ASYNC109
@@ -192,7 +218,7 @@ async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue:
             await stream.until_confirmed()
         is_confirmed = True
     except TimeoutError:
-        raise UnreachableError(stream.destination, overdue, sent=True) from None
+        raise UnreachableError(stream.destination, overdue, sent=stream.has_put) from None
     finally:
         if is_confirmed:
             stream.finish()

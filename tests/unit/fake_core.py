@@ -16,6 +16,7 @@ from bmgd.core.commands import (
     OpenStream,
     ProbeTo,
     PutSegment,
+    Register,
     SendTo,
     ShowLinks,
     ShowMembers,
@@ -105,7 +106,7 @@ class FakeCore:
                 self.waiting.extendleft(reversed(self.unconsumed))
                 self.unconsumed.clear()
                 self.reader = None
-            case Leave():
+            case Leave() | Register():
                 self.server.answers.reply(Reply(request))
 
     async def until_told(self, condition: Callable[[], bool]) -> None:

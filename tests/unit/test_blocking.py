@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ from typing import TypeVar
 import pytest
 
 from bmgd import blocking
+from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -87,3 +89,27 @@ async def test_block_that_is_interrupted_while_it_is_entered_is_left(
     readers: list[int | None] = []
     await run_beside(tmp_path, program)
     assert readers == [None]
+
+
+UNFINISHED = """
+import sys
+from bmgd import blocking
+
+def numbers():
+    with blocking.connect(sys.argv[1]) as daemon, daemon.subscribe("jobs"):
+        yield 1
+        yield 2
+
+generator = numbers()
+print(next(generator))
+"""
+
+
+async def test_a_program_ends_though_it_never_leaves_its_connection(tmp_path: Path) -> None:
+    async with fake_daemon(tmp_path / "d.sock") as core:
+        command = sys.executable, "-c", UNFINISHED, core.address
+        pipe = asyncio.subprocess.PIPE
+        async with started(*command, stdout=pipe, stderr=pipe) as program:
+            async with asyncio.timeout(DEADLINE_S):
+                printed, told = await program.communicate()
+    assert (program.returncode, printed, told) == (0, b"1\n", b"")

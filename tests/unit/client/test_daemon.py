@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,22 @@ async def test_errors_are_those_of_the_tree(
         await daemon.send(destination, b"")
     if isinstance(caught.value, bmgd.DeliveryError):
         assert caught.value.destination == destination
+
+
+@pytest.mark.parametrize("destination", [[1], {1: 2}, "1", None, 1.0, True])
+async def test_destination_that_is_no_id_is_refused(daemon: bmgd.Daemon, destination: Any) -> None:
+    refused = partial(pytest.raises, bmgd.RequestError, match="a destination is the id of a node")
+    with refused():
+        await daemon.send(destination, b"")
+    with refused():
+        await daemon.send_soon(destination, b"")
+    with refused():
+        await daemon.request(destination, b"")
+    with refused():
+        daemon.stream(destination)
+    with refused():
+        await daemon.ping(destination)
+    await daemon.send(1, b"")
 
 
 async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmgd.Daemon) -> None:

@@ -47,6 +47,23 @@ def test_kept_streams_close_the_unused_one_that_is_idle_for_longest() -> None:
     assert len(streams) == KEPT_MAX
 
 
+def test_kept_streams_that_were_all_used_at_a_time_are_trimmed_when_they_are_not() -> None:
+    streams: KeptStreams[Outgoing] = KeptStreams()
+    made = [FakeStream(is_unused=False) for _ in range(KEPT_MAX + 3)]
+    for key, stream in enumerate(made):
+        kept(streams, key, stream)
+    made[2].is_unused = True
+    streams.trim(cast(Outgoing, made[1]))
+    assert not any(stream.over for stream in made)
+    streams.trim(cast(Outgoing, made[2]))
+    assert [key for key, stream in enumerate(made) if stream.over] == [2]
+    for stream in made:
+        stream.is_unused = True
+    streams.trim(cast(Outgoing, made[3]))
+    assert [key for key, stream in enumerate(made) if stream.over] == [0, 1, 2]
+    assert len(streams) == KEPT_MAX
+
+
 def test_kept_streams_never_close_one_that_is_used() -> None:
     streams: KeptStreams[Outgoing] = KeptStreams()
     made = [FakeStream(is_unused=False) for _ in range(KEPT_MAX + 1)]

@@ -136,6 +136,18 @@ async def test_restart_while_the_one_before_is_worked_on_leaves_the_credit_whole
     assert connection.written == [control.Consumed(8, 1)]
 
 
+async def test_gap_that_is_put_back_stops_no_credit() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    restart(messages)
+    short(messages, b"x")
+    assert isinstance(await anext(messages), Interrupted)
+    messages.put_back()
+    assert (await anext(messages)).payload == b"x"
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
+
+
 async def test_restarts_with_nothing_between_them_are_shown_as_one() -> None:
     connection = Recorded()
     messages = reading(connection)

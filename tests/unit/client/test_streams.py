@@ -7,14 +7,16 @@ import asyncio
 import pytest
 
 import bmgd
-from bmgd.client.connection import CROWDED_BYTES
+from bmgd.client.connection import CROWDED_BYTES, WRITE_BYTES_MAX
+from bmgd.client.kept_streams import KEPT_MAX
 from bmgd.client.outgoing import Outgoing
 from bmgd.core.commands import CloseStream, Consumed, PutSegment, Withdraw
 from bmgd.core.effects import Deliver, StreamMoved
+from bmgd.shell.control import CALLS_MAX
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
-from tests.unit.fake_core import SILENT, FakeCore
+from tests.unit.fake_core import CREDIT_BYTES, SILENT, FakeCore
 from tests.unit.segments import delivered
 
 DEADLINE_S = 10.0
@@ -88,9 +90,41 @@ async def test_a_stream_does_not_heap_up_what_its_daemon_does_not_read(
     assert sum(each.count for each in put(core)) == 200
 
 
+async def test_request_to_a_daemon_that_does_not_read_ends_with_its_time_or_the_connection(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    (program,) = core.server._programs
+    connection, transport = daemon._connection, program._transport
+    assert transport is not None
+    transport.pause_reading()
+    assert connection._transport is not None
+    connection._transport.write(bytes(2 * WRITE_BYTES_MAX))
+    assert connection.unwritten_bytes > WRITE_BYTES_MAX
+    with pytest.raises(bmgd.SilentDaemonError, match=r"not read for 0\.01 s"):
+        await connection.ask("status", {}, 0.01)
+    asking = asyncio.ensure_future(daemon.status())
+    await asyncio.sleep(0)
+    assert not asking.done()
+    transport.abort()
+    with pytest.raises(bmgd.NoDaemonError):
+        await asyncio.wait_for(asking, DEADLINE_S)
+
+
 async def written(stream: bmgd.Writer, count: int) -> None:
     for _ in range(count):
         await stream.write(bytes(60_000))
+
+
+@pytest.mark.parametrize("seconds", [1e6, -1.0, float("nan"), "soon"])
+async def test_a_bad_timeout_of_a_long_message_costs_its_stream_nothing(
+    core: FakeCore, daemon: bmgd.Daemon, seconds: float
+) -> None:
+    async with daemon.stream(1, "jobs") as stream:
+        with pytest.raises(bmgd.RequestError, match="timeout"):
+            await stream.write(bytes(100_000), timeout=seconds)
+        await stream.write(b"goes on")
+    (segment,) = put(core)
+    assert unpack_messages(segment.body, segment.count) == [b"goes on"]
 
 
 async def test_stream_raises_its_first_error_when_flushed(daemon: bmgd.Daemon) -> None:
@@ -126,6 +160,62 @@ async def test_flush_waits_for_what_was_sent_soon(core: FakeCore, daemon: bmgd.D
     async with asyncio.timeout(DEADLINE_S):
         await confirmed
     core.server.close()
+
+
+async def test_long_message_of_which_nothing_was_put_in_time_is_told_as_not_sent(
+    core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core, "open_stream", lambda request, destination: None)
+    with pytest.raises(bmgd.UnreachableError) as failed:
+        await daemon.send(1, bytes(100_000), timeout=0.05)
+    assert not put(core)
+    assert not failed.value.sent
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_stream_that_was_left_takes_nothing_more(core: FakeCore, reconnect: bool) -> None:
+    async with bmgd.connect(core.address, reconnect=reconnect) as daemon:
+        async with daemon.stream(1, "jobs") as stream:
+            await stream.write(b"in time")
+        for _ in range(2):
+            with pytest.raises(bmgd.RequestError, match="closed"):
+                await stream.write(b"late")
+            # It is over by then.
+            await daemon.status()
+    assert len(put(core)) == 1
+
+
+async def test_what_is_sent_soon_ends_in_time_beside_what_has_more(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    sending = await daemon.send_soon(SILENT, b"may take long", timeout=100.0)
+    soon = await daemon.send_soon(SILENT, b"may not", timeout=0.05)
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(bmgd.UnreachableError) as failed:
+            await soon
+    assert failed.value.sent
+    assert [segment.count for segment in put(core)] == [2]
+    assert not sending.done()
+    (request,) = core.streams
+    core.server.answers.stream_moved(StreamMoved(request, 2, CREDIT_BYTES))
+    await sending
+
+
+async def test_connection_that_wrote_to_many_topics_at_a_time_has_room_for_more(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.holds_back = True
+    soon = [await daemon.send_soon(1, b"x", topic=f"{number}") for number in range(CALLS_MAX)]
+    await core.until_told(lambda: len(put(core)) == CALLS_MAX)
+    with pytest.raises(bmgd.RequestError, match="at a time"):
+        await daemon.status()
+    for request in list(core.streams):
+        core.server.answers.stream_moved(StreamMoved(request, 2, CREDIT_BYTES))
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(*soon)
+    assert (await daemon.status())["id"] == 0
+    (program,) = core.server._programs
+    assert len(program.calls) == KEPT_MAX
 
 
 async def test_taking_many_gives_credit_back_with_the_next_taking(

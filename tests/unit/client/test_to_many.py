@@ -79,6 +79,14 @@ async def test_broadcast_gives_a_report_or_says_who_has_not_confirmed(core: Many
         assert report == bmgd.Report(frozenset(), {})
 
 
+async def test_long_broadcasts_at_once_wait_for_each_other(core: ManyCore) -> None:
+    """Together their pieces are more than may be on their way to the daemon."""
+    async with bmgd.connect(core.address) as daemon:
+        sent = [daemon.broadcast(bytes(2_000_000), topic="good", timeout=30) for _ in range(4)]
+        reports = await asyncio.gather(*sent)
+    assert [report.confirmed for report in reports] == [frozenset({0, 1})] * 4
+
+
 async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
     async with bmgd.connect(core.address) as daemon:
         ids: list[int | range] = [1, range(8, 16), range(20, 26, 2)]
