@@ -16,6 +16,7 @@ import pytest
 
 from bmgd import Message
 from tests.integration.cluster import DEADLINE_S, LaunchedCluster, launched
+from tests.processes import started
 
 HERE = Path(__file__).parents[2] / "examples" / "javascript"
 NODE = shutil.which("node") or shutil.which("nodejs")
@@ -52,15 +53,10 @@ async def run(words: list[str]) -> tuple[int, list[Any]]:
 @asynccontextmanager
 async def running(words: list[str]) -> AsyncIterator[asyncio.StreamReader]:
     """The output of a command that goes on meanwhile, and ends by itself."""
-    process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
+    async with started(*words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         yield process.stdout
         assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def line(stream: asyncio.StreamReader) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.cluster import launched, linked_exactly, until
 from tests.integration.ports import free_base_port
+from tests.processes import end
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 30.0
@@ -101,6 +102,4 @@ async def test_deploy_kubernetes_scale_up_in_any_order_gives_each_its_ordinal(
             assert await joiners[0].wait() == 0
         finally:
             for joiner in joiners:
-                if joiner.returncode is None:
-                    joiner.kill()
-                    await joiner.wait()
+                await end(joiner)

@@ -31,6 +31,7 @@ from tests.integration.cluster import (
     launched,
     until,
 )
+from tests.processes import started
 
 TOPIC = "rpc"
 FAR = 3
@@ -339,7 +340,7 @@ async def test_request_by_commands(tmp_path: Path) -> None:
 
         code, output = await ask("hello", "--timeout", "60")
         assert (code, "nobody reads" in output) == (1, True)
-        answering = await asyncio.create_subprocess_exec(
+        async with started(
             *(sys.executable, "-m", "bmgd", "recv", "--control", cluster.control(FAR)),
             *(
                 "--topic",
@@ -351,8 +352,7 @@ async def test_request_by_commands(tmp_path: Path) -> None:
             ),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-        )
-        try:
+        ) as answering:
             daemon = await cluster.daemon(0)
 
             async def condition() -> list[str]:
@@ -369,10 +369,6 @@ async def test_request_by_commands(tmp_path: Path) -> None:
             await daemon.send(FAR, b"good", topic=TOPIC)
             async with asyncio.timeout(DEADLINE_S):
                 out, err = await answering.communicate()
-        finally:
-            if answering.returncode is None:
-                answering.kill()
-                await answering.wait()
         assert (answering.returncode, out) == (0, b"ok\n")
         assert b"ended with 3" in err
         async with (await cluster.daemon(FAR)).subscribe(TOPIC):

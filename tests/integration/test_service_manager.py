@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.ports import free_base_port
+from tests.processes import started
 
 DEADLINE_S = 30.0
 ROOT = Path(__file__).parents[2]
@@ -47,19 +48,14 @@ async def managed(address: str, *words: str) -> AsyncIterator[Manager]:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     sock.bind("\0" + address[1:] if address.startswith("@") else address)
     port = free_base_port(1)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bmgd", "run", "--id", "0", "--size", "1"),
-        *("--peers", f"127.0.0.1:{port}", *words),
-        env={**os.environ, "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"},
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield Manager(sock, process)
-    finally:
-        sock.close()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    with sock:
+        async with started(
+            *(sys.executable, "-m", "bmgd", "run", "--id", "0", "--size", "1"),
+            *("--peers", f"127.0.0.1:{port}", *words),
+            env={**os.environ, "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"},
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            yield Manager(sock, process)
 
 
 @pytest.mark.parametrize("abstract", [False, True])

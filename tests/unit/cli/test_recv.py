@@ -17,6 +17,7 @@ import pytest
 from bmgd.cli.recv import answer, show, take
 from bmgd.client import Message
 from bmgd.errors import UnreachableError
+from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 30.0
@@ -98,17 +99,9 @@ async def test_recv_goes_on_when_a_long_message_is_given_up(
 async def receiving(
     core: FakeCore, *words: str, stdout: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bmgd", "recv", "--control", core.address, *words),
-        stdout=stdout,
-    )
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    command = sys.executable, "-m", "bmgd", "recv", "--control", core.address, *words
+    async with started(*command, stdout=stdout) as process, asyncio.timeout(DEADLINE_S):
+        yield process
 
 
 @pytest.fixture
