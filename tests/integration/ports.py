@@ -13,7 +13,8 @@ from typing import Final
 from bmgd.errors import LaunchError
 from bmgd.launcher.ports import choose_base_port
 
-FIRST: Final = 10_000
+FIRST: Final = 10_200
+"""Above 10,080, the highest port that browsers refuse to open."""
 SLICES: Final = 16
 SLICE_PORTS: Final = 1_375
 """The last slice ends below 32,768, from where on the kernel picks ports for outgoing connections."""
