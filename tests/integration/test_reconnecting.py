@@ -12,6 +12,14 @@ from bmgd.errors import DeliveryError, NoDaemonError, UnreachableError
 from tests.integration.cluster import DEADLINE_S, LaunchedCluster, launched, until, until_true
 
 
+def keeping_lives(tmp_path: Path) -> tuple[str, str]:
+    """Flags by which a daemon that is started again has the next life at once.
+
+    Without them it may begin with a lower one, and then take another: what was sent between fails.
+    """
+    return "--state-dir", str(tmp_path / "state")
+
+
 async def restart(cluster: LaunchedCluster, node_id: int) -> None:
     await cluster.kill(node_id)
     await cluster.hang_up(node_id)
@@ -72,7 +80,7 @@ async def test_sends_and_streams_go_on_and_what_is_lost_is_told(tmp_path: Path) 
 
 async def test_stream_goes_on_after_it_has_told_once(tmp_path: Path) -> None:
     async with (
-        launched(3, tmp_path) as cluster,
+        launched(3, tmp_path, *keeping_lives(tmp_path)) as cluster,
         bmgd.connect(cluster.control(1), reconnect=True) as here,
         here.stream(2, "jobs") as stream,
     ):
@@ -155,7 +163,7 @@ async def test_subscriptions_and_registrations_are_made_again(tmp_path: Path) ->
 
 async def test_requests_wait_and_questions_underway_are_told(tmp_path: Path) -> None:
     async with (
-        launched(3, tmp_path) as cluster,
+        launched(3, tmp_path, *keeping_lives(tmp_path)) as cluster,
         bmgd.connect(cluster.control(1), reconnect=True) as here,
         (await cluster.daemon(2)).subscribe("rpc") as questions,
     ):
