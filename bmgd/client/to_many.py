@@ -23,7 +23,7 @@ from bmgd.errors import (
     RequestError,
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
-from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
 
 PIECES_UNDERWAY: Final = 14
@@ -83,12 +83,12 @@ class SendsToMany:
         """
         checked = checked_payload(payload)
         check_timeout(timeout)
-        if quality == "reliable" and _size_of(checked) > PAYLOAD_BYTES_MAX:
+        if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
             return await self._broadcast_long(checked, topic, timeout)
         params = {**_checked(checked, topic, quality), "timeout": timeout}
         return _report(await self._connection.ask("broadcast", params, timeout + GRACE_S))
 
-    async def _broadcast_long(self, payload: Payload, topic: str, timeout_s: float) -> Report:
+    async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
         until_s = asyncio.get_running_loop().time() + timeout_s
 
         async def ask_piece(params: dict[str, Any]) -> Report:
@@ -130,24 +130,20 @@ class SendsToMany:
 
 
 async def _broadcast_pieces(
-    ask_piece: Callable[[dict[str, Any]], Any], payload: Payload, params: dict[str, Any]
+    ask_piece: Callable[[dict[str, Any]], Any], payload: bytes, params: dict[str, Any]
 ) -> Report:
     """Send a message in pieces, `PIECES_UNDERWAY` at a time.
 
     Args:
         ask_piece: sends one, and returns its report.
+        payload: as `checked_payload` gave it.
         params: of every piece.
 
     Raises:
         PartialError: some nodes have not confirmed each piece.
         BmgdError: whatever a piece fails with; those that follow are not sent.
     """
-    size = _size_of(payload)
-    if size > LONG_BYTES_MAX:
-        raise RequestError(f"a message has at most {LONG_BYTES_MAX} bytes")
-    if isinstance(payload, memoryview):
-        # Pieces are cut by bytes, whatever the view's items are.
-        payload = payload.cast("B") if payload.c_contiguous else payload.tobytes()
+    size = len(payload)
     number = secrets.randbits(63) + 1
     confirmed: frozenset[int] | None = None
     failed: dict[int, DeliveryError] = {}
@@ -192,15 +188,11 @@ def missed_of(value: Any) -> Missed | None:
     return None
 
 
-def _size_of(payload: Payload) -> int:
-    return payload.nbytes if isinstance(payload, memoryview) else len(payload)
-
-
-def _checked(payload: Payload, topic: str, quality: str) -> dict[str, Any]:
-    size = _size_of(payload)
+def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
+    size = len(payload)
     if size > PAYLOAD_BYTES_MAX:
         raise RequestError(f"the payload has {size} bytes, at most {PAYLOAD_BYTES_MAX} fit")
-    return {"topic": checked_topic(topic), "payload": bytes(payload), "quality": quality}
+    return {"topic": checked_topic(topic), "payload": payload, "quality": quality}
 
 
 def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:

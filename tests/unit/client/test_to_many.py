@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import bmgd
+from bmgd.client.arguments import checked_payload
 from bmgd.client.to_many import _broadcast_pieces
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
 from bmgd.core.effects import Announce, Reply, TellMissed
@@ -134,7 +135,7 @@ async def test_the_size_of_a_broadcast_is_that_of_its_bytes(core: ManyCore) -> N
         pieces.append((params["at"], params["payload"]))
         return Report(frozenset([0]), {})
 
-    await _broadcast_pieces(ask, words, {})
+    await _broadcast_pieces(ask, checked_payload(words), {})
     assert b"".join(body for _, body in sorted(pieces)) == words.tobytes()
     async with bmgd.connect(core.address) as daemon:
         with pytest.raises(RequestError, match="262144 bytes"):
