@@ -30,6 +30,8 @@ from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
 _OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_ENGINE"})
 # Kubernetes gives every container variables for each service; one named "bmgd" is likely.
 _KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
+_DIGITS_MAX = 1000
+"""Of a number in a text; Python reads no more than 4300."""
 _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -122,7 +124,8 @@ def _from_toml(path: str) -> dict[str, tuple[str, object]]:
 
     try:
         document = tomllib.loads(read_file(path, "the configuration").decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # A TOMLDecodeError, a UnicodeDecodeError, or a number of too many digits.
         raise ConfigError(f"{path} is not TOML: {_one_line(error)}") from None
     timing = document.pop("timing", {})
     if not isinstance(timing, dict):
@@ -161,11 +164,13 @@ def _value(key: str, source: str, value: object) -> object:
 
 
 def _int(key: str, source: str, value: object) -> int:
-    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value):
+    low, high = RANGES.get(key, TIMING_RANGE)
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value):
+        if len(value) > _DIGITS_MAX:
+            raise ConfigError(f"{source} must be in {low}..{high}, not {value:.20}...")
         value = int(value)
     if type(value) is not int:
         raise ConfigError(f"{source} must be an integer, not {value!r}")
-    low, high = RANGES.get(key, TIMING_RANGE)
     if not low <= value <= high:
         raise ConfigError(f"{source} must be in {low}..{high}, not {value}")
     return value

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, find_member
 from bmgd.types import NODE_ID_MAX
 from bmgd.wire.bounds import TOPIC_BYTES_MAX
+
+_DIGITS_MAX: Final = 1000
 
 T = TypeVar("T")
 
@@ -50,9 +52,7 @@ def address_of(args: Namespace) -> str:
 
 def node_id(text: str) -> int:
     """An argument that is a node id."""
-    if not (text.isascii() and text.isdigit() and int(text) <= NODE_ID_MAX):
-        raise ArgumentTypeError(f"not a node id in 0..{NODE_ID_MAX}: {text!r}")
-    return int(text)
+    return _whole("a node id", text, 0, NODE_ID_MAX)
 
 
 def seconds(text: str) -> float:
@@ -68,9 +68,7 @@ def seconds(text: str) -> float:
 
 def count(text: str) -> int:
     """An argument that is a whole number from 1 to a million."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1_000_000):
-        raise ArgumentTypeError(f"not a whole number in 1..1000000: {text!r}")
-    return int(text)
+    return _whole("a whole number", text, 1, 1_000_000)
 
 
 def topic(text: str) -> str:
@@ -82,8 +80,14 @@ def topic(text: str) -> str:
 
 def port(text: str) -> int:
     """An argument that is a port, 1 to 65535."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65_535):
-        raise ArgumentTypeError(f"not a port in 1..65535: {text!r}")
+    return _whole("a port", text, 1, 65_535)
+
+
+def _whole(what: str, text: str, low: int, high: int) -> int:
+    # Python reads no number of thousands of digits.
+    is_number = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    if not (is_number and low <= int(text) <= high):
+        raise ArgumentTypeError(f"not {what} in {low}..{high}: {text!r}")
     return int(text)
 
 

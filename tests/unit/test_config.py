@@ -185,6 +185,7 @@ def test_what_is_needed_must_be_given(missing: str) -> None:
         ("insecure = 1\n", "insecure must be true or false"),
         ("[timing]\ntimeout_ms = 1.5\n", "timeout_ms must be an integer"),
         ("[timing]\ntimeout_ms = 0\n", "timeout_ms must be in"),
+        (f"queue_messages = {'9' * 5000}\n", "not TOML"),
         ("[timing]\ntimeout_ms = 400\n", "timeout_ms must be above"),
         ("[timing]\nbackoff_max_ms = 1\n", "backoff_max_ms"),
     ],
@@ -195,6 +196,15 @@ def test_files_that_cannot_be_used(toml: Path, text: str, part: str) -> None:
         load_with(toml=toml)
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["9" * 20, "+" + "9" * 5000, "-1"])
+def test_number_out_of_range_is_told_the_range(number: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^--id must be in 0\.\.[0-9]+, not [-+]?[0-9]{1,20}"
+    ) as caught:
+        load_with({"id": number})
+    assert len(str(caught.value)) < 80
 
 
 def test_a_file_that_is_not_there() -> None:

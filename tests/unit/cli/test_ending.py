@@ -104,3 +104,13 @@ def test_bad_topic_is_a_bad_argument(command: str, topic: str) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([command, *words, *there])
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_node_id_of_many_digits_is_told_the_range(
+    capsys: pytest.CaptureFixture[str], digits: int
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["ping", "9" * digits, "--control", "unix:/nowhere"])
+    assert ended.value.code == 2
+    assert "not a node id in 0.." in capsys.readouterr().err
