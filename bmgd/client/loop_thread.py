@@ -37,7 +37,7 @@ class LoopThread:
     """A thread with an event loop; any thread may call, and several at a time.
 
     Raises:
-        NoDaemonError: there is no descriptor for a loop.
+        NoDaemonError: there is no descriptor for a loop, or no room for a thread.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,12 @@ class LoopThread:
         self._is_closing = False
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            # Not by its runner, which would run it here, where another may run.
+            self._loop.close()
+            raise NoDaemonError(f"no thread can be started: {error}") from None
         self._ready.result()
         _running.add(self)
 

@@ -115,3 +115,26 @@ def test_loop_thread_without_a_descriptor_is_an_error_and_no_wait(
     monkeypatch.setattr(asyncio, "new_event_loop", lack)
     with pytest.raises(NoDaemonError, match="Too many open files"):
         LoopThread()
+
+
+async def test_loop_thread_that_cannot_be_started_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    make = asyncio.new_event_loop
+
+    def note() -> asyncio.AbstractEventLoop:
+        made.append(make())
+        return made[-1]
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", note)
+    monkeypatch.setattr("threading._start_new_thread", refuse)
+    threads = threading.enumerate()
+    # A program may call it while a loop of its own runs in this thread.
+    with pytest.raises(NoDaemonError, match="no thread can be started: can't start new thread"):
+        LoopThread()
+    assert [loop.is_closed() for loop in made] == [True]
+    assert threading.enumerate() == threads
