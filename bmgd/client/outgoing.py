@@ -427,9 +427,10 @@ class Outgoing:
                 self.abandon()
 
     def finish(self) -> None:
-        """Let the daemon end the stream; nothing of it waits here."""
+        """Let the daemon end the stream once all that was put is confirmed; what waits is not sent."""
         if not self._over:
             self._closing = True
+            self._backlog.fail(RequestError("the stream is closed"))
             self._connection.write(control.Close(self._sequence))
 
     def abandon(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bmgd.client import replying
 from bmgd.client.connection import Connection
 from bmgd.client.replying import Asker, Question, Replies
 from bmgd.errors import RequestError, UnreachableError
@@ -28,11 +29,11 @@ class Daemon(Connection):
     def write(self, frame: control.Frame) -> None:
         self.written.append(frame)
 
-    def open_streams(self) -> None:
+    def open_streams(self, credit: int = 1 << 20) -> None:
         """Answer the streams that were asked for."""
         for frame in list(self.written):
             if isinstance(frame, control.Request):
-                self._on_frame(control.Result(frame.sequence, {"credit": 1 << 20}))
+                self._on_frame(control.Result(frame.sequence, {"credit": credit}))
 
     def answers(self) -> list[bytes]:
         """What was put, without its heads."""
@@ -113,3 +114,25 @@ async def test_answer_waits_for_room_only_while_its_asker_can_have_it() -> None:
     with pytest.raises(RequestError, match="its subscription is over"):
         await waiting
     assert len([frame for frame in daemon.written if isinstance(frame, control.Request)]) == 1
+
+
+async def test_answer_that_is_not_put_when_its_subscription_ends_is_not_sent_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replying, "SETTLE_S", 0.01)
+    daemon = Daemon()
+    replies = Replies(daemon)
+    answers = []
+    for number, payload in enumerate((FULL, b"waits for credit")):
+        question = Question(replies, Asker(3, 1, 1), number)
+        answers.append(await question.answer_soon(payload, DEADLINE_S))
+        daemon.open_streams(credit=1)
+        await turn()
+    assert daemon.answers() == [FULL]
+    await replies.close()
+    assert isinstance(daemon.written[-1], control.Close)
+    daemon._on_frame(control.Item(1, {"next": 2, "credit": 1 << 20}))
+    await answers[0]
+    with pytest.raises(RequestError, match="closed"):
+        await answers[1]
+    assert isinstance(daemon.written[-1], control.Close)
