@@ -41,7 +41,8 @@ def read_again(config: Config) -> Config:
         ConfigError: a file cannot be read, or what it holds cannot be used.
     """
     for path in config.read_files():
-        _check_regular(path)
+        if not _may_read_again(path):
+            raise ConfigError(f"cannot read {path} again: it is no regular file")
     if config.secret_file:
         config = replace(config, secrets=read_secrets(config.secret_file))
     if config.tls_cert:
@@ -49,18 +50,27 @@ def read_again(config: Config) -> Config:
     return config
 
 
-def _check_regular(path: str) -> None:
+def secrets_now(config: Config) -> tuple[bytes, ...]:
+    """The secrets of a daemon that begins later: what the file holds now; of a pipe what it held once.
+
+    Raises:
+        ConfigError: the file cannot be read, or what it holds cannot be used.
+    """
+    if config.secret_file and _may_read_again(config.secret_file):
+        return read_secrets(config.secret_file)
+    return config.secrets
+
+
+def _may_read_again(path: str) -> bool:
+    """Whether reading a file never waits, or says why it cannot be read."""
     import os
     import stat
 
     try:
-        mode = os.stat(path).st_mode
+        # At the start a pipe may be waited for; to open one now could stop the process for ever.
+        return stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
-        # Reading it says why.
-        return
-    if not stat.S_ISREG(mode):
-        # At the start a pipe may be waited for; to open one now could stop the daemon for ever.
-        raise ConfigError(f"cannot read {path} again: it is no regular file")
+        return True
 
 
 def digest_of(paths: tuple[str, ...]) -> bytes:

@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Any, Final
 
 from bmgd.config import CONTACTS_MAX, check, http_address
+from bmgd.config_files import secrets_now
 from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.requests import Request, RequestServer
@@ -229,6 +230,18 @@ class Supervisor:
         for at in range(0, len(joiners), JOINERS_MAX):
             self._zygote.order(SpawnJoiners(joiners[at : at + JOINERS_MAX], self._contacts()))
 
+    def _renew_secrets(self) -> None:
+        """Those who begin from now on prove what the secret file holds now: it may have changed.
+
+        Raises:
+            ConfigError: it cannot be read, or what it holds cannot be used.
+        """
+        config = self._plan.config
+        secrets = secrets_now(config)
+        if secrets != config.secrets:
+            self._plan = replace(self._plan, config=replace(config, secrets=secrets))
+            self._zygote.order(self._plan)
+
     def _contacts(self) -> tuple[str, ...]:
         """Some members that run, for joiners to ask; were there none, the founders."""
         ready = [d.address for d in self._daemons.values() if d.state is _State.READY]
@@ -241,8 +254,10 @@ class Supervisor:
 
         Raises:
             LaunchError: there are not so many ports.
-            ConfigError: nor for their pages; or a joiner cannot be configured as the founders are.
+            ConfigError: nor for their pages; or a joiner cannot be configured as the founders are, or
+                its secrets cannot be read.
         """
+        self._renew_secrets()
         config = self._plan.config
         spares = [address for spare in self._plan.spares for address in spare]
         addresses = [*(d.address for d in self._daemons.values()), *self._plan.listen, *spares]
@@ -313,6 +328,10 @@ class Supervisor:
             return {"error": f"id {request.node_id} is out of range 0..{max(self._daemons)}"}
         if not request.spawned:
             if daemon.state is _State.ENDED:
+                try:
+                    self._renew_secrets()
+                except ConfigError as error:
+                    return {"error": str(error)}
                 request.spawned, request.joiners = True, (daemon.number,)
                 self._spawn((request.node_id,))
             elif now_s >= request.asked_s + REAP_S:

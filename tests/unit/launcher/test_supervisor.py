@@ -172,6 +172,62 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: L
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
 
 
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def test_supervisor_starts_daemons_with_the_secrets_that_the_file_holds_then(
+    settled: Launch, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"new\nold\n")
+    file.chmod(0o600)
+    plan = settled.supervisor._plan
+    former = replace(plan.config, secret_file=str(file), secrets=(b"old",))
+    settled.supervisor._plan = replace(plan, config=former)
+    settled.supervisor._on_news(Ended(((0, PID, -9),)))
+    assert settled.supervisor._progress(settled.ask(node_id=0), settled.now_s) is None
+    given = settled.zygote.given[-2:]
+    assert isinstance(given[0], Plan)
+    assert given[0].config.secrets == (b"new", b"old")
+    assert given[1] == Spawn((0,))
+    file.write_bytes(b"new\n")
+    settled.supervisor._add_joiners(1)
+    plan_of_joiner, spawned = settled.zygote.given[-2:]
+    assert isinstance(plan_of_joiner, Plan)
+    assert plan_of_joiner.config.secrets == (b"new",)
+    assert isinstance(spawned, SpawnJoiners)
+
+
+def test_supervisor_starts_none_whose_secrets_cannot_be_read_and_goes_on(
+    settled: Launch, tmp_path: Path
+) -> None:
+    plan = settled.supervisor._plan
+    gone = str(tmp_path / "gone")
+    config = replace(plan.config, secret_file=gone, secrets=(b"old",))
+    settled.supervisor._plan = replace(plan, config=config)
+    settled.supervisor._on_news(Ended(((0, PID, -9),)))
+    before = list(settled.zygote.given)
+    for asked in (settled.ask(node_id=0), settled.ask(grow=1)):
+        answer = settled.supervisor._progress(asked, settled.now_s)
+        assert answer == {
+            "error": f"cannot read the secret file {gone}: {os.strerror(errno.ENOENT)}"
+        }
+    assert settled.zygote.given == before
+    assert list(settled.supervisor._daemons) == [0]
+
+
+def test_supervisor_keeps_the_secrets_that_came_through_a_pipe(
+    settled: Launch, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    plan = settled.supervisor._plan
+    config = replace(plan.config, secret_file=str(tmp_path / "pipe"), secrets=(b"once",))
+    settled.supervisor._plan = replace(plan, config=config)
+    settled.supervisor._on_news(Ended(((0, PID, -9),)))
+    assert settled.supervisor._progress(settled.ask(node_id=0), settled.now_s) is None
+    assert settled.zygote.given[-1] == Spawn((0,))
+
+
 # --- joiners --------------------------------------------------------------------------------------
 
 
