@@ -120,7 +120,9 @@ class RequestServer:
     def _parse(self, connection: socket.socket, line: bytes) -> Request | None:
         try:
             match json.loads(line):
-                case {"restart": int(node_id)}:
+                case {"restart": bool()} | {"grow": bool()}:
+                    pass  # Python counts them as 0 and 1.
+                case {"restart": int(node_id)} if node_id >= 0:
                     return Request(node_id, connection, time.monotonic())
                 case {"grow": int(count)} if count > 0:
                     return Request(-1, connection, time.monotonic(), grow=count)
