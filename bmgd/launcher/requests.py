@@ -4,7 +4,8 @@
     {"grow": 2}     ->   <-  {"ids": [16, 17], "seconds": 0.1}
 
 Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a request (a longer
-one is closed), and each is answered within the launcher's own deadlines.
+one is closed), and each is answered within the launcher's own deadlines. Where the host has no descriptor
+left for one who asks, he waits in the kernel's queue, and `ACCEPT_PAUSE_S` pass between two tries.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +28,7 @@ LINE_BYTES_MAX: Final = 4096
 ANSWER_BYTES_MAX: Final = 1 << 16
 """The ids of all joiners that a launch may have fit into it, however high they are."""
 ASK_S: Final = 85.0
+ACCEPT_PAUSE_S: Final = 0.5
 
 
 @dataclass(slots=True, eq=False)
@@ -55,10 +58,17 @@ class RequestServer:
     Args:
         path: where to listen.
         poll: the launcher's; every descriptor of this server is registered there.
+        tell: is told why nobody can be let in at present, once until somebody could.
     """
 
-    def __init__(self, path: str, poll: select.poll) -> None:
+    def __init__(
+        self, path: str, poll: select.poll, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._poll = poll
+        self._tell = tell
+        self._is_told = False
+        self.again_s = 0.0
+        """When `on_time` is to be called, by `time.monotonic()`; 0 for not at all."""
         self._connections: dict[int, tuple[socket.socket, bytes]] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         umask = os.umask(0o177)
@@ -81,6 +91,12 @@ class RequestServer:
             if fd in ready and (request := self._read(fd)) is not None
         ]
 
+    def on_time(self, now_s: float) -> None:
+        """Let people in again, once the pause is over."""
+        if self.again_s and now_s >= self.again_s:
+            self.again_s = 0.0
+            self._poll.register(self._socket, select.POLLIN)
+
     def answer(self, request: Request, document: dict[str, Any]) -> None:
         """Answer a request and close its connection."""
         # Who asked may have gone away; what was asked is done all the same.
@@ -91,8 +107,17 @@ class RequestServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except BlockingIOError:
+        except (BlockingIOError, ConnectionAbortedError):
             return
+        except OSError as error:
+            # No descriptor, or no memory: who asks stays in the queue, and would wake the poll at once.
+            self._poll.unregister(self._socket)
+            self.again_s = time.monotonic() + ACCEPT_PAUSE_S
+            if not self._is_told:
+                self._tell(f"cannot take a request: {error.strerror}")
+            self._is_told = True
+            return
+        self._is_told = False
         if len(self._connections) >= CONNECTIONS_MAX:
             connection.close()
             return

@@ -134,7 +134,11 @@ class Supervisor:
         self._term_s = TERM_MORE_S + plan.config.timing.leave_ms / 1000
         self._code = 0
         self._poll = select.poll()
-        self._server = RequestServer(plan.run_dir.launcher_socket, self._poll)
+        self._server = RequestServer(
+            plan.run_dir.launcher_socket,
+            self._poll,
+            lambda detail: self._event("failed", detail=detail),
+        )
         self._signals = _signal_socket()
         self._between = -1 if between_pid is None else os.pidfd_open(between_pid)
 
@@ -178,6 +182,7 @@ class Supervisor:
         self._requests += self._server.on_ready(ready)
 
     def _on_time(self, now_s: float) -> None:
+        self._server.on_time(now_s)
         for request in list(self._requests):
             answer = self._progress(request, now_s)
             if answer is not None:
@@ -206,6 +211,8 @@ class Supervisor:
         times = [r.asked_s + (START_S if r.spawned else REAP_S) for r in self._requests]
         if self._write_again_s > time.monotonic():
             times.append(self._write_again_s)
+        if self._server.again_s:
+            times.append(self._server.again_s)
         if self._stopping_s is not None:
             times.append(self._stopping_s + self._term_s + (KILL_S if self._killed else 0.0))
         elif not self._up:
@@ -358,6 +365,8 @@ class Supervisor:
                 request.joiners = self._add_joiners(request.grow)
             except (LaunchError, ConfigError) as error:
                 return {"error": str(error)}
+            except OSError as error:
+                return {"error": f"cannot look for free ports: {error.strerror}"}
             request.spawned = True
             return None
         ids = [self._ids.get(number, number) for number in request.joiners]

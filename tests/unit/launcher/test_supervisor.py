@@ -6,9 +6,11 @@ import errno
 import json
 import os
 import pickle
+import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 
 from bmgd.config import Config
 from bmgd.launcher import ports, supervisor, zygote
-from bmgd.launcher.requests import Request
+from bmgd.launcher.requests import ACCEPT_PAUSE_S, Request
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import Supervisor, how_ended
 from bmgd.launcher.zygote import (
@@ -170,6 +172,52 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: L
     assert settled.told() == ["ready", "up", "ended", "ended"]
     assert settled.supervisor._stopping_s is None
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
+
+
+# --- descriptors ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """No file can be opened, and nobody let in."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_supervisor_lets_who_asks_wait_while_there_is_no_descriptor(settled: Launch) -> None:
+    supervisor = settled.supervisor
+    server = supervisor._server._socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.connect(settled.run_dir.launcher_socket)
+        asking.sendall(b'{"restart": 0}\n')
+        with without_descriptors():
+            for _ in range(2):
+                supervisor._on_ready({server.fileno()})
+                assert not supervisor._poll.poll(0), "it would spin"
+                assert 0 < supervisor._timeout_ms() <= 1000 * ACCEPT_PAUSE_S + 2
+                settled.now_s += ACCEPT_PAUSE_S
+                supervisor._on_time(settled.now_s)
+        assert settled.told() == ["ready", "up", "failed"]
+        assert settled.events[-1]["detail"] == f"cannot take a request: {os.strerror(errno.EMFILE)}"
+        for _ in range(2):  # it is accepted, and read
+            supervisor._on_ready({fd for fd, _ in supervisor._poll.poll(10_000)})
+        assert [request.node_id for request in supervisor._requests] == [0]
+        supervisor._server._drop(supervisor._requests[0].connection.fileno())
+
+
+def test_supervisor_refuses_to_grow_while_there_is_no_descriptor(launch: Launch) -> None:
+    launch.join()
+    launch.supervisor._settle()
+    with without_descriptors():
+        answer = launch.supervisor._progress(launch.ask(grow=1), launch.now_s)
+    assert answer == {"error": f"cannot look for free ports: {os.strerror(errno.EMFILE)}"}
+    assert list(launch.supervisor._daemons) == [0]
 
 
 # --- secrets --------------------------------------------------------------------------------------
