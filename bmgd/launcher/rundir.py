@@ -24,7 +24,7 @@ import stat
 from contextlib import suppress
 from typing import Any, Final
 
-from bmgd.config import CONTROL_PATH_BYTES_MAX
+from bmgd.config import CONTROL_PATH_BYTES_MAX, control_path
 from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError, LaunchError, NoDaemonError
 
@@ -243,28 +243,39 @@ def read_members(run_dir: str) -> list[Member]:
     try:
         with open(path, "rb") as file:
             document = json.loads(file.read(_CLUSTER_BYTES_MAX))
-        members = [
-            Member(
-                int(n["id"]),
-                n["pid"],
-                str(n["address"]),
-                str(n["control"]),
-                str(n.get("listen", "")),
-                str(n.get("http", "")),
-            )
-            for n in document["nodes"]
-        ]
+        members = [_member(node) for node in document["nodes"]]
     except (FileNotFoundError, NotADirectoryError):
         raise NoDaemonError(
             f"no cluster runs in {run_dir}: start one with bmgd launch, or give its --run-dir"
         ) from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path} is not the file of a launcher: {error}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         members = []
     if not members:
         raise ConfigError(f"{path} is not the file of a launcher")
     return members
+
+
+def _member(node: dict[str, Any]) -> Member:
+    node_id, pid, control = node["id"], node["pid"], node["control"]
+    if type(node_id) is not int or node_id < 0:
+        raise ConfigError(f"not a node id: {node_id!r}")
+    if pid is not None and (type(pid) is not int or pid < 1):
+        raise ConfigError(f"not a process id: {pid!r}")
+    if not isinstance(control, str):
+        raise ConfigError(f"not a control address of the form unix:PATH: {control!r}")
+    control_path(control)
+    return Member(
+        node_id,
+        pid,
+        str(node["address"]),
+        control,
+        str(node.get("listen", "")),
+        str(node.get("http", "")),
+    )
 
 
 def find_member(run_dir: str, node_id: int) -> Member:

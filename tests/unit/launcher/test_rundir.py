@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -58,3 +59,30 @@ def test_cluster_file_without_daemons_or_of_too_deep_json_is_not_that_of_a_launc
     path.write_text(content)
     with pytest.raises(ConfigError, match=f"{path} is not the file of a launcher"):
         find_member(str(tmp_path), 0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"control": "tcp:7400"}, "not a control address of the form unix:PATH: 'tcp:7400'"),
+        ({"control": ""}, "not a control address of the form unix:PATH: ''"),
+        ({"control": None}, "not a control address of the form unix:PATH: None"),
+        ({"control": "unix:/" + "x" * 200}, "the control path has more than 107 bytes"),
+        ({"pid": "1"}, "not a process id: '1'"),
+        ({"pid": True}, "not a process id: True"),
+        ({"pid": -1}, "not a process id: -1"),
+        ({"id": "0"}, "not a node id: '0'"),
+        ({"id": float("inf")}, "not a node id: inf"),
+    ],
+)
+def test_cluster_file_with_a_wrong_value_is_named_by_the_error(
+    tmp_path: Path, wrong: dict[str, object], reason: str
+) -> None:
+    right = {"id": 0, "pid": None, "address": "127.0.0.1:7400", "control": "unix:/run/0.sock"}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"nodes": [right]}))
+    assert find_member(str(tmp_path), 0).control == "unix:/run/0.sock"
+    path.write_text(json.dumps({"nodes": [{**right, **wrong}]}))
+    with pytest.raises(ConfigError) as refused:
+        find_member(str(tmp_path), 0)
+    assert str(refused.value).startswith(f"{path} is not the file of a launcher: {reason}")
