@@ -96,15 +96,18 @@ def launch(
         from bmgd.launcher.supervisor import Supervisor
 
         pid = between_pid if between is not None else None
-        return Supervisor(zygote, plan, show, flush, began_s, pid).run()
+        supervisor = Supervisor(zygote, plan, show, flush, began_s, pid)
+        supervisor.holds_run_dir = lambda: place.is_held_by(lock)
+        return supervisor.run()
     finally:
         zygote.channel.close()
         _end(zygote.pid)
         if between_pid >= 0:
             _end(between_pid)
         if lock >= 0:
-            place.clear()
-            place.remove_sockets_dir()
+            if place.is_held_by(lock):
+                place.clear()
+                place.remove_sockets_dir()
             os.close(lock)
 
 

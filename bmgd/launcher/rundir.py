@@ -132,6 +132,17 @@ class RunDir:
             raise LaunchError(f"cannot remove {error.filename}: {error.strerror}") from None
         return lock
 
+    def is_held_by(self, lock: int) -> bool:
+        """Whether the directory is still that of who has this descriptor of `prepare`.
+
+        Somebody may have removed it; then another launcher can make it anew while the former runs.
+        """
+        try:
+            present = os.stat(os.path.join(self.path, "lock"))
+        except OSError:
+            return True
+        return os.path.samestat(present, os.fstat(lock))
+
     def clear(self) -> None:
         """Remove cluster.json and every socket; logs stay. What is gone already is no error."""
         paths = [self.cluster_file, self.secret_file]

@@ -112,6 +112,8 @@ class Supervisor:
         began_s: float,
         between_pid: int | None = None,
     ) -> None:
+        self.holds_run_dir: Callable[[], bool] = lambda: True
+        """Whether the run directory is still this launcher's; of another's nothing is overwritten."""
         self._zygote = zygote
         self._plan = plan
         self._show = show
@@ -389,6 +391,9 @@ class Supervisor:
         return all(daemon.state is _State.ENDED for daemon in self._daemons.values())
 
     def _write_cluster(self) -> None:
+        if not self.holds_run_dir():
+            self._changed = False
+            return
         config, run_dir = self._plan.config, self._plan.run_dir
         nodes = [
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -335,6 +336,28 @@ def test_a_signal_ends_all_and_keeps_the_logs(launch: Callable[..., Launch], num
     left = sorted(path.name for path in cluster.run_dir.iterdir())
     assert left == ["lock", *(f"node-{i}.log" for i in range(4))]
     assert "Traceback" not in cluster.text
+
+
+@pytest.mark.parametrize("name", ["again", "x" * CONTROL_PATH_BYTES_MAX])
+def test_end_of_a_launch_leaves_the_files_of_another_that_has_made_its_directory_anew(
+    launch: Callable[..., Launch], tmp_path: Path, name: str
+) -> None:
+    place = RunDir.at(str(tmp_path / name))
+    former = launch(2, run_dir=Path(place.path))
+    former.until_shown("ready:")
+    # Its lock goes with it, so nothing keeps another one from beginning there.
+    shutil.rmtree(place.path)
+    present = launch(2, run_dir=Path(place.path))
+    present.until_shown("ready:")
+    document = (present.run_dir / "cluster.json").read_text()
+    assert former.end() == 0
+    assert (present.run_dir / "cluster.json").read_text() == document
+    words = ("--run-dir", str(present.run_dir))
+    assert bmgd("status", *words, "--id", "1").returncode == 0
+    assert bmgd("kill", "--hard", *words, "--id", "1").returncode == 0
+    assert bmgd("restart", "1", *words).returncode == 0
+    assert present.end() == 0
+    assert not (present.run_dir / "cluster.json").exists()
 
 
 @pytest.mark.parametrize("behaviour", ["deaf", "stopped"])
