@@ -56,6 +56,7 @@ class Conditions:
         forgeries: how many lies about members come over links, while faults go on.
         former_lives: how many messages of former lives come late, at most, to nodes that wait for
             their first answer of another, while faults go on.
+        second_copies_percent: how many copies of messages at best effort come twice, while faults go on.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
     """
@@ -93,6 +94,7 @@ class Conditions:
     malformed_per_s: int = 0
     forgeries: int = 0
     former_lives: int = 0
+    second_copies_percent: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0
 

@@ -47,6 +47,7 @@ from bmgd.sim.rest import (
     unrest,
     unsettled,
 )
+from bmgd.sim.second_copies import SecondCopies
 from bmgd.sim.trace import Trace
 from bmgd.sim.workload import Programs
 
@@ -176,6 +177,8 @@ class Simulation:
         self._former_lives = FormerLives(
             network, Random(f"former lives {plan.seed}"), count, self._programs.send
         )
+        percent = network.conditions.second_copies_percent
+        self._second_copies = SecondCopies(network, Random(f"copies {plan.seed}"), percent)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -186,6 +189,7 @@ class Simulation:
             self._registrants,
             self._askers,
             self._former_lives,
+            self._second_copies,
         ]
         if traces:
             network.watchers.append(self._trace)
@@ -232,6 +236,7 @@ class Simulation:
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)
         self._former_lives.start(until_ns)
+        self._second_copies.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

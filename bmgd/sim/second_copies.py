@@ -1,0 +1,62 @@
+"""Copies of messages at best effort that come a second time, over the link that they came over.
+
+Each node sends such a message on once, over trees that share no node. So a second copy is a neighbor's
+mistake, and what its reader is given once must be known by its number. Between the two copies others may
+come, by other ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from bmgd.core.effects import Effect, Send
+from bmgd.core.events import Event
+from bmgd.sim.host import End, Host
+from bmgd.sim.network import Network
+from bmgd.sim.observing import Watcher
+from bmgd.wire.broadcast_messages import Broadcast, Multicast
+
+LATER_NS_MAX: Final = 200_000_000
+"""It comes so long after the first one was sent, at most."""
+
+
+class SecondCopies(Watcher):
+    """Lets a share of the copies come again.
+
+    Args:
+        network: the cluster.
+        random: chooses the copies, and when they come.
+        percent: how many of them.
+    """
+
+    def __init__(self, network: Network, random: Random, percent: int) -> None:
+        self._network = network
+        self._random = random
+        self._share = percent / 100
+        self._until_ns = 0
+
+    def start(self, until_ns: int) -> None:
+        """Let them come until then."""
+        self._until_ns = until_ns
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        if not self._share or self._network.now_ns >= self._until_ns:
+            return
+        for effect in effects:
+            if not isinstance(effect, Send) or not isinstance(
+                effect.message, Broadcast | Multicast
+            ):
+                continue
+            end = host.ends.get(effect.link)
+            if end is not None and end.other is not None and self._random.random() < self._share:
+                later_ns = self._random.randrange(1, LATER_NS_MAX)
+                at_ns = self._network.now_ns + later_ns
+                self._network.timeline.plan(at_ns, self._come, end.other, effect.message)
+
+    def _come(self, end: End, message: Broadcast | Multicast) -> None:
+        host = end.host
+        is_there = self._network.hosts.get(host.where) is host and host.joiner is None
+        if is_there and host.alive and not host.pauses and end.up and not end.closing:
+            self._network.let_come(host, end.link, message)
