@@ -229,6 +229,7 @@ class Context:
         began_ns: when this core began.
         moved_ns: since when each id has the status that it has; those without an entry since `began_ns`.
         followed: whether a former life of this id is known, so that tag 0 is refused.
+        has_been_ready: whether this node has joined, whatever its state is now.
         keys: what links are made under, see `KeysChanged`; None before they changed.
         effects: the orders of the step under way, in order.
         counts: what this core has counted.
@@ -246,6 +247,7 @@ class Context:
         self.has_quorum = True
         self.stands_aside = False
         self.followed = counter_of(incarnation) > 1
+        self.has_been_ready = False
         self.renew_above = UNKNOWN_INCARNATION
         self.renew_why = ""
         self.keys: tuple[str, ...] | None = None

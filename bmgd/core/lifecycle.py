@@ -114,7 +114,7 @@ class Lifecycle:
                 self._become_ready()
 
     def _become_ready(self) -> None:
-        self.context.state = NodeState.READY
+        self.context.state, self.context.has_been_ready = NodeState.READY, True
         self.dialling.may_suspect_never_linked = True
         self.relayout.unsettled = True
         self.context.timers.cancel((START_DEADLINE_TIMER, 0, 0))

@@ -120,8 +120,7 @@ class Inbound:
         """Whether this life knows of no former one, and is too young to have been told of one."""
         context = self._context
         is_young = context.now_ns - self._began_ns < context.settings.join_ns
-        # One that leaves may not have been ready before.
-        return context.state is not NodeState.READY and is_young and not context.followed
+        return not context.has_been_ready and is_young and not context.followed
 
     def _on_best_effort(self, segment: Segment) -> None:
         route = segment.route

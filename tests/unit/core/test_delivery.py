@@ -110,6 +110,22 @@ def test_young_life_that_leaves_before_it_is_ready_does_not_say_what_was_not_tak
     assert refusals.resets == [ResetReason.LEAVING]
 
 
+def test_young_life_that_leaves_when_it_was_ready_says_at_once_what_was_not_taken() -> None:
+    network = Network(3)
+    network.run_until(lambda: all(h.node.state is NodeState.READY for h in network.hosts.values()))
+    host, other = network.hosts[NodeId(0)], network.hosts[NodeId(1)]
+    assert network.now_ns < host.node.parts.context.settings.join_ns
+    network.issue(0, SendTo(NodeId(2), "t", b"unconfirmed", 10 * S))
+    network.issue(0, Leave())
+    assert host.node.state is NodeState.LEAVING
+    refusals = Answers()
+    network.watchers.append(refusals)
+    (end,) = ends_between(host, NodeId(1))
+    to_nobody = Route(NodeId(0), NodeId(1), other.node.incarnation, hop_budget=9)
+    network._step(host, Received(end.link, segment(to_nobody, b"x")))
+    assert refusals.resets == [ResetReason.LEAVING]
+
+
 def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
     network = Network(8)
     settle(network)
