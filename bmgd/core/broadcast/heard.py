@@ -45,6 +45,7 @@ class Heard:
         orphan_ns: since when nobody was there who would send it again; 0 when somebody is.
         shared: whether neighbors compare what they have of it, because of that.
         told_stable: up to where neighbors told that it is stable.
+        told_top: the highest count that neighbors told of, also those whose links have ended since.
         told, said, said_ns: the reach that neighbors told, that they were told, and when.
         pulled: how often neighbors were asked for copies, and none came.
         asked, asked_at: who was asked last, and the watermark and the number of copies then.
@@ -72,6 +73,7 @@ class Heard:
     orphan_ns: int = 0
     shared: bool = False
     told_stable: int = 0
+    told_top: int = 0
     told: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said: dict[NodeId, tuple[int, int]] = field(default_factory=dict)
     said_ns: dict[NodeId, int] = field(default_factory=dict)
@@ -97,7 +99,7 @@ class Heard:
 
     def forget_neighbors(self) -> None:
         """Nothing is shared with neighbors any more: what they told and were told is void."""
-        self.told_stable = 0
+        self.told_stable = self.told_top = 0
         self.told.clear()
         self.said.clear()
         self.said_ns.clear()

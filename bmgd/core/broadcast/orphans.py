@@ -234,6 +234,7 @@ class BroadcastOrphans:
                 heard.pulled.pop(link.peer, None)
             heard.told[link.peer] = told
             heard.told_stable = max(heard.told_stable, held.stable)
+            heard.told_top = max(heard.told_top, held.highest)
             if self._retention.is_orphan(heard):
                 self._adopt(heard)
                 self._skip_stable(heard)

@@ -253,7 +253,7 @@ class BroadcastRetention:
             self.skip(heard, first, beyond - 1)
             if heard.watermark < beyond:
                 return
-        top = max((told[1] for told in heard.told.values()), default=0)
+        top = heard.told_top
         # Who was not there misses nothing; its source, if it lives after all, says where it begins.
         if top > heard.watermark and self.delivery.was_there_before(heard):
             self.skip(heard, heard.watermark + 1, top)

@@ -11,10 +11,10 @@ from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.commands import BroadcastTo, ConsumedAnnouncements, Leave, Subscribe
 from bmgd.core.effects import Announce, Effect, TellMissed
-from bmgd.core.events import Received
+from bmgd.core.events import LinkDown, Received
 from bmgd.sim import Network
 from bmgd.sim.host import Host
-from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status, counter_of
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip
 from bmgd.wire.link_messages import Held, Notice, Watermarks
 from bmgd.wire.routes import Route
@@ -498,8 +498,11 @@ def test_orphans_that_no_neighbor_sends_are_told_as_missed_up_to_the_last() -> N
     assert items(network, 1) == [b"1", (0, 2, 9)]
 
 
+@pytest.mark.parametrize("link_ends", [False, True])
 @pytest.mark.parametrize("number", [1, 4])
-def test_founder_that_got_none_of_the_orphans_missed_them_and_a_joiner_did_not(number: int) -> None:
+def test_founder_that_got_none_of_the_orphans_missed_them_and_a_joiner_did_not(
+    number: int, link_ends: bool
+) -> None:
     """A neighbor tells how many there were, and sends none; the joiner waits for its source's word."""
     network = read(4)
     network.join(2)
@@ -518,6 +521,9 @@ def test_founder_that_got_none_of_the_orphans_missed_them_and_a_joiner_did_not(n
     network._step(
         host, Received(link.id, Watermarks((Held(NodeId(0), life, 9, 0, 9),), asks=False))
     )
+    if link_ends:
+        # What it told is known, though its copies are gone when there is a link again.
+        network._step(host, LinkDown(link.id, Evidence.RESET))
     network.run(45)
     missed = number == 1
     assert host.node.parts.to_many.retention.lives[NodeId(0), life].watermark == (
