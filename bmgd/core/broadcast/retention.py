@@ -80,12 +80,17 @@ class BroadcastRetention:
         self._full_until_ns = 0
         self.refused = 0
 
-    def inherit(self, former: BroadcastRetention) -> None:
+    def inherit(self, former: BroadcastRetention, sent: int) -> None:
         """Take over how far readers got as the node that this process was before.
 
         From there on they see what comes to this one, and are told what they missed in between.
+
+        Args:
+            sent: how many broadcasts that node has numbered: its own readers were shown all of them.
         """
         given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
+        if sent:
+            given[former._context.id, former._context.incarnation] = sent
         known = former._inherited if len(former._inherited) < LIVES_MAX else {}
         self._inherited = known | given
 

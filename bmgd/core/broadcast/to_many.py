@@ -79,7 +79,7 @@ class ToMany:
         """Take over the readers of the node that this process was before, and how far they got."""
         self.announcements.inherit(former.announcements)
         self.programs.inherit(former.programs)
-        self.retention.inherit(former.retention)
+        self.retention.inherit(former.retention, former.source.window.next - 1)
 
     @property
     def undrained(self) -> int:

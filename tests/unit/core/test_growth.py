@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from bmgd.core.commands import OpenInbox, OpenQuestions, SendTo, Subscribe
-from bmgd.core.effects import AskContact, Exit, Grant, Joined, Refuse
+from bmgd.core.commands import BroadcastTo, OpenInbox, OpenQuestions, SendTo, Subscribe
+from bmgd.core.effects import Announce, AskContact, Exit, Grant, Joined, Refuse
 from bmgd.core.events import AskFailed, DeadlineReached, Granted, JoinAsked, LinkDown, Received
 from bmgd.core.joining import growth
 from bmgd.core.joining.growth import JOINS_OPEN_MAX
@@ -20,7 +20,7 @@ from bmgd.sim.host import Host
 from bmgd.topology import BinomialGraph
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState, Record, Status, counter_of
 from bmgd.wire.hello import Refusal
-from bmgd.wire.link_messages import Notice
+from bmgd.wire.link_messages import Held, Notice, Watermarks
 from tests.unit.core.clusters import Refusals, S, linked, observed, reply_to, send, survivors
 from tests.unit.segments import payloads_of
 
@@ -296,6 +296,30 @@ def test_displaced_joiner_keeps_its_readers_and_what_waits_for_them() -> None:
     network.issue(3, SendTo(NodeId(9), "read", b"again", S))
     network.run(1)
     assert [p for d in joiner.delivered for p in payloads_of(d)] == [b"unread", b"again"]
+
+
+def test_displaced_joiner_is_not_told_that_it_missed_what_it_sent_under_its_former_id() -> None:
+    network = Network(8)
+    settle(network)
+    joiner = network.join(5)
+    settle(network)
+    network.issue(8, Subscribe("read", 8))
+    life = joiner.node.incarnation
+    network.issue(8, BroadcastTo("read", b"own", True, 10 * S))
+    network.run(1)
+    rival = Record(Incarnation(2**40), 0, Status.ALIVE, "rival:7400")
+    network._step(host(network, 8), Received(LinkId(10**6), Notice(((NodeId(8), rival),))))
+    network.run(10)
+    assert joiner.id == 9
+    # Who was held dead is told of all that went on without it.
+    said = Record(joiner.node.incarnation, 0, Status.EXCLUDED, "")
+    network._step(joiner, Received(LinkId(10**6), Notice(((NodeId(9), said),))))
+    (link, *_) = joiner.node.parts.links.table
+    held = Held(NodeId(8), life, 1, 1, 1)
+    network._step(joiner, Received(link, Watermarks((held,), asks=False)))
+    network.run(2)
+    shown = [i.payload if isinstance(i, Announce) else i.first for i in joiner.announced]
+    assert shown == [b"own"]
 
 
 def test_displaced_joiner_gives_the_numbers_of_its_questions_to_no_others() -> None:
