@@ -7,8 +7,9 @@ turn of the event loop; one that is waited for leaves at once, where the one bef
 While `CROWDED` segments are underway what follows waits for the next confirmation, or until a segment
 is full. So no timer delays anything.
 
-    waiting (backlog.py) --in a segment--> underway (underway.py) --> confirmed, not sent, or in doubt
-       +--timeout, cancelled--> not sent
+    turns.py --room--> waiting (backlog.py) --in a segment--> underway (underway.py) --> confirmed,
+       |                   |                                            not sent, or in doubt
+       +-------------------+--timeout, cancelled--> not sent
 
 Messages of `write` have no future each: the first error of the stream is raised by `flush`.
 """
@@ -22,6 +23,7 @@ from typing import Any, Final
 from bmgd.client.arguments import Payload, Priority, Quality
 from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending
 from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
 from bmgd.errors import (
     BmgdError,
@@ -76,6 +78,7 @@ class Outgoing:
         self._is_open = False
         self._credit = 0
         self._backlog = Backlog()
+        self._writers = Turns()
         self._underway = Underway(self._settle)
         self._in_long = False
         """Whether a long message is put in part: nothing else may come between its pieces."""
@@ -128,6 +131,11 @@ class Outgoing:
         """Whether as much waits as goes into a segment."""
         return self._backlog.is_full
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a writer has to wait for its turn."""
+        return self._backlog.size_bytes >= FULL_BYTES or bool(self._writers)
+
     def _on_opened(self, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled():
             return
@@ -146,7 +154,7 @@ class Outgoing:
     # --- putting ------------------------------------------------------------------------------
 
     def add(self, payload: bytes, waited: Pending | None = None) -> None:
-        """Let a message wait for its segment; the caller waits while the stream `is_full`."""
+        """Let a message wait for its segment; the caller has waited while the stream was full."""
         # This runs once for every message: nothing is called but for what is waited for.
         backlog = self._backlog
         goes_alone = False
@@ -173,19 +181,28 @@ class Outgoing:
         """The daemon has read some of what this connection wrote."""
         if not self._over:
             self._pump()
-            self._changed.set()
 
     def _pump(self) -> None:
         """Send what waits, as far as it may be."""
         backlog = self._backlog
         while backlog.payloads and not self._over and not self._in_long:
             if not backlog.is_full and len(self._underway) >= CROWDED:
-                return
+                break
             cost = min(backlog.size_bytes, FULL_BYTES) + OVERHEAD_BYTES
             if not self._may_put(cost):
-                return
+                break
             self._send_segment()
+        self._tell_change()
+
+    def _tell_change(self) -> None:
         self._changed.set()
+        if not self._writers:
+            return
+        if self.is_broken:
+            self._writers.call_all()
+        else:
+            room = FULL_BYTES - self._backlog.size_bytes
+            self._writers.call(room, may_begin_long=not self._in_long)
 
     def _send_segment(self) -> None:
         payloads, waited = self._backlog.take()
@@ -224,7 +241,7 @@ class Outgoing:
             view = whole.cast("B")
             until = self._loop.time() + timeout if timeout else 0.0
             begun = False
-            await self._until_turn(until)
+            await self._until_turn(size, until)
             try:
                 for at in range(0, size, PAYLOAD_BYTES_MAX):
                     piece: bytes | memoryview = view[at : at + PAYLOAD_BYTES_MAX]
@@ -243,14 +260,33 @@ class Outgoing:
                     # Cancelled, or out of time: what was sent of it is of no use.
                     self._connection.write(control.Withdraw(self._sequence, 0))
                 self._pump()
-                self._changed.set()
 
-    async def _until_turn(self, until: float) -> None:
+    async def until_room(self, size: int, until: float = 0.0) -> None:
+        """Wait for the turn of a message, which the caller adds at once unless the stream `is_broken`.
+
+        Args:
+            size: in bytes.
+            until: a time of the loop; 0 for no bound.
+        """
+        is_called = False
+        try:
+            async with asyncio.timeout_at(until or None):
+                await self._writers.wait(size)
+            is_called = True
+        except TimeoutError:
+            detail = "no room for the whole before the deadline"
+            raise UnreachableError(self.destination, detail, sent=False) from None
+        finally:
+            if not is_called:
+                self._tell_change()
+
+    async def _until_turn(self, size: int, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""
-        while self._backlog.payloads or self._in_long:
-            await self._until_next_change(until)
+        if self._writers or self._backlog.payloads or self._in_long:
+            await self.until_room(size, until)
         self.check()
         self._in_long = True
+        self._tell_change()
 
     async def _until_may_put(self, cost: int, until: float) -> None:
         while not self._may_put(cost):
@@ -308,22 +344,13 @@ class Outgoing:
             raise SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s") from None
         self.check()
 
-    async def until_not_full(self) -> None:
-        """Wait until less waits than goes into a segment.
-
-        Raises: as `check`.
-        """
-        while self._backlog.is_full:
-            self.check()
-            await self.until_changed()
-
     async def until_confirmed(self) -> None:
         """Wait until nothing waits or is underway.
 
         Raises: as `check`.
         """
         self._pump_all()
-        while not self.is_idle and not self._over and self._error is None:
+        while (self._writers or not self.is_idle) and not self._over and self._error is None:
             await self.until_changed()
         if self._error is not None:
             self.check()
@@ -331,7 +358,9 @@ class Outgoing:
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""
         self._pump_all()
-        while not self._over and (self._backlog.payloads or not self._underway.all_settled):
+        while not self._over and (
+            self._writers or self._backlog.payloads or not self._underway.all_settled
+        ):
             await self.until_changed()
 
     def _pump_all(self) -> None:
@@ -372,7 +401,6 @@ class Outgoing:
                 self._credit = credit
                 self._underway.confirm(following)
                 self._pump()
-                self._changed.set()
             case _:
                 raise ProtocolError("not the state of a stream")
 
@@ -405,7 +433,7 @@ class Outgoing:
         over = error or RequestError("the stream is closed")
         self._underway.fail(over, unsent)
         self._backlog.fail(over)
-        self._changed.set()
+        self._tell_change()
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ class Writer:
     async def write(self, payload: Payload, *, timeout: float = 0.0) -> None:  # noqa: ASYNC109
         """Send a message: the fast way, without a future for each.
 
-        Waits only while as much waits as goes into a segment. Errors show in `flush`, and in the
-        writes after them.
+        Waits only while as much waits as goes into a segment, behind those that came before; one that
+        is cancelled meanwhile is not sent. Errors show in `flush`, and in the writes after them.
 
         Args:
             payload: its bytes, any number of them.
@@ -53,9 +53,9 @@ class Writer:
                 check_timeout(timeout)
             await stream.put_long(payload, timeout)
             return
+        if stream.is_crowded:
+            await self._until_room(stream, len(payload))
         self._add(payload)
-        if stream.is_full:
-            await stream.until_not_full()
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait until everything that was written is confirmed.
@@ -103,6 +103,14 @@ class Writer:
         stream = self._stream
         await stream.until_open()
         return stream
+
+    async def _until_room(self, stream: Outgoing, size: int) -> None:
+        """Wait until a message may be added; to another stream, where this one is cut meanwhile."""
+        while stream.is_crowded:
+            await stream.until_room(size)
+            if not stream.is_broken:
+                return
+            stream = await self._go_on()
 
     def _tell_cut(self) -> None:
         """What was not confirmed when the daemon went away is told once."""

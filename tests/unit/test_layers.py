@@ -84,7 +84,7 @@ OF_CORE: Final = {
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("arguments", "backlog", "items", "loop_thread"),
-    ("connection", "underway"),
+    ("connection", "turns", "underway"),
     ("reconnecting",),
     ("to_many",),
     ("outgoing",),

@@ -15,6 +15,7 @@ from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.wire import control
+from bmgd.wire.batch import unpack_messages
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -174,4 +175,27 @@ async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path:
             opened = [command for _, command in core.told if isinstance(command, OpenStream)]
             assert len(opened) == 1
             assert sum(each.count for each in put(core)) == 3
+            await block.aclose()
+
+
+async def test_writers_that_wait_for_room_go_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            core.holds_back = True
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            while not stream._stream.is_full:
+                await stream.write(bytes(40_000))
+                # Answered behind it: it is credit that lacks.
+                await daemon.status()
+            writing = [asyncio.ensure_future(stream.write(b"%d" % n)) for n in range(3)]
+            await daemon.status()
+        async with fake_daemon(path) as core:
+            ends = await asyncio.gather(*writing, return_exceptions=True)
+            # What was cut is told once; nothing of the others was sent before.
+            assert [type(each) for each in ends] == [bmgd.UnreachableError, type(None), type(None)]
+            await stream.flush()
+            (segment,) = put(core)
+            assert unpack_messages(segment.body, segment.count) == [b"1", b"2"]
             await block.aclose()
