@@ -84,8 +84,10 @@ class BroadcastOrphans:
             self._orphans[heard.key] = None
             self._retention.watermarks.forget(heard)
             self._skip_stable(heard)
-        if heard.copies or self._asking():
+        if heard.copies or heard.told or self._asking():
             self._tell_soon(heard)
+        else:
+            self._wake_in(ORPHAN_NS)
 
     def _skip_stable(self, heard: Heard) -> None:
         """What neighbors told to be stable everybody has whom the source held alive: nobody keeps it."""
@@ -168,8 +170,16 @@ class BroadcastOrphans:
             self._pull(heard)
         for link in [links[0] for links in self._links.by_peer.values()]:
             self._tell(link, [heard for heard in changed if self._is_news(heard, link.peer)])
-        if self._orphans:
+        self._plan_next()
+
+    def _plan_next(self) -> None:
+        """Where there is nothing to compare any more, what is left is to let go of it."""
+        lives = [self._retention.lives[each] for each in self._orphans]
+        if any(heard.copies or heard.told for heard in lives):
             self._wake_in(TELL_AGAIN_NS)
+        elif lives:
+            over_ns = min(heard.orphan_ns for heard in lives) + ORPHAN_NS
+            self._wake_in(over_ns - self._context.now_ns)
 
     @staticmethod
     def _doubt(heard: Heard) -> None:

@@ -484,6 +484,37 @@ def test_orphans_below_those_that_are_here_are_pulled_from_who_is_no_further() -
         assert items(network, number) == [(0, 1, 2), b"3", b"4", b"5", b"6"], number
 
 
+def test_former_life_of_which_all_is_stable_is_forgotten_when_copies_would_go() -> None:
+    network = read(4)
+    life = network.hosts[NodeId(0)].node.incarnation
+    broadcast(network, 0, b"1")
+    network.run(5)
+    heards = [network.hosts[NodeId(i)].node.parts.to_many.retention.lives for i in (1, 2, 3)]
+    assert [heard[NodeId(0), life].copies for heard in heards] == [{}, {}, {}]
+    network.kill(0)
+    network.boot(0, counter=2)
+    network.run(25)
+    assert all((NodeId(0), life) in heard for heard in heards)
+    network.run(10)
+    assert not any((NodeId(0), life) in heard for heard in heards)
+
+
+def test_neighbor_that_told_of_a_life_before_it_was_over_is_told_how_far_this_node_has_it() -> None:
+    network = read(4)
+    life = network.hosts[NodeId(0)].node.incarnation
+    broadcast(network, 0, b"1")
+    network.run(5)
+    host = network.hosts[NodeId(1)]
+    link = host.node.parts.links.to(NodeId(2))
+    assert link is not None
+    held = Held(NodeId(0), life, 1, 1, 1)
+    network._step(host, Received(link.id, Watermarks((held,), asks=False)))
+    network.kill(0)
+    network.run(0.5)
+    heard = host.node.parts.to_many.retention.lives[NodeId(0), life]
+    assert heard.said == {NodeId(2): (1, 1)}
+
+
 def test_orphans_that_no_neighbor_sends_are_told_as_missed_up_to_the_last() -> None:
     """A neighbor began later and has none of them, and knows how many there were."""
     network = read(4)
