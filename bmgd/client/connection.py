@@ -8,6 +8,7 @@ that it belongs to. What is bounded, and what happens there:
     bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests wait; those that open a
                                                           stream of messages raise RequestError
     waiting for that, and an answer    `within_s`         SilentDaemonError
+    what it has not read at the end    `CLOSE_S`          dropped, and the socket is closed
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ CROWDED_BYTES: Final = 128 * 1024
 """So many bytes wait beside what the kernel holds, before streams put no further segment."""
 UNCROWDED_BYTES: Final = 32 * 1024
 
+CLOSE_S: Final = 1.0
+"""How long a daemon may take to read what waits for it when the connection is closed."""
+
 _CONNECT_S = 5.0
 _END_S = 2.0
 
@@ -68,6 +72,9 @@ class Connection(asyncio.BufferedProtocol):
         self._uncrowded = asyncio.Event()
         """Set while more may be written: the daemon has read enough, or is gone."""
         self._uncrowded.set()
+        self._has_ended = asyncio.Event()
+        """Set while there is no socket."""
+        self._has_ended.set()
         self._last_sequence = 0
         self._lost: BmgdError | None = None
         self.features: frozenset[str] = frozenset()
@@ -209,6 +216,20 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection; what still waits gets an error."""
         self._lose(ControlError("the connection is closed"))
 
+    async def until_closed(self) -> None:
+        """Wait until the socket of a connection that was closed is, too.
+
+        A daemon that is stopped reads nothing: what it has not read within `CLOSE_S` is dropped.
+        """
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._has_ended.wait()
+        finally:
+            if self._transport is not None and not self._has_ended.is_set():
+                self._transport.abort()
+        await self._has_ended.wait()
+
     # --- asyncio.BufferedProtocol -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -217,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
         self._waiting = {}
         self._uncrowded.set()
+        self._has_ended.clear()
 
     def pause_writing(self) -> None:
         self._uncrowded.clear()
@@ -228,6 +250,7 @@ class Connection(asyncio.BufferedProtocol):
             sender.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._has_ended.set()
         self._lose(NoDaemonError("the daemon closed the connection"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -416,3 +439,4 @@ async def open_greeted(path: str) -> AsyncIterator[Connection]:
         yield connection
     finally:
         connection.close()
+        await connection.until_closed()

@@ -168,6 +168,7 @@ class LastingConnection(Connection):
         """The socket is gone."""
         # asyncio would tell it twice if a transport were aborted that is telling it just now.
         self._transport = None
+        self._has_ended.set()
         self._interrupt(NoDaemonError("the daemon closed the connection"))
 
     def _lose(self, error: BmgdError) -> None:
@@ -210,9 +211,9 @@ class LastingConnection(Connection):
             if isinstance(error, NoDaemonError):
                 # One that is closed may go on writing, and its end would be taken for that of the next.
                 self._transport.abort()
+                self._transport = None
             else:
                 self._transport.close()
-            self._transport = None
 
     def let_go(self, lasting: _Lasting) -> None:
         """It is over, and not opened again: nobody would end it at the daemon."""
@@ -363,3 +364,4 @@ async def open_lasting(path: str) -> AsyncIterator[Connection]:
         if keeping is not None:
             keeping.cancel()
             await asyncio.wait((keeping,))
+        await connection.until_closed()

@@ -204,6 +204,7 @@ BOUNDS: Final = {
     "items that wait in a program": "its credit, {client.showing.CHANGES_MAX:,} changes",
     "pauses until a program connects": "{client.reconnecting.PAUSE_MIN_S:ms} to "
     "{client.reconnecting.PAUSE_MAX_S:s}",
+    "reading by a daemon of what was written": "{client.connection.CLOSE_S:s}",
     "waiting for the daemon": "{client.connection.ANSWER_S:s}, or the timeout and "
     "{client.connection.GRACE_S:s} more",
     "lines of log": "{shell.log.RATE_PER_S} a second",

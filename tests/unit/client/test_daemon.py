@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import bmgd
-from bmgd.client import writing
+from bmgd.client import connection, writing
 from bmgd.client.arguments import checked_payload
 from bmgd.client.items import Stream
 from bmgd.core.commands import OpenStream, PutSegment
@@ -260,6 +260,26 @@ async def test_after_the_end_nothing_works(core: FakeCore) -> None:
         pass
     with pytest.raises(bmgd.ControlError, match="closed"):
         await daemon.status()
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_connection_to_a_daemon_that_is_stopped_is_closed_all_the_same(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, reconnect: bool
+) -> None:
+    monkeypatch.setattr(connection, "CLOSE_S", 0.05)
+
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        bmgd.connect(core.address, reconnect=reconnect) as daemon,
+    ):
+        (program,) = core.server._programs
+        stopped, transport = program._transport, daemon._connection._transport
+        assert stopped is not None
+        assert transport is not None
+        stopped.pause_reading()
+        while not daemon._connection.unwritten_bytes:
+            transport.write(bytes(100_000))
+    assert transport.get_extra_info("socket").fileno() == -1
 
 
 async def test_garbage_from_a_daemon_is_an_error(tmp_path: Path) -> None:
