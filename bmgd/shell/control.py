@@ -171,12 +171,12 @@ class ControlServer:
     def _on_request(self, program: ProgramConnection, request: control.Request) -> None:
         if request.sequence in program.calls or request.sequence == 0:
             raise ProtocolError(f"request number {request.sequence} is in use")
+        is_first, program.has_asked = not program.has_asked, True
         try:
             self._check_allowed(program, request.verb)
         except RequestError as error:
             program.write(failure_of(request.sequence, error))
             return
-        is_first, program.has_asked = not program.has_asked, True
         if request.verb == "hello":
             self._on_hello(program, request, is_first=is_first)
             return

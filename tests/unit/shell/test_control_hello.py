@@ -11,6 +11,7 @@ import pytest
 
 import bmgd
 from bmgd.shell import control_hello
+from bmgd.shell.access import Access, Level
 from bmgd.shell.control_hello import answer_hello
 from bmgd.version import VERSION
 from bmgd.wire import control
@@ -64,6 +65,18 @@ async def test_hello_is_the_first_request_only(core: FakeCore) -> None:
             answer = await p.hear()
             assert isinstance(answer, Failure)
             assert (answer.sequence, answer.name) == (9, "RequestError")
+
+
+async def test_hello_after_a_request_that_was_not_allowed_is_a_later_one(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Access, "level", lambda self, peer: Level.LOOK)
+    async with program(core) as p:
+        p.say(Request(1, "leave"), Request(2, "hello", HELLO))
+        for sequence in (1, 2):
+            answer = await p.hear()
+            assert isinstance(answer, Failure)
+            assert (answer.sequence, answer.name) == (sequence, "RequestError")
 
 
 @pytest.mark.parametrize(
