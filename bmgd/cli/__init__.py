@@ -111,6 +111,8 @@ def _told(name: str, raised: BaseException) -> int:
             print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
             return exit_code_of(error)
         case KeyboardInterrupt():
+            if not _takes_output():
+                _drop_output()
             return INTERRUPTED
         case BrokenPipeError():
             # The reader of the output has gone.
@@ -121,6 +123,20 @@ def _told(name: str, raised: BaseException) -> int:
             print(f"bmgd {name}: cannot write the output: {error.strerror}", file=sys.stderr)
             return FAILED
     raise raised
+
+
+def _takes_output() -> bool:
+    """Whether what is left of the output can be written: the end of the process waits for it."""
+    import select
+
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):
+        # It is closed, or none of a process.
+        return True
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    return poll.poll(0) == [(output, select.POLLOUT)]
 
 
 def _drop_output() -> None:

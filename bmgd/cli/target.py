@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, find_member
 from bmgd.types import NODE_ID_MAX
 from bmgd.wire.bounds import TOPIC_BYTES_MAX
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 _DIGITS_MAX: Final = 1000
+_STUCK_S: Final = 0.5
+"""So long a loop may stand still after Ctrl-C before what it runs is interrupted."""
 
 T = TypeVar("T")
 
@@ -92,10 +99,42 @@ def _whole(what: str, text: str, low: int, high: int) -> int:
 
 
 def run_async(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine to its end.
+
+    Ctrl-C cancels it. It cannot see that while it writes to an output that nobody reads: so it is
+    interrupted where it stands, unless the loop has gone on in a moment.
+    """
     import asyncio
 
     async def body() -> T:
-        return await main()
+        with _interruptible(asyncio.get_running_loop()):
+            return await main()
 
     return asyncio.run(body())
+
+
+@contextmanager
+def _interruptible(loop: AbstractEventLoop) -> Iterator[None]:
+    import signal
+    from threading import current_thread, main_thread
+
+    cancel = signal.getsignal(signal.SIGINT)
+    is_default = cancel is signal.default_int_handler
+    if not callable(cancel) or is_default or current_thread() is not main_thread():
+        # Ctrl-C is ignored, or is not this loop's.
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, _STUCK_S)
+        loop.call_soon_threadsafe(signal.setitimer, signal.ITIMER_REAL, 0)
+        cancel(number, frame)
+
+    alarmed = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, cancel)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarmed)

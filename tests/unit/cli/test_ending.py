@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,3 +121,55 @@ def test_node_id_of_many_digits_is_told_the_range(
         cli.main(["ping", "9" * digits, "--control", "unix:/nowhere"])
     assert ended.value.code == 2
     assert "not a node id in 0.." in capsys.readouterr().err
+
+
+TALKING = """
+import os
+import sys
+from bmgd import cli
+from bmgd.cli import ping, target
+
+async def main():
+    os.set_blocking(1, False)
+    try:
+        while True:
+            os.write(1, bytes(65_536))
+    except BlockingIOError:
+        os.set_blocking(1, True)
+    print("a line for which there is no room", flush=True)
+
+ping.run = lambda args: target.run_async(main)
+sys.exit(cli.main(["ping", "1", "--control", "unix:/nowhere"]))
+"""
+
+
+def test_command_whose_output_nobody_reads_ends_at_the_first_interruption() -> None:
+    pipe = subprocess.PIPE
+    # What is left in its buffer must not hold up its end.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", TALKING]
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=buffered) as talking:
+        try:
+            assert talking.stdout is not None
+            assert talking.stderr is not None
+            room = fcntl.fcntl(talking.stdout, fcntl.F_GETPIPE_SZ)
+            until(lambda: waiting_bytes(talking.stdout) == room)
+            talking.send_signal(signal.SIGINT)
+            assert talking.wait(LIMIT_S) == 130
+            assert talking.stderr.read() == b""
+        finally:
+            talking.kill()
+
+
+def waiting_bytes(pipe: Any) -> int:
+    """How much of a pipe is not read."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    limit_s = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < limit_s
+        time.sleep(0.01)
