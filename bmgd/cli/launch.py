@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
@@ -82,57 +80,41 @@ def run(args: Namespace) -> int:
     if args.count is None:
         raise ConfigError("how many daemons? give -n N")
     from bmgd.launcher.launch import launch
+    from bmgd.launcher.lines import Lines
     from bmgd.launcher.zygote import LAUNCH_MAX
 
     count = _whole(args.count, "-n")
     if not 1 <= count <= LAUNCH_MAX:
         raise ConfigError(f"-n must be in 1..{LAUNCH_MAX}, not {count}")
-
-    lines: list[str] = []
+    text = _json if args.json else _text
+    now_s = 0.0
+    lines = Lines(
+        sys.stdout.fileno(), lambda n: text({"event": "left out", "lines": n, "at": now_s})
+    )
 
     def show(event: dict[str, Any]) -> None:
-        if args.json:
-            lines.append(_json(event))
-        elif event["event"] not in _TWICE_TOLD:
-            lines.append(_text(event))
+        nonlocal now_s
+        now_s = event["at"]
+        if args.json or event["event"] not in _TWICE_TOLD:
+            # What the launcher itself says is little, and what others wait for.
+            lines.add(text(event), must="id" not in event)
 
-    def flush() -> None:
-        if lines:
-            text = "\n".join(lines) + "\n"
-            lines.clear()
-            try:
-                sys.stdout.write(text)
-                sys.stdout.flush()
-            except OSError as error:
-                # A full disk or a terminal that is gone loses lines, and no cluster.
-                if error.errno == errno.EPIPE:
-                    raise
-
-    code = launch(
-        count,
-        args.run_dir,
-        base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
-        http_port=None if args.http is None else _whole(args.http, "--http"),
-        flags={key: getattr(args, key) for key in _SHARED},
-        toml_path=args.config,
-        show=show,
-        flush=flush,
-        between=_proxy if args.fault_proxy else None,
-        with_secret=not args.without_secret,
-    )
-    _forget_output()
-    return code
-
-
-def _forget_output() -> None:
-    """What nothing has taken is not tried again when the process ends, or that would fail."""
     try:
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return launch(
+            count,
+            args.run_dir,
+            base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
+            http_port=None if args.http is None else _whole(args.http, "--http"),
+            flags={key: getattr(args, key) for key in _SHARED},
+            toml_path=args.config,
+            show=show,
+            flush=lines.flush,
+            between=_proxy if args.fault_proxy else None,
+            with_secret=not args.without_secret,
+        )
+    finally:
+        with suppress(BrokenPipeError):
+            lines.finish()
 
 
 def _proxy(path: str, detours: Sequence[Detour]) -> int:

@@ -50,7 +50,7 @@ def launch(
     flags: Mapping[str, object] | None = None,
     toml_path: str | None = None,
     show: Callable[[dict[str, object]], None],
-    flush: Callable[[], None],
+    flush: Callable[[], bool],
     load: Load = load_daemon,
     between: Between | None = None,
     with_secret: bool = True,

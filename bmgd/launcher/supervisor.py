@@ -57,6 +57,9 @@ REAP_S: Final = 2.0
 AGAIN_S: Final = 0.3
 """Signals closer than this are one: wrappers (timeout, a closing terminal) send theirs twice."""
 
+FLUSH_AGAIN_S: Final = 0.1
+"""What could not be written, as nobody reads it, is tried again so much later."""
+
 WRITE_AGAIN_S: Final = 1.0
 """Where cluster.json could not be written it is tried again so much later."""
 
@@ -98,7 +101,7 @@ class Supervisor:
         zygote: as `start_zygote` gave it.
         plan: what the daemons are told; its run directory is prepared.
         show: shown every event as it happens.
-        flush: called after a batch of events.
+        flush: called after a batch of events, and again as long as it returns that something is left.
         began_s: `time.monotonic()` of the command's start.
         between_pid: the process between the daemons, if there is one; its end is the end of all.
     """
@@ -108,7 +111,7 @@ class Supervisor:
         zygote: Zygote,
         plan: Plan,
         show: Show,
-        flush: Callable[[], None],
+        flush: Callable[[], bool],
         began_s: float,
         between_pid: int | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class Supervisor:
         self._plan = plan
         self._show = show
         self._flush = flush
+        self._is_left = False
         self._began_s = began_s
         peers = plan.config.peers
         self._daemons = {
@@ -207,12 +211,14 @@ class Supervisor:
         if up and not self._changed and not self._up and self._stopping_s is None:
             self._up = True
             self._event("up", daemons=len(self._daemons))
-        self._flush()
+        self._is_left = self._flush()
 
     def _timeout_ms(self) -> float | None:
         times = [r.asked_s + (START_S if r.spawned else REAP_S) for r in self._requests]
         if self._write_again_s > time.monotonic():
             times.append(self._write_again_s)
+        if self._is_left:
+            times.append(time.monotonic() + FLUSH_AGAIN_S)
         if self._server.again_s:
             times.append(self._server.again_s)
         if self._stopping_s is not None:

@@ -55,7 +55,7 @@ def main() -> int:
             run_dir,
             base_port=int(port),
             show=show,
-            flush=lambda: None,
+            flush=lambda: False,
             load=lambda: behave(behaviour),
         )
     except LaunchError as error:

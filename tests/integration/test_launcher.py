@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -447,6 +448,34 @@ def test_events_are_dropped_while_nobody_reads_them(standin: Callable[..., Launc
     finally:
         os.kill(cluster.process.pid, signal.SIGCONT)
     assert cluster.end() == 0
+
+
+def test_launch_whose_output_nobody_reads_is_complete_and_ends(tmp_path: Path) -> None:
+    out, printed = os.pipe()
+    os.set_blocking(printed, False)
+    with suppress(BlockingIOError):
+        while os.write(printed, b"." * 4096):
+            pass
+    os.set_blocking(printed, True)
+    place = tmp_path / "run"
+    words = ("launch", "-n", "3", "--run-dir", str(place), "--base-port", str(free_base_port(3)))
+    process = subprocess.Popen([sys.executable, "-m", "bmgd", *words], stdout=printed)
+    os.close(printed)
+    try:
+        until("all have joined", (place / "cluster.json").exists)
+        assert bmgd("kill", "--hard", "--run-dir", str(place), "--id", "1").returncode == 0
+        assert bmgd("restart", "1", "--run-dir", str(place)).returncode == 0
+        process.send_signal(signal.SIGINT)
+        until("the daemons have ended", lambda: not (place / "cluster.json").exists())
+        with open(out, "rb", closefd=False) as read:
+            text = read.read().decode()
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        os.close(out)
+        process.kill()
+        process.wait(DEADLINE_S)
+    assert "ready: 3 daemons joined in" in text
+    assert "node 2 ended with 0" in text
 
 
 def test_run_dir_paths_are_stable(tmp_path: Path) -> None:

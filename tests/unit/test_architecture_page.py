@@ -218,6 +218,7 @@ BOUNDS: Final = {
     "warnings of one cause": "1 in {shell.repeats.REPEAT_S:s}, {shell.repeats.CAUSES_MAX} causes",
     "local daemons of one launch": "{launcher.zygote.LAUNCH_MAX}",
     "events on their way": "{launcher.zygote.PIPE_BYTES:MiB}",
+    "lines of a launch that nobody": "{launcher.lines.LEFT_BYTES_MAX:MiB}; {launcher.lines.FINISH_S:s}",
     "bytes that the fault proxy": "{trials.splice.QUEUE_BYTES_MAX:MiB}",
     "starting them, ending them": "{launcher.supervisor.START_S:s}; `leave_ms` and "
     "{launcher.supervisor.TERM_MORE_S:s}",

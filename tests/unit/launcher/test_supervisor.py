@@ -21,7 +21,7 @@ from bmgd.config import Config
 from bmgd.launcher import ports, supervisor, zygote
 from bmgd.launcher.requests import ACCEPT_PAUSE_S, Request
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.supervisor import Supervisor, how_ended
+from bmgd.launcher.supervisor import FLUSH_AGAIN_S, Supervisor, how_ended
 from bmgd.launcher.zygote import (
     LAUNCH_MAX,
     NOT_FORKED,
@@ -65,7 +65,7 @@ class Launch:
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         config = Config(id=0, size=1, peers=PeerList.parse("127.0.0.1:7400", 1), http=http)
         self.supervisor: Any = Supervisor(
-            self.zygote, Plan(config, self.run_dir), self.events.append, lambda: None, self.now_s
+            self.zygote, Plan(config, self.run_dir), self.events.append, lambda: False, self.now_s
         )
         self.supervisor._spawn((0,))
 
@@ -172,6 +172,16 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: L
     assert settled.told() == ["ready", "up", "ended", "ended"]
     assert settled.supervisor._stopping_s is None
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
+
+
+def test_supervisor_tries_again_what_nobody_read(launch: Launch) -> None:
+    launch.join()
+    left = [True, False]
+    launch.supervisor._flush = lambda: left.pop(0)
+    launch.supervisor._settle()
+    assert 0 < launch.supervisor._timeout_ms() <= 1000 * FLUSH_AGAIN_S + 2
+    launch.supervisor._settle()
+    assert launch.supervisor._timeout_ms() is None
 
 
 # --- descriptors ----------------------------------------------------------------------------------
