@@ -19,6 +19,7 @@ from bmgd.core.membership.membership import Membership
 from bmgd.core.neighbors.detector import Detector
 from bmgd.core.node import Node
 from bmgd.errors import PlanError, ProtocolError
+from bmgd.sim import simulation
 from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
@@ -67,6 +68,27 @@ def test_simulation_that_never_comes_to_rest_fails(monkeypatch: pytest.MonkeyPat
     outcome = Simulation(plan).run()
     assert [violation.checker for violation in outcome.violations] == ["comes-to-rest"]
     assert "2 does not run" in outcome.violations[0].text
+
+
+@pytest.mark.parametrize(
+    ("was_whole", "rests"), [((True,), 1), ((False, False), 1), ((False, True, True), 2)]
+)
+def test_simulation_waits_for_rest_again_where_parts_have_found_each_other(
+    was_whole: tuple[bool, ...], rests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first rest, and a while later: what was judged then would be in the midst of it."""
+    told = iter((*was_whole, was_whole[-1]))
+    monkeypatch.setattr(simulation, "is_whole", lambda network: next(told))
+    waits, wait_ns = list[Simulation](), Simulation._quiet_ns
+
+    def quiet_ns(self: Simulation) -> int:
+        waits.append(self)
+        return wait_ns(self)
+
+    monkeypatch.setattr(Simulation, "_quiet_ns", quiet_ns)
+    outcome = Simulation(Plan(nodes=4, seconds=0.5), [inspect]).run()
+    assert outcome.passed
+    assert len(waits) == rests
 
 
 def test_simulation_tells_of_a_bug_in_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
