@@ -29,6 +29,12 @@ LATELY = (
     "member was upgraded before anybody had a record of it, the cluster stayed at what the older release",
     "can do.",
     "",
+    "Of the eight seeds that fce76ecd4595 violated four showed faults of the core. A node that had been",
+    "ready and left within seconds of its start let senders wait that knew no life of it. Who had heard",
+    "of broadcasts from a neighbor, and lost that link before they came, was not told that it missed",
+    "them. A process that took another id was told that it missed what it had sent under the former one.",
+    "A life that another followed was kept for ever where nobody lacked any of it.",
+    "",
 )
 
 BEFORE = (
