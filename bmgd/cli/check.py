@@ -27,6 +27,13 @@ WARNING: Final = 1
 CRITICAL: Final = 2
 UNKNOWN: Final = 3
 _WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+_EXITS: Final = (
+    ("0", "OK"),
+    ("1", "WARNING"),
+    ("2", "CRITICAL; also where no daemon is"),
+    ("3", "UNKNOWN: what was asked cannot be checked"),
+    ("130", "ended by Ctrl-C"),
+)
 _POLL_S: Final = 0.1
 
 
@@ -66,6 +73,7 @@ def configure(parser: ArgumentParser) -> None:
         parser.exit(_tell([Finding(UNKNOWN, message, {})], as_json=False))
 
     parser.error = refuse  # type: ignore[method-assign]
+    parser.set_defaults(exits=_EXITS)
 
 
 def run(args: Namespace) -> int:

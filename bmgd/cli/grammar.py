@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from bmgd.cli import COMMANDS
+from bmgd.launcher.rundir import default_run_dir
 
 PATHS: Final = frozenset(
     {"FILE", "TOML", "PLAN", "DIR", "secret-file", "state-dir", "config", "http-token-file"}
 )
 """Metavars, and names of options, whose value is a path."""
+
+RUN_DIR: Final = "$XDG_RUNTIME_DIR/bmgd, else /tmp/bmgd-UID"
+"""The default run directory, of any user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,9 @@ class Command:
     Args:
         name: as it is typed, ``status`` or ``lab run``.
         summary: one line.
-        description: the module's docstring.
+        description: the module's docstring; a paragraph a line.
         epilog: what its help ends with.
+        exits: its exit codes, if they are not those of all; else empty.
         options, arguments: what can follow it.
         verbs: its own commands.
     """
@@ -67,6 +72,7 @@ class Command:
     options: tuple[Option, ...]
     arguments: tuple[Option, ...]
     verbs: tuple[Command, ...] = ()
+    exits: tuple[tuple[str, str], ...] = ()
 
 
 def parser_of(name: str) -> ArgumentParser:
@@ -98,11 +104,12 @@ def _command(name: str, summary: str, parser: ArgumentParser) -> Command:
     return Command(
         name,
         summary,
-        " ".join((parser.description or "").split("\n\n")[0].split()),
+        "\n".join(" ".join(each.split()) for each in (parser.description or "").split("\n\n")),
         " ".join((parser.epilog or "").split()),
         tuple(options),
         tuple(arguments),
         tuple(verbs),
+        parser.get_default("exits") or (),
     )
 
 
@@ -113,6 +120,8 @@ def _option(parser: ArgumentParser, action: Action) -> Option:
         metavar = action.metavar if isinstance(action.metavar, str) else None
         value = metavar or (action.dest if not action.option_strings else action.dest.upper())
     text = parser._get_formatter()._expand_help(action) if action.help else ""
+    # What one user writes down, others read.
+    text = text.replace(default_run_dir(), RUN_DIR)
     return Option(
         tuple(action.option_strings),
         value,

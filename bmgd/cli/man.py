@@ -61,7 +61,7 @@ def page_of(command: Command) -> str:
         ".SH SYNOPSIS",
         *_synopsis(command),
         ".SH DESCRIPTION",
-        _escape(command.description),
+        *"\n.PP\n".join(map(_escape, command.description.split("\n"))).split("\n"),
     ]
     for verb in command.verbs:
         lines += [f'.SS "bmgd {_escape(verb.name)}"', _escape(verb.summary), *_options(verb)]
@@ -69,7 +69,9 @@ def page_of(command: Command) -> str:
         lines += [".SH OPTIONS", *_options(command)]
     if command.epilog:
         lines += [".SH NOTES", _escape(command.epilog)]
-    return "\n".join([*lines, *_exit(), ".SH SEE ALSO", ".BR bmgd (1)"]) + "\n"
+    return (
+        "\n".join([*lines, *_exit(command.exits or _EXIT), ".SH SEE ALSO", ".BR bmgd (1)"]) + "\n"
+    )
 
 
 def _overview() -> str:
@@ -83,7 +85,7 @@ def _overview() -> str:
     ]
     for name, text in COMMANDS.items():
         lines += [".TP", f".BR bmgd\\-{name} (1)", _escape(text)]
-    return "\n".join([*lines, *_exit()]) + "\n"
+    return "\n".join([*lines, *_exit(_EXIT)]) + "\n"
 
 
 def _head(title: str, name: str) -> list[str]:
@@ -119,9 +121,9 @@ def _name(option: Option) -> str:
     return f"{flags} \\fI{_escape(option.value)}\\fR" if option.value else flags
 
 
-def _exit() -> list[str]:
+def _exit(codes: tuple[tuple[str, str], ...]) -> list[str]:
     lines = [".SH EXIT STATUS"]
-    for code, text in _EXIT:
+    for code, text in codes:
         lines += [".TP", f".B {code}", _escape(text)]
     return lines
 

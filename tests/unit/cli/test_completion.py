@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.cli import COMMANDS, completion, grammar, man
+from bmgd.launcher.rundir import default_run_dir
 
 DEADLINE_S = 60.0
 
@@ -129,6 +130,33 @@ def test_man_pages_hold_every_command_and_option(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_man_page_has_all_of_the_help_and_the_exit_codes_of_its_command() -> None:
+    pages = {command.name: man.page_of(command) for command in grammar.commands()}
+    check = pages["check"].replace("\\-", "-")
+    assert "Exit codes are those of monitoring plugins: 0 OK, 1 WARNING" in check
+    assert ".TP\n.B 2\nCRITICAL" in check
+    assert "usage" not in check[check.index("EXIT STATUS") :]
+    assert ".TP\n.B 2\nusage" in pages["status"]
+    assert "Keys: q ends" in pages["top"]
+    for name, page in pages.items():
+        description = page[page.index(".SH DESCRIPTION") :]
+        for paragraph in (grammar.parser_of(name).description or "").split("\n\n"):
+            assert man._escape(" ".join(paragraph.split())) in description
+
+
+@pytest.mark.parametrize("runtime", [None, "/run/user/4711"])
+def test_man_pages_are_for_every_user_whoever_has_written_them(
+    monkeypatch: pytest.MonkeyPatch, runtime: str | None
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    if runtime is not None:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    for command in grammar.commands():
+        page = man.page_of(command).replace("\\-", "-")
+        assert default_run_dir() not in page
+        assert "run directory of a local" not in page or "XDG_RUNTIME_DIR" in page
+
+
 def test_man_pages_are_read_by_groff_without_a_warning() -> None:
     for command in grammar.commands():
         done = subprocess.run(
