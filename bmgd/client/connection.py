@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from bmgd.client.items import Opened, Reading, Sink, Stream
+from bmgd.client.items import Opened, Reading, Sink, Stream, check_loop
 from bmgd.errors import (
     BmgdError,
     ControlError,
@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._reader = FrameReader(ANSWER_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._streams: dict[int, Sink] = {}
         self._waiting: dict[Sender, None] = {}
@@ -151,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         sequence = self._request(verb, params)
         stream: Stream[T] = Stream(bound)
         stream.sequence = sequence
+        stream.loop = self._loop
         self._streams[sequence] = Opened(stream, read)
         try:
             await self._answer(sequence, verb, within_s)
@@ -170,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         sequence = self._request(verb, params)
         self._streams[sequence] = stream
         stream.sequence = sequence
+        stream.items.loop = self._loop
         try:
             await self._answer(sequence, verb, within_s)
             yield
@@ -205,6 +208,14 @@ class Connection(asyncio.BufferedProtocol):
         """What the daemon has not read, and the kernel does not hold."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    def check_loop(self) -> None:
+        """Refuse what is done in another event loop.
+
+        Raises:
+            RequestError: it is not that of the connection.
+        """
+        check_loop(self._loop)
+
     def may_write(self, sender: Sender) -> bool:
         """Whether a segment may be written now; else `on_writable` tells when."""
         if not self._uncrowded.is_set():
@@ -221,6 +232,9 @@ class Connection(asyncio.BufferedProtocol):
 
         A daemon that is stopped reads nothing: what it has not read within `CLOSE_S` is dropped.
         """
+        if asyncio.get_running_loop() is not self._loop:
+            # It cannot be told of the end.
+            return
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
@@ -235,6 +249,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
         self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
         self._waiting = {}
         self._uncrowded.set()
@@ -332,6 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait while too much is on its way to the daemon; returns how many seconds are left."""
         if self.unwritten_bytes <= WRITE_BYTES_MAX:
             return within_s
+        self.check_loop()
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
         try:
@@ -346,6 +362,7 @@ class Connection(asyncio.BufferedProtocol):
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:
         if self._lost is not None:
             raise self._lost
+        self.check_loop()
         if self._transport is not None:
             waiting = self._transport.get_write_buffer_size()
             if waiting > WRITE_BYTES_MAX:

@@ -388,6 +388,8 @@ class Daemon(SendsToMany, ShowsCluster):
 async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
+    It is used in the event loop in which it was made: in another one, what waits is a RequestError.
+
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.
         reconnect: live through restarts of the daemon, which must be there at first. Messages that

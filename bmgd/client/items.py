@@ -11,9 +11,24 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from bmgd.errors import BmgdError, SubscriptionError
+from bmgd.errors import BmgdError, RequestError, SubscriptionError
 
 T = TypeVar("T")
+
+
+def check_loop(own: asyncio.AbstractEventLoop | None) -> None:
+    """Refuse to wait in another event loop than that of a connection: nothing would end the wait.
+
+    Args:
+        own: that of the connection; None where it has none yet.
+
+    Raises:
+        RequestError: another one runs.
+    """
+    if own is not None and asyncio.get_running_loop() is not own:
+        raise RequestError(
+            "the connection belongs to another event loop: use it in that one, or bmgd.blocking"
+        )
 
 
 class Stream(Generic[T]):
@@ -32,6 +47,8 @@ class Stream(Generic[T]):
         self._error: BmgdError | None = None
         self._over = False
         self._changed = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """In which its items come; None before it is open."""
         self.sequence = 0
         """The number of the request that opened it."""
 
@@ -49,9 +66,13 @@ class Stream(Generic[T]):
                 raise self._error
             if self._over:
                 raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
+            await self._until_changed()
         return self._items.popleft()
+
+    async def _until_changed(self) -> None:
+        check_loop(self.loop)
+        self._changed.clear()
+        await self._changed.wait()
 
     def add(self, items: list[T]) -> None:
         """Items came from the daemon.
@@ -74,8 +95,7 @@ class Stream(Generic[T]):
     async def until_over(self) -> None:
         """Wait until the daemon has ended the stream."""
         while not self._over:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._until_changed()
 
 
 class Sink(Protocol):

@@ -236,6 +236,7 @@ class Outgoing:
         Args:
             timeout: seconds until the last piece must be confirmed; 0 for no bound.
         """
+        self._connection.check_loop()
         with memoryview(payload) as whole:
             size = whole.nbytes
             view = whole.cast("B")
@@ -268,6 +269,7 @@ class Outgoing:
             size: in bytes.
             until: a time of the loop; 0 for no bound.
         """
+        self._connection.check_loop()
         is_called = False
         try:
             async with asyncio.timeout_at(until or None):
@@ -314,6 +316,7 @@ class Outgoing:
 
     async def until_changed(self, until: float = 0.0) -> None:
         """Wait until something changes, or until that time of the loop."""
+        self._connection.check_loop()
         self._changed.clear()
         if not until:
             await self._changed.wait()
@@ -349,6 +352,7 @@ class Outgoing:
 
         Raises: as `check`.
         """
+        self._connection.check_loop()
         self._pump_all()
         while (self._writers or not self.is_idle) and not self._over and self._error is None:
             await self.until_changed()
@@ -357,6 +361,7 @@ class Outgoing:
 
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""
+        self._connection.check_loop()
         self._pump_all()
         while not self._over and (
             self._writers or self._backlog.payloads or not self._underway.all_settled

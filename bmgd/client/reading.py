@@ -155,8 +155,7 @@ class Messages(Stream[Message]):
         if self._over:
             raise StopAsyncIteration
         self._plain = True
-        self._changed.clear()
-        await self._changed.wait()
+        await self._until_changed()
 
     def interrupt(self) -> None:
         """The daemon is gone for now: what is here can be taken, and none of it is reported."""

@@ -228,6 +228,7 @@ class LastingConnection(Connection):
         changed.set()
 
     async def _wait_for_change(self) -> None:
+        self.check_loop()
         await self._changed.wait()
 
     async def until_up(self, within_s: float) -> None:
@@ -314,6 +315,7 @@ class LastingConnection(Connection):
         await self.until_up(ANSWER_S)
         answer = lasting.open()
         try:
+            items.loop = self._loop
             async with asyncio.timeout(ANSWER_S):
                 await asyncio.shield(answer)
             self._lasting[lasting] = None

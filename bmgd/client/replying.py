@@ -49,6 +49,7 @@ class Replies:
         Raises:
             RequestError: the subscription is over, and so the asker was told that no answer comes.
         """
+        self._connection.check_loop()
         if self._over:
             raise RequestError("its subscription is over, and the asker knows that no answer comes")
 

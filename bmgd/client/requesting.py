@@ -67,6 +67,7 @@ class Asking:
         checked_topic(topic)
         check_timeout(timeout)
         check_bound("max_answer", max_answer)
+        self._connection.check_loop()
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout

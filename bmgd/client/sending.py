@@ -60,6 +60,7 @@ class SharedStreams:
         check_destination(destination)
         checked = checked_payload(payload)
         check_timeout(timeout)
+        self._connection.check_loop()
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
@@ -89,6 +90,7 @@ class SharedStreams:
         check_timeout(timeout)
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
+        self._connection.check_loop()
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
         loop = asyncio.get_running_loop()

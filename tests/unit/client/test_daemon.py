@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,41 @@ async def test_connection_to_a_daemon_that_is_stopped_is_closed_all_the_same(
         while not daemon._connection.unwritten_bytes:
             transport.write(bytes(100_000))
     assert transport.get_extra_info("socket").fileno() == -1
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_connection_is_refused_in_another_event_loop(core: FakeCore, reconnect: bool) -> None:
+    async with (
+        bmgd.connect(core.address, reconnect=reconnect) as daemon,
+        daemon.stream(1, "jobs") as stream,
+        daemon.monitor() as events,
+        daemon.subscribe("jobs") as messages,
+    ):
+        # Its stream is open.
+        await daemon.send(1, b"x")
+        uses: list[Callable[[], Awaitable[object]]] = [
+            daemon.status,
+            lambda: daemon.send(1, b"x"),
+            lambda: daemon.send_soon(1, b"x"),
+            lambda: daemon.request(1, b"x"),
+            lambda: daemon.broadcast(b"x"),
+            daemon.flush,
+            stream.flush,
+            lambda: stream.write(bytes(100_000)),
+            lambda: daemon.stream(1, "other").__aenter__(),
+            lambda: anext(events),
+            lambda: anext(messages),
+            messages.take,
+        ]
+        for use in uses:
+            with pytest.raises(bmgd.RequestError, match="another event loop"):
+                await asyncio.wait_for(asyncio.to_thread(asyncio.run, result_of(use)), DEADLINE_S)
+        assert (await daemon.status())["state"] == "ready"
+    assert len([command for _, command in core.told if isinstance(command, PutSegment)]) == 1
+
+
+async def result_of(use: Callable[[], Awaitable[object]]) -> object:
+    return await use()
 
 
 async def test_garbage_from_a_daemon_is_an_error(tmp_path: Path) -> None:
