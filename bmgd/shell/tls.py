@@ -76,7 +76,7 @@ def _context(protocol: int, paths: tuple[str, str, str]) -> ssl.SSLContext:
     try:
         context.load_cert_chain(cert, key, password=_no_password)
     except ssl.SSLError as error:
-        raise ConfigError(f"cannot use {cert} with {key}: {_reason(error)}") from None
+        raise ConfigError(_unusable(cert, key, error)) from None
     except OSError as error:
         raise ConfigError(f"cannot read {cert} or {key}: {error.strerror}") from None
     try:
@@ -104,8 +104,21 @@ def _own_certificate(path: str) -> bytes:
         raise ConfigError(f"cannot read a certificate in {path}: {error}") from None
 
 
+def _unusable(cert: str, key: str, error: ssl.SSLError) -> str:
+    if error.reason:
+        return f"cannot use {cert} with {key}: {_reason(error)}"
+    # OpenSSL does not say which of the two it could not read.
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cert)
+    except ssl.SSLError:
+        return f"cannot use {cert}: it does not hold whole certificates in PEM form"
+    return f"cannot use {key}: it does not hold a whole private key in PEM form"
+
+
 def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or str(error)).lower().replace("_", " ")
+    if error.reason is None:
+        return "it does not hold whole certificates in PEM form"
+    return error.reason.lower().replace("_", " ")
 
 
 class TlsSession:

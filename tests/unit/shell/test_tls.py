@@ -227,11 +227,18 @@ def test_tls_files_that_cannot_be_used_are_said(
 ) -> None:
     nothing = directory / "nothing.pem"
     nothing.write_text("nothing")
+    cut = directory / "cut.pem"
+    cut.write_bytes(one.cert.read_bytes()[:200])
     for bad, why in (
         (Certificate(one.cert, five.key, one.ca), "key values mismatch"),
         (Certificate(directory / "missing", one.key, one.ca), "No such file"),
-        (Certificate(nothing, one.key, one.ca), "cannot use"),
-        (Certificate(one.cert, one.key, nothing), "cannot use"),
+        (Certificate(nothing, one.key, one.ca), f"cannot use {nothing}: it .* certificates in PEM"),
+        (Certificate(cut, one.key, one.ca), f"cannot use {cut}: it .* certificates in PEM"),
+        (Certificate(one.key, one.key, one.ca), f"cannot use {one.key}: it .* certificates in PEM"),
+        (Certificate(one.cert, nothing, one.ca), f"cannot use {nothing}: it .* private key in PEM"),
+        (Certificate(one.cert, one.cert, one.ca), f"cannot use {one.cert}: it .* key in PEM"),
+        (Certificate(one.cert, one.key, cut), f"cannot use {cut}: it .* certificates in PEM"),
+        (Certificate(one.cert, one.key, nothing), f"cannot use {nothing}: no certificate"),
         (Certificate(one.cert, one.key, directory / "missing"), "No such file"),
     ):
         with pytest.raises(ConfigError, match=why):
