@@ -190,6 +190,10 @@ def check(config: Config) -> None:
     tls_files = config.tls_cert, config.tls_key, config.tls_ca
     if len(set(map(bool, tls_files))) > 1:
         raise ConfigError("TLS needs all three: --tls-cert, --tls-key and --tls-ca")
+    if config.tls_ids == "required" and not config.tls_cert:
+        raise ConfigError(
+            "--tls-ids required without TLS: give --tls-cert, --tls-key and --tls-ca too"
+        )
     if config.join and any("{id}" in path for path in tls_files):
         raise ConfigError("a joiner has no id yet: the paths of its TLS files have no {id} in them")
     if config.control:

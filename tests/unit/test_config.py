@@ -291,6 +291,13 @@ def test_tls_needs_all_three_files(missing: str, tmp_path: Path) -> None:
         load_with(flags)
 
 
+def test_tls_ids_that_are_required_without_tls_are_refused() -> None:
+    """Such links would not be private, and nobody would look at an id."""
+    with pytest.raises(ConfigError, match="--tls-ids required without TLS"):
+        load_with({"tls_ids": "required"})
+    assert load_with({"tls_ids": "optional"}).tls_ids == "optional"
+
+
 def test_tls_files_of_a_joiner_are_not_named_after_its_id() -> None:
     joiner = Config(
         id=-1,
