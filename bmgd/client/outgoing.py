@@ -134,7 +134,7 @@ class Outgoing:
     @property
     def is_crowded(self) -> bool:
         """Whether a writer has to wait for its turn."""
-        return self._backlog.size_bytes >= FULL_BYTES or bool(self._writers)
+        return self._backlog.size_bytes >= FULL_BYTES or self._writers.count > 0
 
     def _on_opened(self, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled():
@@ -196,7 +196,7 @@ class Outgoing:
 
     def _tell_change(self) -> None:
         self._changed.set()
-        if not self._writers:
+        if not self._writers.count:
             return
         if self.is_broken:
             self._writers.call_all()
@@ -284,7 +284,7 @@ class Outgoing:
 
     async def _until_turn(self, size: int, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""
-        if self._writers or self._backlog.payloads or self._in_long:
+        if self._writers.count or self._backlog.payloads or self._in_long:
             await self.until_room(size, until)
         self.check()
         self._in_long = True
@@ -354,7 +354,7 @@ class Outgoing:
         """
         self._connection.check_loop()
         self._pump_all()
-        while (self._writers or not self.is_idle) and not self._over and self._error is None:
+        while (self._writers.count or not self.is_idle) and not self._over and self._error is None:
             await self.until_changed()
         if self._error is not None:
             self.check()
@@ -364,7 +364,7 @@ class Outgoing:
         self._connection.check_loop()
         self._pump_all()
         while not self._over and (
-            self._writers or self._backlog.payloads or not self._underway.all_settled
+            self._writers.count or self._backlog.payloads or not self._underway.all_settled
         ):
             await self.until_changed()
 

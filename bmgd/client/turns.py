@@ -12,11 +12,21 @@ from collections import OrderedDict
 from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES
 
 
-class Turns(OrderedDict[asyncio.Future[None], int]):
-    """What those who wait have to add, in bytes; those who are called, and have not run yet, among them.
+class Turns:
+    """Those who wait, and those who are called and have not run yet.
 
-    All it does takes O(1) for each writer that is called.
+    All it does takes O(1) for each writer: thousands may be called, or give up, at the same time.
+
+    Attributes:
+        count: how many they are.
     """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
+        """What they have to add, in bytes."""
+        self._called_bytes = 0
+        """What those have who are called."""
 
     async def wait(self, size: int) -> None:
         """Wait to be called; the caller adds its message at once, or sees that it cannot be added.
@@ -25,11 +35,14 @@ class Turns(OrderedDict[asyncio.Future[None], int]):
             size: of the message, in bytes; one longer than a segment waits until all before it are put.
         """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self[turn] = size
+        self.count += 1
+        self._waiting[turn] = size
         try:
             await turn
         finally:
-            del self[turn]
+            self.count -= 1
+            if self._waiting.pop(turn, None) is None:
+                self._called_bytes -= size + PREFIX_BYTES
 
     def call(self, room: int, *, may_begin_long: bool) -> None:
         """Call those for whom there is room.
@@ -38,20 +51,20 @@ class Turns(OrderedDict[asyncio.Future[None], int]):
             room: in bytes, until the stream is full; the last message may have more.
             may_begin_long: whether no long message is being put.
         """
-        for turn, size in self.items():
-            if room <= 0:
+        while self._waiting and self._called_bytes < room:
+            size = next(iter(self._waiting.values()))
+            is_next = self._called_bytes == 0 and room == FULL_BYTES and may_begin_long
+            if size > FULL_BYTES and not is_next:
                 return
-            if size > FULL_BYTES and (room < FULL_BYTES or not may_begin_long):
-                return
-            _call(turn)
-            room -= size + PREFIX_BYTES
+            self._call_first()
 
     def call_all(self) -> None:
         """Call everybody: nothing can be added any more."""
-        for turn in self:
-            _call(turn)
+        while self._waiting:
+            self._call_first()
 
-
-def _call(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+    def _call_first(self) -> None:
+        turn, size = self._waiting.popitem(last=False)
+        self._called_bytes += size + PREFIX_BYTES
+        if not turn.done():
+            turn.set_result(None)
