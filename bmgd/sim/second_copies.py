@@ -56,7 +56,16 @@ class SecondCopies(Watcher):
                 self._network.timeline.plan(at_ns, self._come, end.other, effect.message)
 
     def _come(self, end: End, message: Broadcast | Multicast) -> None:
-        host = end.host
-        is_there = self._network.hosts.get(host.where) is host and host.joiner is None
-        if is_there and host.alive and not host.pauses and end.up and not end.closing:
-            self._network.let_come(host, end.link, message)
+        host, network = end.host, self._network
+        is_there = network.hosts.get(host.where) is host and host.joiner is None
+        if not is_there or not host.alive or host.pauses or end.closing or not _carries(end):
+            return
+        # What a node hears over a link says that its other end is there.
+        if end.other is not None and not network.blockade.blocks(end.other.host.where, host.where):
+            network.let_come(host, end.link, message)
+
+
+def _carries(end: End) -> bool:
+    """Whether a link is up, and a process at its other end that runs."""
+    other = end.other
+    return end.up and other is not None and other.up and other.host.alive and not other.host.stopped

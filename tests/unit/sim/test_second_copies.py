@@ -10,8 +10,10 @@ from bmgd.core.broadcast import broadcasting
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.sim import Network
 from bmgd.sim.checkers import Scene, watch
+from bmgd.sim.host import Host
 from bmgd.sim.second_copies import SecondCopies
-from bmgd.types import NodeId
+from bmgd.types import LinkId, NodeId
+from bmgd.wire.messages import Message
 from tests.unit.core.clusters import S, settle
 
 SIZE = 9
@@ -50,6 +52,37 @@ def test_second_copies_come_and_are_taken_by_nobody(percent: int) -> None:
     assert bool(_repeated(network)) == bool(percent)
     taken = [len(host.announced) for host in network.hosts.values()]
     assert taken == [20] * SIZE
+
+
+@pytest.mark.parametrize("fault", ["cut", "stop", "kill"])
+def test_second_copies_do_not_come_from_who_is_not_there(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would tell a failure detector that it is."""
+    network = Network(SIZE)
+    settle(network)
+    copies = SecondCopies(network, Random(1), 100)
+    network.watchers.append(copies)
+    copies.start(network.now_ns + 2 * S)
+    network.issue(SOURCE, BroadcastTo("t", b"x", False, S))
+    network.run(0.01)
+    if fault == "stop":
+        network.stop(SOURCE)
+    elif fault == "kill":
+        network.kill(SOURCE)
+    else:
+        for number in range(1, SIZE):
+            network.cut(SOURCE, number)
+    heard = []
+
+    def note(host: Host, link: LinkId, message: Message) -> None:
+        other = host.ends[link].other
+        heard.append(other and other.host.id)
+
+    monkeypatch.setattr(network, "let_come", note)
+    network.run(0.5)
+    assert heard
+    assert SOURCE not in heard
 
 
 def test_second_copy_that_is_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
