@@ -193,14 +193,15 @@ class Askers(Watcher):
     def _hang_up(self, host: Host) -> None:
         """A program that asks goes away, with its questions, and another one comes."""
         for (asker, destination), request in list(self._asking.items()):
-            if asker is host:
-                del self._asking[asker, destination]
+            # The daemon may end in the step in which one is closed, and all others with it.
+            if asker is host and self._asking.pop((asker, destination), None) is not None:
                 self._streams.pop(request, None)
                 self._network.issue_as(host, request, CloseStream(abandon=True))
         for key in [key for key in self._open if key[0] is host]:
             del self._open[key]
-        self._network.issue_as(host, self._inboxes.pop(host)[0], Unsubscribe())
-        self._open_inbox(host)
+        if host in self._inboxes:
+            self._network.issue_as(host, self._inboxes.pop(host)[0], Unsubscribe())
+            self._open_inbox(host)
 
     def _ask(self, host: Host, destination: NodeId) -> None:
         network, random = self._network, self._random
