@@ -358,7 +358,9 @@ class Supervisor:
                 return {"error": f"node {request.node_id} was given another id: {node_id}"}
             return {"pid": daemon.pid, "seconds": now_s - daemon.spawned_s}
         if daemon.state is _State.ENDED:
-            return {"error": f"node {request.node_id} {how_ended(daemon.ended_with)}"}
+            code, log = daemon.ended_with, self._plan.run_dir.log(node_id)
+            where = "" if code < 0 or code == NOT_FORKED else f"; {log} says why"
+            return {"error": f"node {request.node_id} {how_ended(code)}{where}"}
         if now_s >= request.asked_s + START_S:
             return {"error": f"node {request.node_id} has not joined within {START_S:.0f} s"}
         return None

@@ -174,6 +174,25 @@ def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: L
     assert how_ended(NOT_FORKED) == "could not be started, its log says why"
 
 
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        (1, "ended with 1; {log} says why"),
+        (-9, "was ended by SIGKILL"),
+        (NOT_FORKED, "could not be started, its log says why"),
+    ],
+)
+def test_supervisor_names_the_log_of_a_daemon_that_ends_while_it_is_started_again(
+    settled: Launch, code: int, how: str
+) -> None:
+    settled.supervisor._on_news(Ended(((0, PID, -9),)))
+    request = settled.ask(node_id=0)
+    assert settled.supervisor._progress(request, settled.now_s) is None
+    settled.supervisor._on_news(Ended(((0, PID + 1, code),)))
+    answer = settled.supervisor._progress(request, settled.now_s)
+    assert answer == {"error": "node 0 " + how.format(log=settled.run_dir.log(0))}
+
+
 def test_supervisor_tries_again_what_nobody_read(launch: Launch) -> None:
     launch.join()
     left = [True, False]
