@@ -66,8 +66,7 @@ class ChangesAreFlooded(Checker):
             is_later_page = came_on in self._goes_on[journal.place] and not isinstance(
                 event.message if isinstance(event, Received) else None, Notice
             )
-            if not is_later_page:
-                self._note_changes(journal, effects, came_on, records)
+            self._note_changes(journal, effects, came_on, records, owes=not is_later_page)
             self._note_pages(journal, effects)
         if owed and is_deadline(event):
             self._dun(journal)
@@ -87,10 +86,13 @@ class ChangesAreFlooded(Checker):
         effects: Sequence[Effect],
         came_on: LinkId | None,
         records: Sequence[tuple[NodeId, Record]],
+        *,
+        owes: bool,
     ) -> None:
+        """What changed is owed, unless it is of a later page; what goes out is not owed any more."""
         owed, told = self._owed[journal.place], set(records)
         changed = [e for e in effects if isinstance(e, RecordChanged)]
-        for effect in changed:
+        for effect in changed if owes else ():
             for link_id in journal.links:
                 if link_id != came_on or (effect.id, effect.record) not in told:
                     owed[link_id, effect.id] = effect.record, journal.now_ns

@@ -68,6 +68,7 @@ from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.needed import SourcesSendWhatIsMissed
 from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.scene import LOOK_EVERY
+from bmgd.sim.checkers.telling import ChangesAreFlooded
 from bmgd.sim.host import Host
 from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
 from bmgd.types import (
@@ -93,6 +94,7 @@ from bmgd.wire.link_messages import (
     Notice,
     OlderMembers,
     Ping,
+    RecordPage,
 )
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.stream_messages import Entry, Segment, SegmentAck
@@ -976,6 +978,20 @@ def test_segment_of_a_life_that_is_over_is_owed_no_answer(
     comes_and_is_not_answered(forger, Record(life, 0, status, "sim4:7400"))
     fired = [v for v in forger.scene.violations if v.checker == "segments-are-answered"]
     assert len(fired) == owed
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_record_that_goes_out_in_the_step_of_a_later_page_is_owed_no_more(tells: bool) -> None:
+    forger = cluster()
+    record = forger.record()
+    (checker,) = [c for c in forger.scene.checkers if isinstance(c, ChangesAreFlooded)]
+    forger.inside.membership.join(PEER, record)
+    pages, other = [link for link in forger.journal.links.values() if link.peer != PEER][:2]
+    checker._owed[ME] = {(other.id, PEER): (record, forger.journal.now_ns)}
+    checker._goes_on[ME] = {pages.id}
+    notices = [Send(other.id, Notice(((PEER, record),)))] if tells else [Send(other.id, Ping(1))]
+    forger.step(Received(pages.id, RecordPage(())), notices)
+    assert bool(checker._owed[ME]) != tells
 
 
 @pytest.mark.parametrize("renews", [True, False])
