@@ -58,6 +58,7 @@ class FakeCore:
         self.streams: dict[int, list[PutSegment]] = {}
         self.destinations: dict[int, NodeId] = {}
         self.holds_back = False
+        self.keeps_closed = False
         self.server = ControlServer(self.address, self.issue, lambda: {"pid": 4711})
 
     def issue(self, request: int, command: Command) -> None:
@@ -88,6 +89,8 @@ class FakeCore:
                 self.open_stream(request, destination)
             case PutSegment():
                 self.put_segment(request, command)
+            case CloseStream(abandon=False) if self.keeps_closed:
+                pass
             case CloseStream(abandon):
                 numbers = self.streams.pop(request, [])
                 if not abandon:

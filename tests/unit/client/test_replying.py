@@ -25,9 +25,11 @@ class Daemon(Connection):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[control.Frame] = []
+        self.wrote = asyncio.Event()
 
     def write(self, frame: control.Frame) -> None:
         self.written.append(frame)
+        self.wrote.set()
 
     def open_streams(self, credit: int = 1 << 20) -> None:
         """Answer the streams that were asked for."""
@@ -136,3 +138,24 @@ async def test_answer_that_is_not_put_when_its_subscription_ends_is_not_sent_aft
     with pytest.raises(RequestError, match="closed"):
         await answers[1]
     assert isinstance(daemon.written[-1], control.Close)
+
+
+async def test_answer_whose_subscription_has_ended_has_its_outcome_in_its_time() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    soon = await Question(replies, Asker(3, 1, 1), 7).answer_soon(b"late", 0.01)
+    daemon.open_streams()
+    await turn()
+    replies.end()
+    assert isinstance(daemon.written[-1], control.Close)
+    async with asyncio.timeout(DEADLINE_S):
+        while control.Withdraw(1, 1) not in daemon.written:
+            daemon.wrote.clear()
+            await daemon.wrote.wait()
+    error = {"error": "UnreachableError", "detail": "withdrawn"}
+    lost = {"next": 2, "credit": 1 << 20, "withdrawn": [1], "doubted": [], **error}
+    daemon._on_frame(control.Item(1, lost))
+    daemon._on_frame(control.End(1, "", "", {"next": 2, "unsent": 2}))
+    with pytest.raises(UnreachableError) as caught:
+        await soon
+    assert not caught.value.sent

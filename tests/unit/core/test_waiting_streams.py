@@ -168,3 +168,26 @@ def test_stream_that_is_closed_waits_for_no_id(monkeypatch: pytest.MonkeyPatch) 
     for command in (Withdraw(1), CloseStream()):
         network.issue_as(source, streams[-1], command)
     assert len(peer.waiting) == 1
+
+
+def test_segment_of_a_closed_stream_can_be_withdrawn_and_no_other_is_meant() -> None:
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    moves = Moves()
+    network.watchers.append(moves)
+    network.issue(1, Subscribe("t", 100))
+    network.issue(1, Subscribe("u", 100))
+    network.stop(1)
+    closed, other = (network.issue(0, OpenStream(NodeId(1), topic)) for topic in ("t", "u"))
+    for request in (closed, other):
+        network.issue_as(source, request, PutSegment(1, packed(b"x")))
+    for command in (CloseStream(), Withdraw(1)):
+        network.issue_as(source, closed, command)
+    doubted = [(moved.request, moved.doubted) for moved in moves.moved if moved.doubted]
+    assert doubted == [(closed, (1,))]
+    network.resume(1)
+    network.run(0.5)
+    assert [end.request for end in moves.ends] == [closed]
+    network.issue_as(source, closed, Withdraw(1))
+    assert [moved.doubted for moved in moves.moved if moved.request == other] == [()]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.core.commands import SendTo, Unsubscribe
-from bmgd.core.effects import Observed
+from bmgd.core.commands import CloseStream, SendTo, ShowStatus, Unsubscribe
+from bmgd.core.commands import Withdraw as Withdrawal
+from bmgd.core.effects import Observed, StreamEnded
 from bmgd.errors import ConfigError
 from bmgd.shell import control as server_module
 from bmgd.shell import control_calls
@@ -24,16 +25,20 @@ from bmgd.types import Status
 from bmgd.wire.control import (
     ANSWER_BYTES_MAX,
     Cancel,
+    Close,
     Consumed,
     End,
     Failure,
     Frame,
     Item,
+    PutSegment,
     Request,
     Result,
+    Withdraw,
     encode,
 )
 from bmgd.wire.control_reader import FrameReader
+from bmgd.wire.segments import packed
 from tests.integration.cluster import until_true
 from tests.unit.fake_core import SILENT, FakeCore, fake_daemon
 
@@ -235,6 +240,28 @@ async def test_a_cancelled_request_is_answered_all_the_same(core: FakeCore) -> N
         p.say(Request(1, "send", SEND | {"destination": SILENT}), Cancel(1), Request(2, "status"))
         assert isinstance(answer := await p.hear(), Result)
         assert answer.sequence == 2
+
+
+async def test_withdraw_holds_until_its_stream_has_ended_and_then_means_nothing(
+    core: FakeCore,
+) -> None:
+    params = {"topic": "t", "priority": "normal", "quality": "reliable"}
+    core.holds_back = True
+    async with program(core) as p:
+        for sequence in (1, 2):
+            p.say(Request(sequence, "stream", params | {"destination": 1}))
+            assert isinstance(await p.hear(), Result)
+            p.say(PutSegment(sequence, 1, 0, 0, 0.0, packed(b"x")))
+        core.keeps_closed = True
+        p.say(Close(1), Withdraw(1, 1), Request(3, "status"))
+        assert isinstance(await p.hear(), Result)
+        (request, _), *_ = core.told
+        assert core.told[-3:-1] == [(request, CloseStream()), (request, Withdrawal(1))]
+        core.server.answers.stream_ended(StreamEnded(request, 2, 2))
+        assert isinstance(await p.hear(), End)
+        p.say(Withdraw(1, 1), Request(4, "status"))
+        assert isinstance(await p.hear(), Result)
+        assert [command for _, command in core.told[-2:]] == [ShowStatus(), ShowStatus()]
 
 
 async def test_one_program_too_many_is_told_so(
