@@ -162,7 +162,7 @@ def _text(event: dict[str, Any]) -> str:
         case "notice":
             text = f"{who} hears that node {event['peer']} is {event['status']}"
         case "ended":
-            from bmgd.launcher.supervisor import how_ended
+            from bmgd.launcher.daemons import how_ended
 
             text = f"{who} {how_ended(event['code'])} (pid {event['pid']})"
         case _:

@@ -97,7 +97,7 @@ def launch(
 
         pid = between_pid if between is not None else None
         supervisor = Supervisor(zygote, plan, show, flush, began_s, pid)
-        supervisor.holds_run_dir = lambda: place.is_held_by(lock)
+        supervisor.cluster_file.is_ours = lambda: place.is_held_by(lock)
         return supervisor.run()
     finally:
         zygote.channel.close()

@@ -1,4 +1,4 @@
-"""The launcher itself: starts the daemons through the zygote, watches them, and ends them.
+"""The launcher itself: has the daemons started through the zygote, watches them, and ends them.
 
 Theory of operation. One thread, one `poll`, no event loop to import. A daemon goes
 
@@ -19,49 +19,24 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Final
 
-from bmgd.config import CONTACTS_MAX, check, http_address
-from bmgd.config_files import secrets_now
-from bmgd.errors import ConfigError, LaunchError
-from bmgd.launcher.ports import choose_base_port
+from bmgd.errors import LaunchError
+from bmgd.launcher.cluster_file import ClusterFile
+from bmgd.launcher.daemons import START_S, Daemons, State
+from bmgd.launcher.progress import grow, look_again_s, restart
 from bmgd.launcher.requests import Request, RequestServer
-from bmgd.launcher.zygote import (
-    JOINERS_MAX,
-    LAUNCH_MAX,
-    NOT_FORKED,
-    Ended,
-    Joiner,
-    News,
-    Plan,
-    Signal,
-    Spawn,
-    Spawned,
-    SpawnJoiners,
-    Zygote,
-)
-from bmgd.peers import split_address
-from bmgd.types import NodeId
-
-START_S: Final = 75.0
-"""Longer than `start_ms` of any profile: a node may wait so long for a founder that nobody remembers."""
+from bmgd.launcher.zygote import Ended, News, Plan, Signal, Spawned, Zygote
 
 TERM_MORE_S: Final = 3.0
 """How much longer than `leave_ms` a daemon may take to leave."""
 
 KILL_S: Final = 10.0
-REAP_S: Final = 2.0
 AGAIN_S: Final = 0.3
 """Signals closer than this are one: wrappers (timeout, a closing terminal) send theirs twice."""
 
 FLUSH_AGAIN_S: Final = 0.1
 """What could not be written, as nobody reads it, is tried again so much later."""
-
-WRITE_AGAIN_S: Final = 1.0
-"""Where cluster.json could not be written it is tried again so much later."""
 
 Show = Callable[[dict[str, Any]], None]
 """Is told every event: a dict with ``event`` and ``at`` (seconds since the command began)."""
@@ -69,29 +44,6 @@ Show = Callable[[dict[str, Any]], None]
 _READ_BYTES = 1 << 16
 _FAILED = 1
 _PARTIAL = 4
-
-
-class _State(Enum):
-    STARTING = "starting"
-    READY = "ready"
-    ENDED = "ended"
-
-
-@dataclass(slots=True)
-class _Daemon:
-    address: str
-    listen: str = ""
-    state: _State = _State.ENDED
-    pid: int | None = None
-    number: int = 0
-    spawned_s: float = 0.0
-    joined: bool = False
-    ended_with: int = 0
-
-    @property
-    def known(self) -> bool:
-        """Whether its process id is known, or it has none."""
-        return self.pid is not None or self.state is _State.ENDED
 
 
 class Supervisor:
@@ -115,25 +67,17 @@ class Supervisor:
         began_s: float,
         between_pid: int | None = None,
     ) -> None:
-        self.holds_run_dir: Callable[[], bool] = lambda: True
-        """Whether the run directory is still this launcher's; of another's nothing is overwritten."""
         self._zygote = zygote
-        self._plan = plan
         self._show = show
         self._flush = flush
         self._is_left = False
         self._began_s = began_s
-        peers = plan.config.peers
-        self._daemons = {
-            i: _Daemon(peers.address_of(NodeId(i)), plan.config_of(i).listen, number=i)
-            for i in range(plan.config.size)
-        }
-        self._ids: dict[int, int] = {}
-        self._joiner_count = 0
+        self._daemons = Daemons(zygote, plan)
+        self.cluster_file = ClusterFile(
+            self._daemons, lambda detail: self._event("failed", detail=detail)
+        )
         self._requests: list[Request] = []
         self._partial = b""
-        self._changed = True
-        self._write_again_s = 0.0
         self._up = False
         self._stopping_s: float | None = None
         self._killed = False
@@ -161,9 +105,9 @@ class Supervisor:
             self._poll.register(fd, select.POLLIN)
         if self._between >= 0:
             self._poll.register(self._between, select.POLLIN)
-        self._zygote.order(self._plan)
-        self._spawn(tuple(self._daemons))
-        while self._stopping_s is None or not self._all_ended():
+        self._zygote.order(self._daemons.plan)
+        self._daemons.spawn(tuple(self._daemons.by_id))
+        while self._stopping_s is None or not self._daemons.all_ended:
             self._on_ready({fd for fd, _ in self._poll.poll(self._timeout_ms())})
             self._on_time(time.monotonic())
             self._settle()
@@ -180,7 +124,7 @@ class Supervisor:
                 raise LaunchError("the zygote ended, and all daemons with it")
             self._on_news(news)
         if self._between in ready:
-            log = self._plan.run_dir.between_log
+            log = self._daemons.plan.run_dir.between_log
             raise LaunchError(f"the process between the daemons ended, see {log}")
         if self._signals.fileno() in ready:
             for _ in self._signals.recv(64):
@@ -200,23 +144,23 @@ class Supervisor:
             if now_s >= self._stopping_s + self._term_s and not self._killed:
                 self._kill()
         elif not self._up and now_s >= self._began_s + START_S:
-            missing = [node_id for node_id, d in self._daemons.items() if not d.joined]
+            missing = [node_id for node_id, d in self._daemons.by_id.items() if not d.joined]
             self._event("failed", detail=f"not joined within {START_S:.0f} s: {missing}")
             self._stop(_PARTIAL)
 
     def _settle(self) -> None:
-        up = self._up or all(d.joined and d.known for d in self._daemons.values())
-        if self._changed and up and time.monotonic() >= self._write_again_s:
-            self._write_cluster()
-        if up and not self._changed and not self._up and self._stopping_s is None:
+        up = self._up or all(d.joined and d.known for d in self._daemons.by_id.values())
+        if self._daemons.changed and up and time.monotonic() >= self.cluster_file.again_s:
+            self.cluster_file.write()
+        if up and not self._daemons.changed and not self._up and self._stopping_s is None:
             self._up = True
-            self._event("up", daemons=len(self._daemons))
+            self._event("up", daemons=len(self._daemons.by_id))
         self._is_left = self._flush()
 
     def _timeout_ms(self) -> float | None:
-        times = [r.asked_s + (START_S if r.spawned else REAP_S) for r in self._requests]
-        if self._write_again_s > time.monotonic():
-            times.append(self._write_again_s)
+        times = [look_again_s(request) for request in self._requests]
+        if self.cluster_file.again_s > time.monotonic():
+            times.append(self.cluster_file.again_s)
         if self._is_left:
             times.append(time.monotonic() + FLUSH_AGAIN_S)
         if self._server.again_s:
@@ -229,213 +173,34 @@ class Supervisor:
 
     # --- daemons ------------------------------------------------------------------------------
 
-    def _spawn(self, ids: tuple[int, ...]) -> None:
-        for node_id in ids:
-            daemon = self._daemons[node_id]
-            daemon.state = _State.STARTING
-            daemon.spawned_s = time.monotonic()
-        founders = tuple(i for i in ids if 0 <= i < self._plan.config.size)
-        joiners = tuple(
-            Joiner(daemon.number, daemon.address, daemon.listen, max(i, -1))
-            for i in ids
-            if i not in founders and (daemon := self._daemons[i])
-        )
-        if founders:
-            self._zygote.order(Spawn(founders))
-        for at in range(0, len(joiners), JOINERS_MAX):
-            self._zygote.order(SpawnJoiners(joiners[at : at + JOINERS_MAX], self._contacts()))
-
-    def _renew_secrets(self) -> None:
-        """Those who begin from now on prove what the secret file holds now: it may have changed.
-
-        Raises:
-            ConfigError: it cannot be read, or what it holds cannot be used.
-        """
-        config = self._plan.config
-        secrets = secrets_now(config)
-        if secrets != config.secrets:
-            self._plan = replace(self._plan, config=replace(config, secrets=secrets))
-            self._zygote.order(self._plan)
-
-    def _contacts(self) -> tuple[str, ...]:
-        """Some members that run, for joiners to ask; were there none, the founders."""
-        ready = [d.address for d in self._daemons.values() if d.state is _State.READY]
-        return tuple(ready or [d.address for d in self._daemons.values()])[:CONTACTS_MAX]
-
-    def _add_joiners(self, count: int) -> tuple[int, ...]:
-        """Begin `count` daemons, on ports above all others where there are some; returns their numbers.
-
-        Numbers are below 0.
-
-        Raises:
-            LaunchError: there are not so many ports.
-            ConfigError: nor for their pages; or a joiner cannot be configured as the founders are, or
-                its secrets cannot be read.
-        """
-        self._renew_secrets()
-        config = self._plan.config
-        spares = [address for spare in self._plan.spares for address in spare]
-        addresses = [*(d.address for d in self._daemons.values()), *self._plan.listen, *spares]
-        # Those of daemons that have ended too: they start again there.
-        taken = {split_address(address)[1] for address in addresses}
-        if config.http:
-            ends = (0, len(self._daemons) + count - 1)
-            pages = [split_address(http_address(replace(config, id=i)))[1] for i in ends]
-            taken.update(range(pages[0], pages[1] + 1))
-        ways = list(self._plan.spares[self._joiner_count :][:count])
-        if direct := count - len(ways):
-            base = choose_base_port(direct, None, max(taken) + 1, taken)
-            ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
-        check(self._plan.config_of_joiner(Joiner(-1, *ways[0], -1), self._contacts()))
-        numbers = []
-        for address, listen in ways:
-            self._joiner_count += 1
-            numbers.append(-self._joiner_count)
-            self._daemons[numbers[-1]] = _Daemon(address, listen, number=numbers[-1])
-        self._spawn(tuple(numbers))
-        return tuple(numbers)
-
-    def _renumber(self, former: int, node_id: int) -> None:
-        """A joiner was given an id, or another one."""
-        daemon = self._daemons.pop(former)
-        occupant = self._daemons.pop(node_id, None)
-        if occupant is not None:
-            # That one was given another id too, and its event is on its way.
-            self._ids.pop(occupant.number, None)
-            self._daemons[occupant.number] = occupant
-        self._daemons[node_id] = daemon
-        self._ids[daemon.number] = node_id
-        run_dir = self._plan.run_dir
-        # Without room for the new name, the former one stays.
-        with suppress(OSError):
-            os.replace(run_dir.log(former), run_dir.log(node_id))
-        self._changed = True
-
     def _on_news(self, news: News) -> None:
-        self._changed = True
+        self._daemons.changed = True
         match news:
             case Spawned(pairs):
                 for number, pid in pairs:
-                    self._daemons[self._ids.get(number, number)].pid = pid
+                    self._daemons.by_id[self._daemons.id_of(number)].pid = pid
             case Ended(rows):
                 for number, pid, code in rows:
                     # Its last words may still be in the pipe, and come before its end.
                     self._read_events()
-                    self._on_ended(self._ids.get(number, number), pid, code)
+                    self._on_ended(self._daemons.id_of(number), pid, code)
 
     def _on_ended(self, node_id: int, pid: int, code: int) -> None:
-        daemon = self._daemons[node_id]
-        daemon.state, daemon.pid, daemon.ended_with = _State.ENDED, None, code
+        daemon = self._daemons.by_id[node_id]
+        daemon.state, daemon.pid, daemon.ended_with = State.ENDED, None, code
         self._event("ended", id=node_id, pid=pid, code=code)
         if not daemon.joined and code >= 0 and self._stopping_s is None and not self._up:
-            log = self._plan.run_dir.log(node_id)
+            log = self._daemons.plan.run_dir.log(node_id)
             self._event("failed", detail=f"node {node_id} ended before it joined, see {log}")
             self._stop(_FAILED)
 
     def _progress(self, request: Request, now_s: float) -> dict[str, Any] | None:
         if self._stopping_s is not None:
             return {"error": "the cluster is ending"}
-        if request.grow:
-            return self._progress_of_growth(request, now_s)
-        node_id = next((self._ids.get(n, n) for n in request.joiners), request.node_id)
-        daemon = self._daemons.get(node_id)
-        if daemon is None:
-            return {"error": f"id {request.node_id} is out of range 0..{max(self._daemons)}"}
-        if not request.spawned:
-            if daemon.state is _State.ENDED:
-                try:
-                    self._renew_secrets()
-                except ConfigError as error:
-                    return {"error": str(error)}
-                request.spawned, request.joiners = True, (daemon.number,)
-                self._spawn((request.node_id,))
-            elif now_s >= request.asked_s + REAP_S:
-                return {"error": f"node {request.node_id} runs already (pid {daemon.pid})"}
-            return None
-        if daemon.state is _State.READY and daemon.pid is not None:
-            self._write_cluster()
-            if node_id != request.node_id:
-                return {"error": f"node {request.node_id} was given another id: {node_id}"}
-            return {"pid": daemon.pid, "seconds": now_s - daemon.spawned_s}
-        if daemon.state is _State.ENDED:
-            code, log = daemon.ended_with, self._plan.run_dir.log(node_id)
-            where = "" if code < 0 or code == NOT_FORKED else f"; {log} says why"
-            return {"error": f"node {request.node_id} {how_ended(code)}{where}"}
-        if now_s >= request.asked_s + START_S:
-            return {"error": f"node {request.node_id} has not joined within {START_S:.0f} s"}
-        return None
-
-    def _progress_of_growth(self, request: Request, now_s: float) -> dict[str, Any] | None:
-        if not request.spawned:
-            if not self._up:
-                return {"error": "the cluster has not joined yet"}
-            if len(self._daemons) + request.grow > LAUNCH_MAX:
-                return {"error": f"a launch has at most {LAUNCH_MAX} daemons"}
-            try:
-                request.joiners = self._add_joiners(request.grow)
-            except (LaunchError, ConfigError) as error:
-                return {"error": str(error)}
-            except OSError as error:
-                return {"error": f"cannot look for free ports: {error.strerror}"}
-            request.spawned = True
-            return None
-        ids = [self._ids.get(number, number) for number in request.joiners]
-        daemons = [self._daemons[node_id] for node_id in ids]
-        if all(daemon.state is not _State.STARTING and daemon.known for daemon in daemons):
-            lost = [i for i in ids if self._daemons[i].state is _State.ENDED]
-            for number in (i for i in lost if i < 0):
-                del self._daemons[number]
-            if self._changed:
-                self._write_cluster()
-            if lost:
-                log = self._plan.run_dir.log(lost[0])
-                return {"error": f"{len(lost)} of {request.grow} joiners ended; {log} says why"}
-            return {"ids": sorted(ids), "seconds": now_s - request.asked_s}
-        if now_s >= request.asked_s + START_S:
-            return {"error": f"not all joiners are members within {START_S:.0f} s"}
-        return None
-
-    def _all_ended(self) -> bool:
-        return all(daemon.state is _State.ENDED for daemon in self._daemons.values())
-
-    def _write_cluster(self) -> None:
-        if not self.holds_run_dir():
-            self._changed = False
-            return
-        config, run_dir = self._plan.config, self._plan.run_dir
-        nodes = [
-            {
-                "id": node_id,
-                "pid": daemon.pid,
-                "address": daemon.address,
-                "control": run_dir.control(node_id),
-                "listen": daemon.listen,
-                "http": self._url(node_id),
-            }
-            for node_id, daemon in sorted(self._daemons.items())
-            if node_id >= 0
-        ]
-        document = {"cluster": config.cluster, "size": config.size, "launcher": os.getpid()}
-        try:
-            run_dir.write_cluster({**document, "nodes": nodes})
-        except OSError as error:
-            # A full disk does not end a cluster; who looks for it reads the former file meanwhile.
-            if not self._write_again_s:
-                self._event("failed", detail=f"cannot write cluster.json: {error.strerror}")
-            self._write_again_s = time.monotonic() + WRITE_AGAIN_S
-        else:
-            self._write_again_s = 0.0
-        self._changed = bool(self._write_again_s)
-
-    def _url(self, node_id: int) -> str:
-        config = self._plan.config
-        if not config.http:
-            return ""
-        try:
-            return f"http://{http_address(replace(config, id=node_id))}/"
-        except ConfigError:
-            # An id can be above the number of daemons, and the port that it gives above all ports.
-            return ""
+        if request.grow and not self._up:
+            return {"error": "the cluster has not joined yet"}
+        carry_out = grow if request.grow else restart
+        return carry_out(self._daemons, request, now_s, self.cluster_file.write)
 
     # --- events -------------------------------------------------------------------------------
 
@@ -453,14 +218,14 @@ class Supervisor:
 
     def _on_event(self, event: dict[str, Any]) -> None:
         number = event.pop("number", event["id"])
-        known_as = self._ids.get(number, number)
+        known_as = self._daemons.id_of(number)
         if event["id"] < 0:
             event["id"] = known_as
-        elif event["id"] != known_as and known_as in self._daemons:
-            self._renumber(known_as, event["id"])
-        daemon = self._daemons[event["id"]]
-        if event["event"] == "ready" and daemon.state is _State.STARTING:
-            daemon.state = _State.READY
+        elif event["id"] != known_as and known_as in self._daemons.by_id:
+            self._daemons.renumber(known_as, event["id"])
+        daemon = self._daemons.by_id[event["id"]]
+        if event["event"] == "ready" and daemon.state is State.STARTING:
+            daemon.state = State.READY
             daemon.joined = True
         if self._stopping_s is not None and event["event"] == "notice":
             # Everybody hears of everybody's end: N * N lines that nobody wants to read.
@@ -489,18 +254,6 @@ class Supervisor:
         self._killed = True
         self._stopping_s = time.monotonic() - self._term_s
         self._zygote.order(Signal(signal.SIGKILL))
-
-
-def how_ended(code: int) -> str:
-    """An exit code, or minus a signal's number, in words."""
-    if code == NOT_FORKED:
-        return "could not be started, its log says why"
-    if code >= 0:
-        return f"ended with {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
 
 
 def _signal_socket() -> socket.socket:

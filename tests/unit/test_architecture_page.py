@@ -220,7 +220,7 @@ BOUNDS: Final = {
     "events on their way": "{launcher.zygote.PIPE_BYTES:MiB}",
     "lines of a launch that nobody": "{launcher.lines.LEFT_BYTES_MAX:MiB}; {launcher.lines.FINISH_S:s}",
     "bytes that the fault proxy": "{trials.splice.QUEUE_BYTES_MAX:MiB}",
-    "starting them, ending them": "{launcher.supervisor.START_S:s}; `leave_ms` and "
+    "starting them, ending them": "{launcher.daemons.START_S:s}; `leave_ms` and "
     "{launcher.supervisor.TERM_MORE_S:s}",
 }
 """How a row begins, and how its bound begins: the names of constants stand for their values."""

@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from bmgd.config import Config
-from bmgd.launcher import ports, supervisor, zygote
+from bmgd.launcher import daemons, ports, supervisor, zygote
+from bmgd.launcher.daemons import how_ended
 from bmgd.launcher.requests import ACCEPT_PAUSE_S, Request
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.supervisor import FLUSH_AGAIN_S, Supervisor, how_ended
+from bmgd.launcher.supervisor import FLUSH_AGAIN_S, Supervisor
 from bmgd.launcher.zygote import (
     LAUNCH_MAX,
     NOT_FORKED,
@@ -67,7 +68,7 @@ class Launch:
         self.supervisor: Any = Supervisor(
             self.zygote, Plan(config, self.run_dir), self.events.append, lambda: False, self.now_s
         )
-        self.supervisor._spawn((0,))
+        self.supervisor._daemons.spawn((0,))
 
     def join(self) -> None:
         """The founder runs, and has joined."""
@@ -86,7 +87,7 @@ class Launch:
 
     def grow(self) -> int:
         """Another daemon joins, as node 1; its number."""
-        (number,) = self.supervisor._add_joiners(1)
+        (number,) = self.supervisor._daemons.add_joiners(1)
         self.supervisor._on_news(Spawned(((number, PID + 1),)))
         self.hear(number, event="ready", id=1)
         return int(number)
@@ -119,7 +120,7 @@ def launch(
 @pytest.fixture
 def settled(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
     """The cluster of one founder is up; joiners have the ports from 20,000 on."""
-    monkeypatch.setattr(supervisor, "choose_base_port", lambda *_: 20_000)
+    monkeypatch.setattr(daemons, "choose_base_port", lambda *_: 20_000)
     launch.join()
     launch.supervisor._settle()
     return launch
@@ -154,7 +155,7 @@ def test_supervisor_writes_the_cluster_down_when_the_disk_has_room_again(
 
 def test_supervisor_orders_joiners_in_pieces(settled: Launch) -> None:
     settled.zygote.given.clear()
-    numbers = settled.supervisor._add_joiners(LAUNCH_MAX - 1)
+    numbers = settled.supervisor._daemons.add_joiners(LAUNCH_MAX - 1)
     ordered: list[int] = []
     for order in settled.zygote.given:
         assert isinstance(order, SpawnJoiners)
@@ -165,7 +166,7 @@ def test_supervisor_orders_joiners_in_pieces(settled: Launch) -> None:
 
 def test_supervisor_goes_on_without_a_daemon_that_could_not_be_forked(settled: Launch) -> None:
     settled.supervisor._on_news(Ended(((0, PID, -9),)))
-    settled.supervisor._spawn((0,))
+    settled.supervisor._daemons.spawn((0,))
     assert settled.zygote.given == [Spawn((0,)), Spawn((0,))]
     settled.supervisor._on_news(Spawned(()))
     settled.supervisor._on_news(Ended(((0, 0, NOT_FORKED),)))
@@ -246,7 +247,7 @@ def test_supervisor_refuses_to_grow_while_there_is_no_descriptor(launch: Launch)
     with without_descriptors():
         answer = launch.supervisor._progress(launch.ask(grow=1), launch.now_s)
     assert answer == {"error": f"cannot look for free ports: {os.strerror(errno.EMFILE)}"}
-    assert list(launch.supervisor._daemons) == [0]
+    assert list(launch.supervisor._daemons.by_id) == [0]
 
 
 # --- secrets --------------------------------------------------------------------------------------
@@ -258,9 +259,9 @@ def test_supervisor_starts_daemons_with_the_secrets_that_the_file_holds_then(
     file = tmp_path / "secret"
     file.write_bytes(b"new\nold\n")
     file.chmod(0o600)
-    plan = settled.supervisor._plan
+    plan = settled.supervisor._daemons.plan
     former = replace(plan.config, secret_file=str(file), secrets=(b"old",))
-    settled.supervisor._plan = replace(plan, config=former)
+    settled.supervisor._daemons.plan = replace(plan, config=former)
     settled.supervisor._on_news(Ended(((0, PID, -9),)))
     assert settled.supervisor._progress(settled.ask(node_id=0), settled.now_s) is None
     given = settled.zygote.given[-2:]
@@ -268,7 +269,7 @@ def test_supervisor_starts_daemons_with_the_secrets_that_the_file_holds_then(
     assert given[0].config.secrets == (b"new", b"old")
     assert given[1] == Spawn((0,))
     file.write_bytes(b"new\n")
-    settled.supervisor._add_joiners(1)
+    settled.supervisor._daemons.add_joiners(1)
     plan_of_joiner, spawned = settled.zygote.given[-2:]
     assert isinstance(plan_of_joiner, Plan)
     assert plan_of_joiner.config.secrets == (b"new",)
@@ -278,10 +279,10 @@ def test_supervisor_starts_daemons_with_the_secrets_that_the_file_holds_then(
 def test_supervisor_starts_none_whose_secrets_cannot_be_read_and_goes_on(
     settled: Launch, tmp_path: Path
 ) -> None:
-    plan = settled.supervisor._plan
+    plan = settled.supervisor._daemons.plan
     gone = str(tmp_path / "gone")
     config = replace(plan.config, secret_file=gone, secrets=(b"old",))
-    settled.supervisor._plan = replace(plan, config=config)
+    settled.supervisor._daemons.plan = replace(plan, config=config)
     settled.supervisor._on_news(Ended(((0, PID, -9),)))
     before = list(settled.zygote.given)
     for asked in (settled.ask(node_id=0), settled.ask(grow=1)):
@@ -290,16 +291,16 @@ def test_supervisor_starts_none_whose_secrets_cannot_be_read_and_goes_on(
             "error": f"cannot read the secret file {gone}: {os.strerror(errno.ENOENT)}"
         }
     assert settled.zygote.given == before
-    assert list(settled.supervisor._daemons) == [0]
+    assert list(settled.supervisor._daemons.by_id) == [0]
 
 
 def test_supervisor_keeps_the_secrets_that_came_through_a_pipe(
     settled: Launch, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    plan = settled.supervisor._plan
+    plan = settled.supervisor._daemons.plan
     config = replace(plan.config, secret_file=str(tmp_path / "pipe"), secrets=(b"once",))
-    settled.supervisor._plan = replace(plan, config=config)
+    settled.supervisor._daemons.plan = replace(plan, config=config)
     settled.supervisor._on_news(Ended(((0, PID, -9),)))
     assert settled.supervisor._progress(settled.ask(node_id=0), settled.now_s) is None
     assert settled.zygote.given[-1] == Spawn((0,))
@@ -319,11 +320,11 @@ def test_supervisor_says_why_it_does_not_grow_where_tls_files_are_named_after_id
     settled: Launch,
 ) -> None:
     files = {name: f"/etc/bmgd/{{id}}.{name}" for name in ("tls_cert", "tls_key", "tls_ca")}
-    plan = settled.supervisor._plan
-    settled.supervisor._plan = replace(plan, config=replace(plan.config, **files))
+    plan = settled.supervisor._daemons.plan
+    settled.supervisor._daemons.plan = replace(plan, config=replace(plan.config, **files))
     answer = settled.supervisor._progress(settled.ask(grow=1), settled.now_s)
     assert "a joiner has no id yet" in answer["error"]
-    assert list(settled.supervisor._daemons) == [0]
+    assert list(settled.supervisor._daemons.by_id) == [0]
 
 
 def test_supervisor_knows_a_joiner_that_was_started_again_whatever_its_id_becomes(
@@ -343,19 +344,19 @@ def test_supervisor_knows_a_joiner_that_was_started_again_whatever_its_id_become
     answer = grown.supervisor._progress(request, grown.now_s)
     assert answer == {"error": "node 1 was given another id: 2"}
     grown.hear(-1, event="renumbered", id=3, former=2)
-    assert sorted(grown.supervisor._daemons) == [0, 3]
+    assert sorted(grown.supervisor._daemons.by_id) == [0, 3]
     grown.supervisor._on_news(Ended(((-1, PID + 2, 0),)))
     assert (grown.events[-1]["event"], grown.events[-1]["id"]) == ("ended", 3)
 
 
 def test_supervisor_takes_the_number_of_one_for_the_id_of_no_other(grown: Launch) -> None:
     grown.supervisor._on_news(Ended(((-1, PID + 1, -9),)))
-    grown.supervisor._spawn((1,))
+    grown.supervisor._daemons.spawn((1,))
     grown.hear(-1, event="renumbered", id=2, former=1)
-    (number,) = grown.supervisor._add_joiners(1)
+    (number,) = grown.supervisor._daemons.add_joiners(1)
     grown.hear(number, event="ready", id=1)
     grown.supervisor._on_news(Spawned(((number, PID + 9),)))
-    pids = {i: daemon.pid for i, daemon in grown.supervisor._daemons.items()}
+    pids = {i: daemon.pid for i, daemon in grown.supervisor._daemons.by_id.items()}
     assert pids == {0: PID, 1: PID + 9, 2: None}
 
 
@@ -367,7 +368,7 @@ def test_zygote_starts_a_joiner_under_the_id_that_it_had_and_appends_to_its_log(
     monkeypatch.setattr(
         forker, "_fork", lambda number, log, config: forked.append((number, log, config.id))
     )
-    forker._obey(grown.supervisor._plan)
+    forker._obey(grown.supervisor._daemons.plan)
     joiners = (Joiner(-1, "h:1", "", 4), Joiner(-2, "h:2"))
     forker._obey(SpawnJoiners(joiners, ("h:9",)))
     log = grown.run_dir.log
@@ -383,8 +384,8 @@ def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
 ) -> None:
     monkeypatch.setattr(ports, "_is_free", lambda _: True)
     launch.join()
-    numbers = launch.supervisor._add_joiners(2) + launch.supervisor._add_joiners(1)
-    addresses = [launch.supervisor._daemons[number].address for number in numbers]
+    numbers = launch.supervisor._daemons.add_joiners(2) + launch.supervisor._daemons.add_joiners(1)
+    addresses = [launch.supervisor._daemons.by_id[number].address for number in numbers]
     # The founder has 7400, whether it runs or not.
     assert addresses == ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"]
 
@@ -396,7 +397,7 @@ def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
 def test_supervisor_refuses_to_grow_where_no_port_is_left_for_a_page(settled: Launch) -> None:
     answer = settled.supervisor._progress(settled.ask(grow=2), settled.now_s)
     assert "65536" in answer["error"]
-    assert sorted(settled.supervisor._daemons) == [0]
+    assert sorted(settled.supervisor._daemons.by_id) == [0]
     settled.grow()
     # Its id is above the number of daemons: there are 65,535 ports, whatever the ids.
     settled.hear(-1, event="renumbered", id=7, former=1)
