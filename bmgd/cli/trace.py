@@ -30,7 +30,8 @@ def run(args: Namespace) -> int:
             print_json({"path": list(trace.path), "rtt_ms": trace.seconds * 1e3})
         else:
             way = " -> ".join(map(str, trace.path))
-            print(f"{way}  ({len(trace.path) - 1} hops, {trace.seconds * 1e3:.3f} ms)")
+            hops = len(trace.path) - 1
+            print(f"{way}  ({hops} hop{'' if hops == 1 else 's'}, {trace.seconds * 1e3:.3f} ms)")
         return 0
 
     return run_async(main)

@@ -94,7 +94,7 @@ async def test_json_of_every_command_that_asks(core: FakeCore) -> None:
 
 async def test_text_of_commands(core: FakeCore) -> None:
     there = ("--control", core.address)
-    assert (await run("trace", "2", *there)).out.startswith("0 -> 2  (1 hops")
+    assert (await run("trace", "2", *there)).out.startswith("0 -> 2  (1 hop, ")
     assert (await run("ping", "1", "--count", "3", *there)).out.count("node 1:") == 3
     assert "127.0.0.1:7402" in (await run("members", *there)).out
 
