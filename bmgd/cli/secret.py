@@ -48,6 +48,7 @@ def run(args: Namespace) -> int:
             _write(args.file, held, None)
         case "add":
             held, info = _read(args.file)
+            _check_room(args.file, held)
             held = (_fresh(args.source, held), *held)
             _write(args.file, held, info)
         case "retire":
@@ -84,6 +85,16 @@ def _fresh(source: str | None, held: tuple[bytes, ...]) -> bytes:
         made = secrets.token_urlsafe(_RANDOM_BYTES).encode()
         if key_id(made) not in {key_id(secret) for secret in held}:
             return made
+
+
+def _check_room(path: str, held: tuple[bytes, ...]) -> None:
+    from bmgd.secret import SECRETS_MAX
+
+    if len(held) >= SECRETS_MAX:
+        raise ConfigError(
+            f"{path} holds {len(held)} secrets, and no more can be: take old ones out first,"
+            f" with bmgd secret retire (show has their fingerprints)"
+        )
 
 
 def _without(path: str, held: tuple[bytes, ...], unwanted: str | None) -> tuple[bytes, ...]:

@@ -95,10 +95,15 @@ def test_secret_refuses_a_file_that_others_can_read(
     assert held(path) == (b"a", b"b")
 
 
-def test_secret_takes_no_ninth(tmp_path: Path) -> None:
+def test_secret_takes_no_ninth_and_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     eight = [b"%d" % i for i in range(8)]
     path = made(tmp_path / "secret", *eight)
     assert main(["secret", "add", str(path)]) == USAGE
+    said = capsys.readouterr().err
+    assert f"{path} holds 8 secrets" in said
+    assert "bmgd secret retire" in said
     assert held(path) == tuple(eight)
     assert list(tmp_path.iterdir()) == [path]
 
