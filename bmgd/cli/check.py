@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -68,12 +68,25 @@ def configure(parser: ArgumentParser) -> None:
         "--timeout", type=seconds, default=5.0, metavar="S", help="for --agree (default 5)"
     )
 
+    _answer_wrong_arguments(parser)
+    parser.set_defaults(exits=_EXITS)
+
+
+def _answer_wrong_arguments(parser: ArgumentParser) -> None:
+    words: list[str] = []
+    parse = parser.parse_known_args
+
+    def remember(args: Sequence[str], namespace: Any = None) -> Any:
+        words[:] = args
+        return parse(args, namespace)
+
     def refuse(message: str) -> NoReturn:
         # With the 2 of other commands, monitoring would take wrong arguments for a node that is down.
-        parser.exit(_tell([Finding(UNKNOWN, message, {})], as_json=False))
+        parser.exit(_tell([Finding(UNKNOWN, message, {})], as_json="--json" in words))
 
+    # The parser has no result yet where it refuses, so the words tell whether JSON is wanted.
+    parser.parse_known_args = remember  # type: ignore[method-assign, assignment]
     parser.error = refuse  # type: ignore[method-assign]
-    parser.set_defaults(exits=_EXITS)
 
 
 def run(args: Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import signal
 import struct
@@ -74,6 +75,19 @@ def test_check_answers_unknown_to_wrong_arguments(capsys: pytest.CaptureFixture[
         assert ended.value.code == 3
         assert printed.out.startswith("BMGD UNKNOWN: ")
         assert len(printed.out.splitlines()) == 1
+
+
+def test_check_answers_in_json_to_wrong_arguments_where_json_is_wanted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["--colour", "--json"], ["--id", "x", "--json"], ["--json", "--timeout"]):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["check", *words])
+        printed = capsys.readouterr()
+        assert (ended.value.code, printed.err) == (3, "")
+        told = json.loads(printed.out)
+        assert (told["state"], told["figures"]) == ("UNKNOWN", {})
+        assert told["text"]
 
 
 def test_chaos_refuses_a_history_that_cannot_be_written_before_the_trial(
