@@ -40,6 +40,8 @@ from bmgd.wire.segments import OVERHEAD_BYTES
 
 CROWDED: Final = 16
 """Segments underway, from which on the next one waits until it is full or one is confirmed."""
+_UNSENT: Final = "its stream could not send it before the deadline"
+_NO_ROOM: Final = "no room for the whole before the deadline"
 
 
 class Outgoing:
@@ -262,12 +264,13 @@ class Outgoing:
                     self._connection.write(control.Withdraw(self._sequence, 0))
                 self._pump()
 
-    async def until_room(self, size: int, until: float = 0.0) -> None:
+    async def until_room(self, size: int, until: float = 0.0, late: str = _UNSENT) -> None:
         """Wait for the turn of a message, which the caller adds at once unless the stream `is_broken`.
 
         Args:
             size: in bytes.
             until: a time of the loop; 0 for no bound.
+            late: what the error says when that time is over.
         """
         self._connection.check_loop()
         is_called = False
@@ -276,8 +279,7 @@ class Outgoing:
                 await self._writers.wait(size)
             is_called = True
         except TimeoutError:
-            detail = "no room for the whole before the deadline"
-            raise UnreachableError(self.destination, detail, sent=False) from None
+            raise UnreachableError(self.destination, late, sent=False) from None
         finally:
             if not is_called:
                 self._tell_change()
@@ -285,7 +287,7 @@ class Outgoing:
     async def _until_turn(self, size: int, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""
         if self._writers.count or self._backlog.payloads or self._in_long:
-            await self.until_room(size, until)
+            await self.until_room(size, until, _NO_ROOM)
         self.check()
         self._in_long = True
         self._tell_change()
@@ -298,8 +300,7 @@ class Outgoing:
     async def _until_next_change(self, until: float) -> None:
         self.check()
         if until and self._loop.time() >= until:
-            detail = "no room for the whole before the deadline"
-            raise UnreachableError(self.destination, detail, sent=bool(self._underway))
+            raise UnreachableError(self.destination, _NO_ROOM, sent=bool(self._underway))
         await self.until_changed(until)
 
     def check(self) -> None:
@@ -386,6 +387,7 @@ class Outgoing:
         self._changed.set()
         if not message.segment:
             self._backlog.drop(message)
+            self._tell_change()
             return True
         if self._underway.is_alone(message):
             self._connection.write(control.Withdraw(self._sequence, message.segment))
@@ -465,6 +467,7 @@ class Outgoing:
             self._closing = True
             self._backlog.fail(RequestError("the stream is closed"))
             self._connection.write(control.Close(self._sequence))
+            self._tell_change()
 
     def abandon(self) -> None:
         """End it at once: what waits here is not sent."""

@@ -16,7 +16,7 @@ from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import end_in_time, send_and_wait, send_long
-from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.errors import DeliveryError, RequestError
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
@@ -138,7 +138,7 @@ class Question:
         until = loop.time() + timeout
         is_put = False
         try:
-            stream = await self._stream_with_room(until)
+            stream = await self._stream_with_room(len(whole), until)
             message = Pending(whole, until, loop.create_future())
             stream.add(whole, message)
             end_in_time(stream, message, self._replies.trim)
@@ -149,14 +149,15 @@ class Question:
         self._soon = message.confirmed
         return message.confirmed
 
-    async def _stream_with_room(self, until: float) -> Outgoing:
-        """The stream that an answer can be added to; it can be closed or cut while that is waited for."""
-        while (stream := self._replies.stream(self._asker)).is_full:
-            if asyncio.get_running_loop().time() >= until:
-                detail = "its stream could not send it before the deadline"
-                raise UnreachableError(self._asker.source, detail, sent=False)
-            await stream.until_changed(until)
+    async def _stream_with_room(self, size: int, until: float) -> Outgoing:
+        """The stream that an answer is added to at once; another one, where one is cut meanwhile."""
+        stream = self._replies.stream(self._asker)
+        while stream.is_crowded:
+            await stream.until_room(size, until)
             self._replies.check()
+            if not stream.is_broken:
+                break
+            stream = self._replies.stream(self._asker)
         return stream
 
     def _begin(self) -> None:

@@ -96,12 +96,11 @@ class SharedStreams:
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         stream = self._stream(destination, topic, priority, quality)
-        while stream.is_full:
-            if loop.time() >= until:
-                detail = "its stream could not send it before the deadline"
-                raise UnreachableError(destination, detail, sent=False)
-            await stream.until_changed(until)
-            # It can be over meanwhile: another one takes its place.
+        while stream.is_crowded:
+            await stream.until_room(len(checked), until)
+            if not stream.is_broken:
+                break
+            # It is over: another one takes its place.
             if self._connection.lost is not None:
                 left = max(until - loop.time(), 0.001)
                 await self._connection.until_sendable(destination, left)

@@ -86,6 +86,35 @@ async def test_answer_that_is_cancelled_while_it_waits_for_room_can_be_given_aga
     assert again.done()
 
 
+async def test_answers_that_wait_for_room_are_sent_before_those_that_come_later() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+
+    def answer_soon(number: int) -> asyncio.Task[asyncio.Future[None]]:
+        question = Question(replies, Asker(3, 1, 1), number)
+        return asyncio.ensure_future(question.answer_soon(b"%d" % number, DEADLINE_S))
+
+    await Question(replies, Asker(3, 1, 1), 0).answer_soon(FULL, DEADLINE_S)
+    answering = [answer_soon(number) for number in (1, 2, 3)]
+    await turn()
+    daemon.open_streams()
+    # This one runs when there is room, and before those who are told of it.
+    answering.append(answer_soon(4))
+    await asyncio.wait_for(asyncio.gather(*answering), DEADLINE_S)
+    await turn()
+    assert daemon.answers() == [FULL, b"1", b"2", b"3", b"4"]
+
+
+async def test_answer_that_is_given_up_makes_room_for_those_that_wait() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    given_up = await Question(replies, Asker(3, 1, 1), 0).answer_soon(FULL, 0.01)
+    waiting = Question(replies, Asker(3, 1, 1), 1).answer_soon(b"next", DEADLINE_S)
+    await asyncio.wait_for(waiting, DEADLINE_S / 2)
+    with pytest.raises(UnreachableError):
+        await given_up
+
+
 async def test_answer_that_was_withdrawn_can_be_given_again() -> None:
     daemon = Daemon()
     question = Question(Replies(daemon), Asker(3, 1, 1), 7)
@@ -112,9 +141,8 @@ async def test_answer_waits_for_room_only_while_its_asker_can_have_it() -> None:
     waiting = asyncio.ensure_future(question.answer_soon(b"late", DEADLINE_S))
     await turn()
     replies.end()
-    daemon._on_frame(control.End(1, "", "", {}))
     with pytest.raises(RequestError, match="its subscription is over"):
-        await waiting
+        await asyncio.wait_for(waiting, DEADLINE_S / 2)
     assert len([frame for frame in daemon.written if isinstance(frame, control.Request)]) == 1
 
 

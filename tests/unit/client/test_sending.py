@@ -1,12 +1,17 @@
-"""Single messages that wait for room while their daemon goes away."""
+"""Single messages that wait for room: in their order, and while their daemon goes away."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import bmgd
 from bmgd.core.commands import PutSegment
+from bmgd.core.effects import StreamMoved
+from bmgd.wire.batch import unpack_messages
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
@@ -34,3 +39,74 @@ async def test_message_that_waits_for_room_is_sent_by_the_next_daemon(tmp_path: 
             assert len(errors) + put(core) == 20
             assert put(core)
             await opening.__aexit__(None, None, None)
+
+
+def texts(core: FakeCore) -> list[bytes]:
+    """What was put, without what only fills."""
+    segments = [command for _, command in core.told if isinstance(command, PutSegment)]
+    messages = [m for each in segments for m in unpack_messages(each.body, each.count)]
+    return [message for message in messages if message.strip(b"\0")]
+
+
+async def filled(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    """Spend the stream's credit, and let as much wait as goes into a segment."""
+    core.holds_back = True
+    for _ in range(16):
+        sent = await daemon.send_soon(1, bytes(PAYLOAD_BYTES_MAX))
+        sent.add_done_callback(asyncio.Future.exception)
+    await core.until_told(lambda: put(core) == 15)
+
+
+def go_on(core: FakeCore) -> None:
+    """Confirm what was put, and grant more credit."""
+    request, segments = next(iter(core.streams.items()))
+    core.server.answers.stream_moved(StreamMoved(request, len(segments) + 1, 8 << 20))
+
+
+def send_soon(daemon: bmgd.Daemon, text: bytes) -> asyncio.Task[asyncio.Future[None]]:
+    return asyncio.ensure_future(daemon.send_soon(1, text))
+
+
+async def test_those_who_wait_for_room_are_sent_before_those_who_come_later(
+    core: FakeCore, daemon: bmgd.Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await filled(core, daemon)
+        sending = [send_soon(daemon, text) for text in (b"1", b"2", b"3")]
+        await daemon.status()
+        buffer_updated = daemon._connection.buffer_updated
+
+        def update_late(nbytes: int) -> None:
+            # Runs when there is room, and before those who are told of it.
+            if len(sending) == 3:
+                sending.append(send_soon(daemon, b"4"))
+            buffer_updated(nbytes)
+
+        monkeypatch.setattr(daemon._connection, "buffer_updated", update_late)
+        go_on(core)
+        await core.until_told(lambda: put(core) > 16)
+        for sent in await asyncio.gather(*sending[:4]):
+            sent.add_done_callback(asyncio.Future.exception)
+        await core.until_told(lambda: len(texts(core)) >= 4)
+    assert texts(core) == [b"1", b"2", b"3", b"4"]
+    go_on(core)
+
+
+async def test_one_who_waits_for_room_in_vain_or_is_cancelled_leaves_no_gap(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await filled(core, daemon)
+        late = asyncio.ensure_future(daemon.send_soon(1, b"late", timeout=0.01))
+        sending = [send_soon(daemon, text) for text in (b"1", b"2", b"3")]
+        with pytest.raises(bmgd.UnreachableError) as caught:
+            await late
+        assert not caught.value.sent
+        sending[1].cancel()
+        await asyncio.wait(sending[1:2])
+        go_on(core)
+        for sent in await asyncio.gather(sending[0], sending[2]):
+            sent.add_done_callback(asyncio.Future.exception)
+        await core.until_told(lambda: len(texts(core)) == 2)
+    assert texts(core) == [b"1", b"3"]
+    go_on(core)
