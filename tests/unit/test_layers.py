@@ -87,6 +87,7 @@ CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("connection", "turns", "underway"),
     ("reconnecting",),
     ("to_many",),
+    ("putting",),
     ("outgoing",),
     ("kept_streams", "questions", "writing"),
     ("inbox",),

@@ -1,0 +1,313 @@
+"""What a program sends to one topic of one node: packed into segments, confirmed in batches.
+
+Theory of operation. A message waits in a backlog until the stream may send: its daemon grants credit
+in bytes, and one segment may always be underway. What waits then goes into one segment, by one call.
+What the daemon does not read waits here, and not in the loop. A lone message leaves at the end of this
+turn of the event loop; one that is waited for leaves at once, where the one before it was alone too.
+While `CROWDED` segments are underway what follows waits for the next confirmation, or until a segment
+is full. So no timer delays anything.
+
+    turns.py --room--> waiting (backlog.py) --in a segment--> underway (underway.py) --> confirmed,
+       |                   |                                            not sent, or in doubt
+       +-------------------+--timeout, cancelled--> not sent
+
+Messages of `write` have no future each: the first error of the stream is raised by `flush`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bmgd.client.arguments import Priority, Quality
+from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending
+from bmgd.client.connection import Connection
+from bmgd.client.turns import Turns
+from bmgd.client.underway import Segment, Underway
+from bmgd.errors import BmgdError, ProtocolError, RequestError
+from bmgd.wire import control
+from bmgd.wire.batch import segment_parts
+from bmgd.wire.control import TIMEOUT_S_MAX
+from bmgd.wire.segments import OVERHEAD_BYTES
+
+CROWDED: Final = 16
+"""Segments underway, from which on the next one waits until it is full or one is confirmed."""
+
+
+class Putting:
+    """The part of an `Outgoing` that waits for nothing: each call puts what may be put, and returns.
+
+    Args:
+        connection: to the daemon.
+        destination: a node id.
+        topic: 1 to 255 bytes.
+        priority, quality: see `bmgd.Daemon.stream`.
+        opens: the verb and parameters of another kind of stream than that.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        destination: int,
+        topic: str,
+        priority: Priority,
+        quality: Quality,
+        opens: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.destination = destination
+        self.topic = topic
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        params: Mapping[str, Any] = {
+            "destination": destination,
+            "topic": topic,
+            "priority": priority,
+            "quality": quality,
+        }
+        verb, params = opens or ("stream", params)
+        self._sequence, self._answer = connection.open(verb, params, self)
+        self._answer.add_done_callback(self._on_opened)
+        self._is_open = False
+        self._credit = 0
+        self._backlog = Backlog()
+        self._writers = Turns()
+        self._underway = Underway(self._settle)
+        self._in_long = False
+        """Whether a long message is put in part: nothing else may come between its pieces."""
+        self._scheduled = False
+        self._goes_alone = True
+        """Whether the segment put last held one message only: others do not come at the same time."""
+        self._changed = asyncio.Event()
+        self._error: BmgdError | None = None
+        self._over = False
+        self._closing = False
+        self._is_told = False
+        """Whether the program has been told of the error."""
+        self.was_cut = False
+        """Whether something of it was not confirmed when it ended, and nobody was told."""
+
+    # --- its state ----------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can be sent on it any more."""
+        return self._over
+
+    @property
+    def error(self) -> BmgdError | None:
+        """The first error of a message, or why it is over; None for none."""
+        return self._error
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is over or left, or has an error that `flush` has yet to raise."""
+        return self._over or self._closing or self._error is not None
+
+    @property
+    def has_put(self) -> bool:
+        """Whether anything of it was ever handed to the daemon."""
+        return self._underway.last_number > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it waits or is underway."""
+        return not self._backlog.payloads and not self._underway
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it can be closed, because nobody waits for anything of it."""
+        return self.is_idle
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much waits as goes into a segment."""
+        return self._backlog.is_full
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a writer has to wait for its turn."""
+        return self._backlog.size_bytes >= FULL_BYTES or self._writers.count > 0
+
+    def _on_opened(self, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if isinstance(error, BmgdError):
+            self._fail(error, 0)
+        elif error is None:
+            self._is_open = True
+            self._credit = int(answer.result()["credit"])
+            self._begin(answer.result())
+            self._pump()
+
+    def _begin(self, value: Mapping[str, Any]) -> None:
+        """The daemon has opened it."""
+
+    # --- putting ------------------------------------------------------------------------------
+
+    def add(self, payload: bytes, waited: Pending | None = None) -> None:
+        """Let a message wait for its segment; the caller has waited while the stream was full."""
+        # This runs once for every message: nothing is called but for what is waited for.
+        backlog = self._backlog
+        goes_alone = False
+        if waited is not None:
+            goes_alone = self._goes_alone and not self._scheduled and self.is_unused
+            backlog.wait_for(waited)
+        backlog.payloads.append(payload)
+        backlog.size_bytes += len(payload) + PREFIX_BYTES
+        if goes_alone or backlog.size_bytes >= FULL_BYTES:
+            self._pump()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._scheduled = False
+        self._pump()
+
+    def _may_put(self, cost: int) -> bool:
+        has_credit = self._underway.put_cost + cost <= self._credit or not self._underway
+        return self._is_open and has_credit and self._connection.may_write(self)
+
+    def on_writable(self) -> None:
+        """The daemon has read some of what this connection wrote."""
+        if not self._over:
+            self._pump()
+
+    def _pump(self) -> None:
+        """Send what waits, as far as it may be."""
+        backlog = self._backlog
+        while backlog.payloads and not self._over and not self._in_long:
+            if not backlog.is_full and len(self._underway) >= CROWDED:
+                break
+            cost = min(backlog.size_bytes, FULL_BYTES) + OVERHEAD_BYTES
+            if not self._may_put(cost):
+                break
+            self._send_segment()
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        if not self._writers.count:
+            return
+        if self.is_broken:
+            self._writers.call_all()
+        else:
+            room = FULL_BYTES - self._backlog.size_bytes
+            self._writers.call(room, may_begin_long=not self._in_long)
+
+    def _send_segment(self) -> None:
+        payloads, waited = self._backlog.take()
+        timeout = 0.0
+        if len(waited) == len(payloads):
+            latest = max(message.deadline for message in waited)
+            timeout = min(max(latest - self._loop.time(), 0.001), TIMEOUT_S_MAX)
+        body, more = segment_parts(payloads)
+        self._goes_alone = len(payloads) == 1
+        self._put(body, len(payloads), waited, timeout, more=more)
+
+    def _put(
+        self,
+        body: bytes,
+        count: int,
+        waited: list[Pending],
+        timeout: float,
+        size: int = 0,
+        flags: int = 0,
+        more: bytes | memoryview = b"",
+    ) -> int:
+        number = self._underway.put(len(body) + len(more) + OVERHEAD_BYTES, count, waited)
+        self._connection.write(
+            control.PutSegment(self._sequence, count, flags, size, timeout, body, more)
+        )
+        return number
+
+    def _pump_all(self) -> None:
+        """What waits goes now, full or not."""
+        waits = self._backlog.payloads and not self._over and not self._in_long
+        if waits and self._may_put(self._backlog.size_bytes + OVERHEAD_BYTES):
+            self._send_segment()
+        self._pump()
+
+    # --- taking back --------------------------------------------------------------------------
+
+    def withdraw(self, message: Pending) -> bool:
+        """Nobody waits for a message any more; whether it was still here, and is not sent.
+
+        A message alone in its segment the daemon is asked to take back.
+        """
+        message.given_up = True
+        self._changed.set()
+        if not message.segment:
+            self._backlog.drop(message)
+            self._tell_change()
+            return True
+        if self._underway.is_alone(message):
+            self._connection.write(control.Withdraw(self._sequence, message.segment))
+        return False
+
+    def is_alone(self, message: Pending) -> bool:
+        """Whether it is underway in a segment of its own, of which the daemon tells in time."""
+        return self._underway.is_alone(message)
+
+    # --- what the daemon tells ----------------------------------------------------------------
+
+    def on_item(self, value: Any) -> None:
+        """How far the stream is, and what became of segments that were not confirmed."""
+        match value:
+            case {"next": int(following), "credit": int(credit)}:
+                if len(value) > 2:
+                    self._underway.lose(self.destination, value)
+                self._credit = credit
+                self._underway.confirm(following)
+                self._pump()
+            case _:
+                raise ProtocolError("not the state of a stream")
+
+    def _settle(self, segment: Segment, error: BmgdError | None) -> None:
+        for message in segment.waited:
+            if message.confirmed.done():
+                continue
+            if error is None:
+                message.confirmed.set_result(None)
+            else:
+                message.confirmed.set_exception(error)
+        if error is not None and len(segment.waited) < max(1, segment.count):
+            self._error = self._error or error
+
+    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
+        """The stream is over."""
+        if self._over:
+            return
+        self._underway.confirm(int(fields.get("next", 0)))
+        self._fail(error, int(fields.get("unsent", self._underway.last_number + 1)))
+
+    def _fail(self, error: BmgdError | None, unsent: int) -> None:
+        """What is not confirmed has failed; from `unsent` on it was not taken, and will not be."""
+        if not self._over:
+            self.was_cut = not self.is_idle or (self._error is not None and not self._is_told)
+        self._over = True
+        self._connection.forget(self._sequence)
+        if error is not None:
+            self._error = self._error or error
+        over = error or RequestError("the stream is closed")
+        self._underway.fail(over, unsent)
+        self._backlog.fail(over)
+        self._tell_change()
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Let the daemon end the stream once all that was put is confirmed; what waits is not sent."""
+        if not self._over:
+            self._closing = True
+            self._backlog.fail(RequestError("the stream is closed"))
+            self._connection.write(control.Close(self._sequence))
+            self._tell_change()
+
+    def abandon(self) -> None:
+        """End it at once: what waits here is not sent."""
+        if not self._over:
+            self._connection.write(control.Cancel(self._sequence))
+            self._fail(RequestError("the stream was abandoned"), self._underway.last_number + 1)
