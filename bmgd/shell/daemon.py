@@ -95,6 +95,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._ending.on_stray_error)
         self._telling.start(self._loop)
+        self._warn_of_dates()
         self._reloading = Reloading(self._config, self._on_reloaded, self._telling.warn)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -267,6 +268,13 @@ class Daemon:
                 logging.WARNING,
             )
 
+    def _warn_of_dates(self) -> None:
+        """Say that no link can be made, and why; once the file is another it is read."""
+        tls = self._becoming.tls
+        problem = "" if tls is None else tls.outside_dates(time.time())
+        if problem:
+            self._telling.warn("certificate", f"no new link can be made: {problem}; replace it")
+
     # --- commands -----------------------------------------------------------------------------
 
     def issue(self, request: int, command: Command) -> None:
@@ -371,6 +379,7 @@ class Daemon:
         self._telling.config = self._config
         own = self._transport.own
         own.tls = self._becoming.tls
+        self._warn_of_dates()
         own.identity = replace(own.identity, secrets=config.secrets)
         self._telling.log.line(
             "reload", f"links are made under {', '.join(own.keys())} from now on"

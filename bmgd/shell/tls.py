@@ -56,9 +56,17 @@ class TlsSide:
         self._accepting = _context(ssl.PROTOCOL_TLS_SERVER, paths)
         # A ticket would let somebody back in whose certificate is no longer good.
         self._accepting.num_tickets = 0
-        self._fingerprint = hashlib.sha256(_own_certificate(paths[0])).digest()
+        self._cert, self._path = _own_certificate(paths[0]), paths[0]
+        self._fingerprint = hashlib.sha256(self._cert).digest()
         self.names_required = config.tls_ids == "required"
         self.key = self._fingerprint.hex()[:_KEY_DIGITS]
+
+    def outside_dates(self, now_unix_s: float) -> str:
+        """Why the certificate is not valid now, with its file; "" when it is. Others will refuse it."""
+        # Imported when it is needed: a daemon without TLS pays nothing.
+        from bmgd.shell.certificate_dates import outside_dates
+
+        return outside_dates(self._cert, self._path, now_unix_s)
 
     def session(self, *, dials: bool) -> TlsSession:
         """A new connection's way through TLS."""

@@ -157,6 +157,8 @@ async def test_tls_refuses_clearly(tmp_path: Path) -> None:
                 cluster, f"intruder-{number}", [*bad.flags, "--tls-ids", "required"]
             )
             assert "every neighbor refuses this node: wrong certificate" in log, why
+            is_dated = "expired" in why or "not yet valid" in why
+            assert (f"no new link can be made: the certificate in {bad.cert}" in log) == is_dated
             await until_true(
                 why,
                 lambda why=why: why in cluster.log(0) + cluster.log(1),  # type: ignore[misc]

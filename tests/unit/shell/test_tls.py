@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,12 @@ import pytest
 from bmgd.config import Config
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
+from bmgd.shell.certificate_dates import outside_dates, validity
 from bmgd.shell.tls import HANDSHAKE_BYTES_MAX, TlsRefused, TlsSession, TlsSide
 from bmgd.wire.hello import Refusal
 from tests.certificates import Certificate, Root, sign_later
+
+DAY_S = 86_400
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +132,38 @@ def test_tls_refuses_certificates_that_are_not_good(
             assert first.refusal is second.refusal is Refusal.WRONG_CERTIFICATE
             assert why in first.detail
             assert "the other end says" in second.detail
+
+
+def test_tls_side_says_which_own_certificate_is_not_valid_now(
+    directory: Path, root: Root, one: Certificate
+) -> None:
+    now_s = time.time()
+    assert not side(one).outside_dates(now_s)
+    expired, later = root.sign("blue/5", days=(-2, -1)), sign_later(root, directory, "dated")
+    said = side(expired).outside_dates(now_s)
+    assert said.startswith(f"the certificate in {expired.cert} has expired at 20")
+    said = side(later).outside_dates(now_s)
+    assert said.startswith(f"the certificate in {later.cert} is not valid before 20")
+    assert not side(later).outside_dates(now_s + 11 * DAY_S)
+    assert "has expired" in side(later).outside_dates(now_s + 31 * DAY_S)
+
+
+def test_certificate_dates_are_those_that_openssl_shows(root: Root) -> None:
+    for days in (30, 365 * 40, 365 * 500):
+        cert = root.sign("blue/1", days=(-1, days)).cert
+        words = ["openssl", "x509", "-noout", "-dates", "-in", str(cert)]
+        shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        dates = [line.partition("=")[2] for line in shown.splitlines()]
+        read = validity(ssl.PEM_cert_to_DER_cert(cert.read_text()))
+        # `ssl` counts the seconds of such a text.
+        assert [moment.timestamp() for moment in read] == [
+            ssl.cert_time_to_seconds(date) for date in dates
+        ]
+
+
+@pytest.mark.parametrize("der", [b"", b"0", bytes(50), b"\x30\x82", b"\x30" * 99])
+def test_certificate_dates_that_cannot_be_read_are_no_problem(der: bytes) -> None:
+    assert outside_dates(der, "file", time.time()) == ""
 
 
 def test_tls_refuses_who_shows_no_certificate(one: Certificate, root: Root) -> None:
