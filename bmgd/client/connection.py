@@ -4,11 +4,10 @@ Nothing here makes a task: the event loop's callbacks hand each frame to the req
 that it belongs to. What is bounded, and what happens there:
 
     a stream's items in this program   its `bound`        the stream ends with SubscriptionError
-    segments on their way to the daemon  `CROWDED_BYTES`  streams wait until it has read some
     bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests wait; those that open a
                                                           stream of messages raise RequestError
     waiting for that, and an answer    `within_s`         SilentDaemonError
-    what it has not read at the end    `CLOSE_S`          dropped, and the socket is closed
+    what waits in its socket           see `daemon_socket.py`
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-from bmgd.client.items import Opened, Reading, Sink, Stream, check_loop
+from bmgd.client.daemon_socket import DaemonSocket
+from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.errors import (
     BmgdError,
     ControlError,
-    NoDaemonError,
     ProtocolError,
     RequestError,
     SilentDaemonError,
     SubscriptionError,
 )
 from bmgd.wire import control
-from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, Parts
+from bmgd.wire.control import Frame
 from bmgd.wire.control_errors import error_of
-from bmgd.wire.control_reader import FrameReader
 
 ANSWER_S: Final = 10.0
 """How long a daemon may take for what it needs no other node for."""
@@ -39,45 +37,19 @@ GRACE_S: Final = 5.0
 """How much longer than the timeout of what it was asked for a daemon may take to tell of it."""
 
 WRITE_BYTES_MAX: Final = 2**20
-CROWDED_BYTES: Final = 128 * 1024
-"""So many bytes wait beside what the kernel holds, before streams put no further segment."""
-UNCROWDED_BYTES: Final = 32 * 1024
-
-CLOSE_S: Final = 1.0
-"""How long a daemon may take to read what waits for it when the connection is closed."""
-
-_CONNECT_S = 5.0
 _END_S = 2.0
 
 T = TypeVar("T")
 
 
-class Sender(Protocol):
-    """What puts segments."""
-
-    def on_writable(self) -> None:
-        """The daemon has read some of what was written."""
-
-
-class Connection(asyncio.BufferedProtocol):
-    """One connection to a daemon; made by `open_connection`."""
+class Connection(DaemonSocket):
+    """One connection to a daemon; made by `bmgd.client.connecting.open_connection`."""
 
     def __init__(self) -> None:
-        self._reader = FrameReader(ANSWER_BYTES_MAX)
-        self._transport: asyncio.Transport | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._streams: dict[int, Sink] = {}
-        self._waiting: dict[Sender, None] = {}
-        """Who has segments to put, and waits until it may."""
-        self._uncrowded = asyncio.Event()
-        """Set while more may be written: the daemon has read enough, or is gone."""
-        self._uncrowded.set()
-        self._has_ended = asyncio.Event()
-        """Set while there is no socket."""
-        self._has_ended.set()
         self._last_sequence = 0
-        self._lost: BmgdError | None = None
         self.features: frozenset[str] = frozenset()
         """What the daemon has told that it can do beyond version 1's verbs."""
 
@@ -198,89 +170,9 @@ class Connection(asyncio.BufferedProtocol):
         """What comes of an open request is of no interest any more."""
         self._streams.pop(sequence, None)
 
-    @property
-    def lost(self) -> BmgdError | None:
-        """Why the connection is over; None while it is not."""
-        return self._lost
-
-    @property
-    def unwritten_bytes(self) -> int:
-        """What the daemon has not read, and the kernel does not hold."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-    def check_loop(self) -> None:
-        """Refuse what is done in another event loop.
-
-        Raises:
-            RequestError: it is not that of the connection.
-        """
-        check_loop(self._loop)
-
-    def may_write(self, sender: Sender) -> bool:
-        """Whether a segment may be written now; else `on_writable` tells when."""
-        if not self._uncrowded.is_set():
-            self._waiting[sender] = None
-            return False
-        return True
-
     def close(self) -> None:
         """Close the connection; what still waits gets an error."""
         self._lose(ControlError("the connection is closed"))
-
-    async def until_closed(self) -> None:
-        """Wait until the socket of a connection that was closed is, too.
-
-        A daemon that is stopped reads nothing: what it has not read within `CLOSE_S` is dropped.
-        """
-        if asyncio.get_running_loop() is not self._loop:
-            # It cannot be told of the end.
-            return
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self._has_ended.wait()
-        finally:
-            if self._transport is not None and not self._has_ended.is_set():
-                self._transport.abort()
-        await self._has_ended.wait()
-
-    # --- asyncio.BufferedProtocol -------------------------------------------------------------
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
-        self._loop = asyncio.get_running_loop()
-        self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
-        self._waiting = {}
-        self._uncrowded.set()
-        self._has_ended.clear()
-
-    def pause_writing(self) -> None:
-        self._uncrowded.clear()
-
-    def resume_writing(self) -> None:
-        self._uncrowded.set()
-        waiting, self._waiting = self._waiting, {}
-        for sender in waiting:
-            sender.on_writable()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._has_ended.set()
-        self._lose(NoDaemonError("the daemon closed the connection"))
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.room()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._reader.filled(nbytes)
-        try:
-            while self._lost is None:
-                frame = self._reader.next_frame()
-                if frame is None:
-                    return
-                self._on_frame(frame)
-        except ProtocolError as error:
-            self._lose(error)
 
     # --- frames -------------------------------------------------------------------------------
 
@@ -399,61 +291,3 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             stream.finish(None)
             self._streams.pop(sequence, None)
-
-    def write(self, frame: Frame) -> None:
-        """Send a frame; nothing happens when the connection is over."""
-        transport = self._transport
-        if self._lost is None and transport is not None and not transport.is_closing():
-            write_parts(transport, control.encode_parts(frame, REQUEST_BYTES_MAX))
-
-
-def write_parts(transport: asyncio.WriteTransport, parts: Parts) -> None:
-    """Write a frame; a long body is not copied where the loop can do without."""
-    if len(parts) == 1:
-        transport.write(parts[0])
-    else:
-        transport.writelines(parts)
-
-
-async def open_connection(path: str) -> Connection:
-    """Connect to the daemon that listens at a Unix socket.
-
-    Raises:
-        NoDaemonError: nobody answers there.
-    """
-    connection = Connection()
-    await open_socket(connection, path)
-    return connection
-
-
-async def open_socket(connection: Connection, path: str) -> None:
-    """Connect a connection to the daemon that listens at a Unix socket.
-
-    Raises:
-        NoDaemonError: nobody answers there.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_CONNECT_S):
-            await loop.create_unix_connection(lambda: connection, path)
-    except TimeoutError:
-        raise NoDaemonError(f"no daemon at {path}: it does not accept") from None
-    except OSError as error:
-        raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
-
-
-@asynccontextmanager
-async def open_greeted(path: str) -> AsyncIterator[Connection]:
-    """A connection that ends with its daemon, or with the block.
-
-    Raises:
-        NoDaemonError: nobody answers there.
-        VersionError: there is no common version.
-    """
-    connection = await open_connection(path)
-    try:
-        await connection.greet()
-        yield connection
-    finally:
-        connection.close()
-        await connection.until_closed()

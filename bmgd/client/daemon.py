@@ -28,7 +28,8 @@ from bmgd.client.arguments import (
     check_timeout,
     checked_topic,
 )
-from bmgd.client.connection import ANSWER_S, GRACE_S, Connection, open_greeted
+from bmgd.client.connecting import open_greeted
+from bmgd.client.connection import ANSWER_S, GRACE_S, Connection
 from bmgd.client.draining import Drained, drained_of
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.programs import registered

@@ -21,7 +21,8 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from bmgd.client.connection import ANSWER_S, Connection, open_socket
+from bmgd.client.connecting import open_socket
+from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.errors import (
     BmgdError,

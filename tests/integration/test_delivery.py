@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.client import Message
-from bmgd.client.connection import open_connection
+from bmgd.client.connecting import open_connection
 from bmgd.config import control_path
 from bmgd.errors import (
     BmgdError,

@@ -200,11 +200,11 @@ BOUNDS: Final = {
     "time for what all programs ask": "{shell.turns.TURN_NS:ms}, and one request more",
     "bytes for a slow program": "{shell.control_connection.PAUSE_BYTES:KiB}, streams "
     "{shell.control_calls.OUTGOING_BYTES_MAX:MiB}, {shell.control_connection.LINGER_S:s} to close",
-    "bytes of segments that a program": "{client.connection.CROWDED_BYTES:KiB} and a segment",
+    "bytes of segments that a program": "{client.daemon_socket.CROWDED_BYTES:KiB} and a segment",
     "items that wait in a program": "its credit, {client.showing.CHANGES_MAX:,} changes",
     "pauses until a program connects": "{client.reconnecting.PAUSE_MIN_S:ms} to "
     "{client.reconnecting.PAUSE_MAX_S:s}",
-    "reading by a daemon of what was written": "{client.connection.CLOSE_S:s}",
+    "reading by a daemon of what was written": "{client.daemon_socket.CLOSE_S:s}",
     "waiting for the daemon": "{client.connection.ANSWER_S:s}, or the timeout and "
     "{client.connection.GRACE_S:s} more",
     "lines of log": "{shell.log.RATE_PER_S} a second",

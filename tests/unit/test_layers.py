@@ -84,7 +84,9 @@ OF_CORE: Final = {
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("arguments", "backlog", "items", "loop_thread"),
-    ("connection", "turns", "underway"),
+    ("daemon_socket", "turns", "underway"),
+    ("connection",),
+    ("connecting",),
     ("reconnecting",),
     ("to_many",),
     ("putting",),

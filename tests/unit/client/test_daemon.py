@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bmgd
-from bmgd.client import connection, writing
+from bmgd.client import daemon_socket, writing
 from bmgd.client.arguments import checked_payload
 from bmgd.client.items import Stream
 from bmgd.core.commands import OpenStream, PutSegment
@@ -267,7 +267,7 @@ async def test_after_the_end_nothing_works(core: FakeCore) -> None:
 async def test_connection_to_a_daemon_that_is_stopped_is_closed_all_the_same(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, reconnect: bool
 ) -> None:
-    monkeypatch.setattr(connection, "CLOSE_S", 0.05)
+    monkeypatch.setattr(daemon_socket, "CLOSE_S", 0.05)
 
     async with (
         asyncio.timeout(DEADLINE_S),

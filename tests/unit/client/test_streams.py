@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 import bmgd
-from bmgd.client.connection import CROWDED_BYTES, WRITE_BYTES_MAX
+from bmgd.client.connection import WRITE_BYTES_MAX
+from bmgd.client.daemon_socket import CROWDED_BYTES
 from bmgd.client.kept_streams import KEPT_MAX
 from bmgd.client.outgoing import Outgoing
 from bmgd.core.commands import CloseStream, Consumed, PutSegment, Withdraw
