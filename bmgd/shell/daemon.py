@@ -34,7 +34,7 @@ from bmgd.shell.carrying_out import OWN_REQUEST, CarryingOut
 from bmgd.shell.control import ControlServer
 from bmgd.shell.ending import Ending
 from bmgd.shell.engines import choose_engine
-from bmgd.shell.flight import Flight
+from bmgd.shell.flight import Flight, prepare_directory
 from bmgd.shell.node_report import Descriptors
 from bmgd.shell.process import set_title
 from bmgd.shell.reloading import Reloading
@@ -63,6 +63,7 @@ class Daemon:
     """
 
     def __init__(self, config: Config, report: Report | None = None) -> None:
+        prepare_directory(config)
         self._becoming = Becoming(config)
         self._engine_name, self._make_engine = choose_engine()
         self._access = Access.of(config.control_group, config.control_readonly)

@@ -8,13 +8,14 @@ import re
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from bmgd.config import Config, control_path
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event
 from bmgd.core.node import Node
-from bmgd.errors import RequestError
+from bmgd.errors import ConfigError, RequestError
 from bmgd.flight.recorder import FlightRecorder
 from bmgd.flight.values import NotRecordable
 from bmgd.version import VERSION
@@ -209,6 +210,23 @@ def directory_of(config: Config) -> str:
     if config.flight_dir or config.state_dir:
         return config.flight_dir or config.state_dir
     return os.path.dirname(control_path(config.control)) if config.control else "."
+
+
+def prepare_directory(config: Config) -> None:
+    """Make --flight-dir where there is none: a bug is no time to learn that nothing can be written.
+
+    Raises:
+        ConfigError: it cannot be made, or nothing can be written there.
+    """
+    path = config.flight_dir
+    if not path or not config.flight_bytes:
+        return
+    try:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"flight directory {path}: {error.strerror}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(f"flight directory {path}: no recording can be written there")
 
 
 def _why(error: OSError | NotRecordable | MemoryError | ImportError) -> str:

@@ -152,17 +152,18 @@ def written_in(directory: Path) -> list[Path]:
 
 
 async def test_flight_of_a_bug_is_written_and_names_its_step(tmp_path: Path) -> None:
+    directory = tmp_path / "made" / "there"
     peers = f"127.0.0.1:{free_base_port(1)}"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BROKEN, "run", "--id", "0", "--size", "1", "--peers", peers),
-        *("--flight-dir", str(tmp_path)),
+        *("--flight-dir", str(directory)),
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(DEADLINE_S):
         _, err = await process.communicate()
     assert process.returncode == 1
     assert b"a planted bug" in err
-    [path] = written_in(tmp_path)
+    [path] = written_in(directory)
     assert path.name.encode() in err
     recording = read(str(path))
     assert recording.whole

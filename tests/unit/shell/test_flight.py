@@ -11,11 +11,12 @@ import pytest
 
 from bmgd.config import Config
 from bmgd.core.events import DeadlineReached
-from bmgd.errors import RequestError
+from bmgd.errors import ConfigError, RequestError
 from bmgd.flight.recorder import INTERVAL_NS
 from bmgd.flight.recording import read
 from bmgd.peers import PeerList
-from bmgd.shell.flight import FILES_MAX, Flight
+from bmgd.shell.daemon import Daemon
+from bmgd.shell.flight import FILES_MAX, Flight, prepare_directory
 from bmgd.sim import Network
 from bmgd.types import NodeId
 
@@ -171,3 +172,35 @@ async def test_flight_that_ends_by_a_bug_leaves_the_file_that_is_being_written(
     assert made.flight.write_now("bug")
     await made.begun.pop()
     assert len(in_there(tmp_path)) == 2
+
+
+# --- the directory --------------------------------------------------------------------------------
+
+
+def config_with(directory: Path, **more: Any) -> Config:
+    peers = PeerList.parse("127.0.0.1:7400", 1)
+    return Config(id=0, size=1, peers=peers, flight_dir=str(directory), **more)
+
+
+def test_flight_directory_is_made_for_its_owner_where_there_is_none(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    prepare_directory(config_with(directory, flight_bytes=0))
+    assert not in_there(tmp_path), "nothing is recorded"
+    for _ in range(2):
+        prepare_directory(config_with(directory))
+        assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_daemon_does_not_start_with_a_flight_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigError, match=f"flight directory {path}: "):
+            Daemon(config_with(path))
+
+
+def test_flight_directory_in_which_nothing_can_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match="no recording can be written there"):
+        prepare_directory(config_with(tmp_path))
