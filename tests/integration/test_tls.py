@@ -233,3 +233,10 @@ async def test_tls_certificates_rotate(tmp_path: Path) -> None:
         assert code != DONE
         assert "nothing was changed" in out
         await cluster.exchange()
+        stale = root.sign("bmgd/0", days=(-2, -1))
+        shutil.copy(stale.key, tmp_path / "node-0.key")
+        shutil.copy(stale.cert, tmp_path / "node-0.pem")
+        await cluster.command("reload", "--control", cluster.control(0))
+        said = f"no new link can be made: the certificate in {tmp_path}/node-0.pem has expired"
+        await until_true("the stale certificate is named", lambda: said in cluster.log(0))
+        await cluster.exchange()
