@@ -104,7 +104,7 @@ def _words(option: Option) -> str:
         return f'COMPREPLY=($(compgen -W {shlex.quote(words)} -- "$word"));'
     if option.is_node:
         return 'COMPREPLY=($(compgen -W "$(_bmgd_ids)" -- "$word"));'
-    if option.value == "DIR" or "--state-dir" in option.flags:
+    if option.is_directory:
         return 'COMPREPLY=($(compgen -d -- "$word"));'
     if option.is_path:
         return 'COMPREPLY=($(compgen -f -- "$word"));'

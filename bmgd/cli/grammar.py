@@ -10,10 +10,13 @@ from typing import Final
 from bmgd.cli import COMMANDS
 from bmgd.launcher.rundir import default_run_dir
 
-PATHS: Final = frozenset(
-    {"FILE", "TOML", "PLAN", "DIR", "secret-file", "state-dir", "config", "http-token-file"}
-)
-"""Metavars, and names of options, whose value is a path."""
+DIRECTORIES: Final = frozenset({"DIR", "state-dir", "flight-dir"})
+"""Metavars, and names of options, whose value is a directory."""
+PATHS: Final = DIRECTORIES | {
+    *("FILE", "TOML", "PLAN", "config", "secret-file", "http-token-file"),
+    *("tls-cert", "tls-key", "tls-ca"),
+}
+"""The same of those whose value is any path."""
 
 RUN_DIR: Final = "$XDG_RUNTIME_DIR/bmgd, else /tmp/bmgd-UID"
 """The default run directory, of any user."""
@@ -42,8 +45,16 @@ class Option:
     @property
     def is_path(self) -> bool:
         """Whether its value is a file or directory."""
-        names = {flag.lstrip("-") for flag in self.flags}
-        return self.value in PATHS or bool(names & PATHS)
+        return not PATHS.isdisjoint(self._names)
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether its value is a directory."""
+        return not DIRECTORIES.isdisjoint(self._names)
+
+    @property
+    def _names(self) -> set[str]:
+        return {self.value, *(flag.lstrip("-") for flag in self.flags)}
 
     @property
     def is_node(self) -> bool:

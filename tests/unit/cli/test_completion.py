@@ -57,6 +57,21 @@ def test_completion_of_bash_knows_the_verbs_of_a_command(tmp_path: Path) -> None
     assert "--json" in bash(["bmgd", "secret", "show", "--"], tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("flag", "offered"),
+    [
+        *((f"--tls-{name}", {"a.pem", "own"}) for name in ("cert", "key", "ca")),
+        *((f"--{name}-dir", {"own"}) for name in ("state", "flight")),
+    ],
+)
+def test_completion_of_bash_offers_files_and_directories(
+    flag: str, offered: set[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.pem").touch()
+    (tmp_path / "own").mkdir()
+    assert set(bash(["bmgd", "run", flag, ""], tmp_path)) == offered
+
+
 def test_completion_of_bash_offers_the_words_of_a_choice(tmp_path: Path) -> None:
     assert bash(["bmgd", "run", "--loop", ""], tmp_path) == ["auto", "uvloop", "asyncio"]
     assert bash(["bmgd", "completion", "z"], tmp_path) == ["zsh"]
