@@ -7,6 +7,7 @@ come, by other ways.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 from typing import Final
@@ -16,10 +17,13 @@ from bmgd.core.events import Event
 from bmgd.sim.host import End, Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
+from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Broadcast, Multicast
 
 LATER_NS_MAX: Final = 200_000_000
 """It comes so long after the first one was sent, at most."""
+COPIES_MAX: Final = 4
+"""So many of one message come again, at most: each is sent on, and what is sent on could come again."""
 
 
 class SecondCopies(Watcher):
@@ -36,6 +40,7 @@ class SecondCopies(Watcher):
         self._random = random
         self._share = percent / 100
         self._until_ns = 0
+        self._counts = Counter[tuple[NodeId, Incarnation, int]]()
 
     def start(self, until_ns: int) -> None:
         """Let them come until then."""
@@ -49,10 +54,13 @@ class SecondCopies(Watcher):
                 effect.message, Broadcast | Multicast
             ):
                 continue
-            end = host.ends.get(effect.link)
-            if end is not None and end.other is not None and self._random.random() < self._share:
-                later_ns = self._random.randrange(1, LATER_NS_MAX)
-                at_ns = self._network.now_ns + later_ns
+            end, route = host.ends.get(effect.link), effect.message.route
+            if end is None or end.other is None or self._random.random() >= self._share:
+                continue
+            which = route.source, route.source_incarnation, route.sequence
+            if self._counts[which] < COPIES_MAX:
+                self._counts[which] += 1
+                at_ns = self._network.now_ns + self._random.randrange(1, LATER_NS_MAX)
                 self._network.timeline.plan(at_ns, self._come, end.other, effect.message)
 
     def _come(self, end: End, message: Broadcast | Multicast) -> None:

@@ -11,7 +11,7 @@ from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
 from bmgd.sim import Network
 from bmgd.sim.checkers import Scene, watch
 from bmgd.sim.host import Host
-from bmgd.sim.second_copies import SecondCopies
+from bmgd.sim.second_copies import COPIES_MAX, SecondCopies
 from bmgd.types import LinkId, NodeId
 from bmgd.wire.messages import Message
 from tests.unit.core.clusters import S, settle
@@ -54,6 +54,24 @@ def test_second_copies_come_and_are_taken_by_nobody(percent: int) -> None:
     assert taken == [20] * SIZE
 
 
+def test_second_copies_are_few_though_each_is_sent_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, came = Network(SIZE), []
+    settle(network)
+    copies = SecondCopies(network, Random(1), 100)
+    network.watchers.append(copies)
+    copies.start(network.now_ns + 5 * S)
+    let_come = network.let_come
+
+    def note(host: Host, link: LinkId, message: Message) -> None:
+        came.append(message)
+        let_come(host, link, message)
+
+    monkeypatch.setattr(network, "let_come", note)
+    network.issue(SOURCE, BroadcastTo("t", b"x", False, S))
+    network.run(3)
+    assert len(came) == COPIES_MAX
+
+
 @pytest.mark.parametrize("fault", ["cut", "stop", "kill"])
 def test_second_copies_do_not_come_from_who_is_not_there(
     fault: str, monkeypatch: pytest.MonkeyPatch
@@ -64,7 +82,8 @@ def test_second_copies_do_not_come_from_who_is_not_there(
     copies = SecondCopies(network, Random(1), 100)
     network.watchers.append(copies)
     copies.start(network.now_ns + 2 * S)
-    network.issue(SOURCE, BroadcastTo("t", b"x", False, S))
+    for source in (SOURCE, 1):
+        network.issue(source, BroadcastTo("t", b"x", False, S))
     network.run(0.01)
     if fault == "stop":
         network.stop(SOURCE)
