@@ -78,9 +78,9 @@ async def links_seen_ms(page: Page, members: list[int], since_ms: float) -> floa
     return max(last.values())
 
 
-def last_exact_ms(cluster: LaunchedCluster, since_ns: int) -> float:
+async def last_exact_ms(cluster: LaunchedCluster, since_ns: int) -> float:
     """When the last daemon had exactly its links."""
-    return max(wall_ms(event["at_ns"]) for event in cluster.found("links exact", since_ns))
+    return max(wall_ms(event["at_ns"]) for event in await cluster.reported("links exact", since_ns))
 
 
 async def test_page_shows_a_death_the_healing_and_the_return(
@@ -100,13 +100,14 @@ async def test_page_shows_a_death_the_healing_and_the_return(
         await page.picture("2-killed")
         await cluster.told_of(5, killed_ns)
         told_ms = min(
-            wall_ms(event["at_ns"]) for event in cluster.found("notice", killed_ns, id=0, peer=5)
+            wall_ms(event["at_ns"])
+            for event in await cluster.reported("notice", killed_ns, id=0, peer=5)
         )
         assert dead_ms - told_ms < SEEN_MS
         await cluster.at_rest()
         survivors = [i for i in range(SIZE) if i != 5]
         healed_ms = await links_seen_ms(page, survivors, wall_ms(killed_ns))
-        exact_ms = last_exact_ms(cluster, killed_ns)
+        exact_ms = await last_exact_ms(cluster, killed_ns)
         assert healed_ms - exact_ms < SEEN_MS
         assert await page.text("#count-dead") == "1"
         events = await page.text("#events")
@@ -118,7 +119,8 @@ async def test_page_shows_a_death_the_healing_and_the_return(
         await cluster.restart(5)
         back_ms = await page.when("5 is", "alive", wall_ms(born_ns))
         born_ms = min(
-            wall_ms(event["at_ns"]) for event in cluster.found("notice", born_ns, id=0, peer=5)
+            wall_ms(event["at_ns"])
+            for event in await cluster.reported("notice", born_ns, id=0, peer=5)
         )
         assert back_ms - born_ms < SEEN_MS
         await all_linked(page, list(range(SIZE)))
@@ -136,12 +138,12 @@ async def test_page_shows_a_stopped_node_and_its_refutation(
         stopped_ns = cluster.stop(9)
         dead_ms = await page.when("9 is", "dead", wall_ms(stopped_ns))
         await page.picture("5-stopped")
-        notices = cluster.found("notice", stopped_ns, id=0, peer=9)
+        notices = await cluster.reported("notice", stopped_ns, id=0, peer=9)
         assert dead_ms - wall_ms(notices[0]["at_ns"]) < SEEN_MS
         cluster.go_on(9)
         gone_on_ms = time.time() * 1000
         back_ms = await page.when("9 is", "alive", gone_on_ms)
-        alive = cluster.found("notice", stopped_ns, id=0, peer=9, status="alive")
+        alive = await cluster.reported("notice", stopped_ns, id=0, peer=9, status="alive")
         assert back_ms - wall_ms(alive[0]["at_ns"]) < SEEN_MS
         await all_linked(page, list(range(SIZE)))
         record_property("stop_seen_ms", round(dead_ms - wall_ms(notices[0]["at_ns"])))
