@@ -97,7 +97,7 @@ class Dials:
             renews=dial.renews,
         )
         timeout_s = dial.timeout_ns / 1e9
-        link, tls = self._own.new_link(), self._own.tls_session(dials=True)
+        link, tls = self._own.new_link(), self._own.dialing_session(dial.peer)
         greeting = HelloSocket(self, self._loop, sock, link, dialer, tls, timeout_s)
         self._dials[greeting.link] = dial, greeting
         greeting.connect(target)

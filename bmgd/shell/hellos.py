@@ -48,7 +48,7 @@ class Hellos:
     def accept(self, sock: socket.socket, address: tuple[object, ...]) -> None:
         """Begin with one that connected."""
         acceptor = Acceptor(self._own.identity, self._own.incarnation, self._own.nonce())
-        tls = self._own.tls_session(dials=False)
+        tls = self._own.accepting_session()
         greeting = HelloSocket(self, self._loop, sock, self._own.new_link(), acceptor, tls)
         self._waiting[greeting.link] = acceptor, greeting
         given_way = self._slots.enter(greeting.link, str(address[0]))

@@ -7,7 +7,7 @@ from itertools import count
 
 from bmgd.secret import fingerprint
 from bmgd.shell.tls import TlsSession, TlsSide
-from bmgd.types import Incarnation, LinkId
+from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity
 
 _LINK_NUMBERS = count(1)
@@ -38,9 +38,19 @@ class OwnSide:
             return secrets
         return tuple(f"{name}+{self.tls.key}" for name in secrets) or (self.tls.key,)
 
-    def tls_session(self, *, dials: bool) -> TlsSession | None:
-        """A new connection's way through TLS; None where links have none."""
-        return None if self.tls is None else self.tls.session(dials=dials)
+    def accepting_session(self) -> TlsSession | None:
+        """The way through TLS of one who connected; None where links have none."""
+        return None if self.tls is None else self.tls.session(dials=False)
+
+    def dialing_session(self, peer: NodeId) -> TlsSession | None:
+        """The way through TLS of a dial to a peer; None where links have none."""
+        if self.tls is None:
+            return None
+        cluster = self.identity.cluster
+        wanted = {f"{cluster}/{peer}"}
+        if peer >= self.identity.founding_size:
+            wanted.add(f"{cluster}/any")
+        return self.tls.session(dials=True, wanted=frozenset(wanted))
 
     def nonce(self) -> bytes:
         """A fresh nonce, by which this process knows itself."""

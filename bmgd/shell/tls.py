@@ -8,7 +8,9 @@ bytes and plain bytes into ciphertext, all in memory (`ssl.MemoryBIO`), so it ne
         +--plain text, 16 KiB without an end, a bad certificate--> TlsRefused
 
 Only TLS 1.3, and no session tickets: each connection proves itself anew. Whether a certificate may speak
-for an id is decided with the hello (`Channel.misnames`), which is bound to both certificates.
+for an id is decided with the hello (`Channel.misnames`), which is bound to both certificates. A
+dialer knows before it whom it wants, and says nothing to another: an acceptor that heard its hello
+would take the link for up.
 """
 
 from __future__ import annotations
@@ -68,11 +70,10 @@ class TlsSide:
 
         return outside_dates(self._cert, self._path, now_unix_s)
 
-    def session(self, *, dials: bool) -> TlsSession:
-        """A new connection's way through TLS."""
-        return TlsSession(
-            self, self._dialing if dials else self._accepting, self._fingerprint, dials=dials
-        )
+    def session(self, *, dials: bool, wanted: frozenset[str] = frozenset()) -> TlsSession:
+        """A new connection's way through TLS; for `wanted` see `TlsSession`."""
+        context = self._dialing if dials else self._accepting
+        return TlsSession(self, context, self._fingerprint, dials=dials, wanted=wanted)
 
 
 def _context(protocol: int, paths: tuple[str, str, str]) -> ssl.SSLContext:
@@ -137,6 +138,8 @@ class TlsSession:
         context: as its dialer or acceptor.
         fingerprint: of its own certificate.
         dials: whether it connected.
+        wanted: of these the other side's certificate must name one, if it names any; empty: it may
+            name anybody.
 
     Attributes:
         channel: what a hello is bound to; None before the handshake's end.
@@ -152,14 +155,22 @@ class TlsSession:
         "_received_bytes",
         "_side",
         "_tls",
+        "_wanted",
         "channel",
         "ended",
     )
 
     def __init__(
-        self, side: TlsSide, context: ssl.SSLContext, fingerprint: bytes, *, dials: bool
+        self,
+        side: TlsSide,
+        context: ssl.SSLContext,
+        fingerprint: bytes,
+        *,
+        dials: bool,
+        wanted: frozenset[str] = frozenset(),
     ) -> None:
         self._side = side
+        self._wanted = wanted
         self._fingerprint = fingerprint
         self._dials = dials
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -227,12 +238,22 @@ class TlsSession:
         facts = self._tls.getpeercert()
         assert theirs is not None
         assert facts is not None
+        names = names_in(facts)
+        self._refuse_another(names)
         self.channel = Channel(
             self._binding(hashlib.sha256(theirs).digest()),
-            names_in(facts),
+            names,
             self._side.names_required,
             self._side.key,
         )
+
+    def _refuse_another(self, names: tuple[str, ...]) -> None:
+        if not self._wanted:
+            return
+        if names and self._wanted.isdisjoint(names):
+            raise TlsRefused(Refusal.WRONG_CERTIFICATE, f"(it is for {', '.join(names)})")
+        if not names and self._side.names_required:
+            raise TlsRefused(Refusal.WRONG_CERTIFICATE, "(it names no id)")
 
     def _binding(self, theirs: bytes) -> bytes:
         mine = self._fingerprint

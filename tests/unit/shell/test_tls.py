@@ -134,6 +134,38 @@ def test_tls_refuses_certificates_that_are_not_good(
             assert "the other end says" in second.detail
 
 
+@pytest.mark.parametrize(
+    ("names", "ids", "why"),
+    [
+        (("blue/2",), "optional", "(it is for blue/2)"),
+        (("red/1", "blue/any"), "optional", "(it is for red/1, blue/any)"),
+        ((), "required", "(it names no id)"),
+    ],
+)
+def test_tls_dialer_says_nothing_to_another_than_it_wants(
+    root: Root, five: Certificate, names: tuple[str, ...], ids: str, why: str
+) -> None:
+    # An acceptor that heard the hello took the link for up, until the dialer closed it.
+    dialer = side(five, ids=ids).session(dials=True, wanted=frozenset({"blue/1"}))
+    acceptor = side(root.sign(*names)).session(dials=False)
+    heard = acceptor.receive(dialer.take())
+    with pytest.raises(TlsRefused) as caught:
+        dialer.receive(acceptor.take())
+    assert (caught.value.refusal, caught.value.detail) == (Refusal.WRONG_CERTIFICATE, why)
+    assert dialer.channel is None
+    assert heard + acceptor.receive(dialer.take()) == b""
+
+
+def test_tls_dialer_speaks_to_whom_it_wants(
+    root: Root, one: Certificate, five: Certificate
+) -> None:
+    cases = ((one, "blue/1"), (five, "blue/any"), (root.sign(), "blue/1"))
+    for theirs, name in cases:
+        dialer = side(one).session(dials=True, wanted=frozenset({name}))
+        converse(dialer, side(theirs).session(dials=False))
+        assert dialer.channel is not None
+
+
 def test_tls_side_says_which_own_certificate_is_not_valid_now(
     directory: Path, root: Root, one: Certificate
 ) -> None:
