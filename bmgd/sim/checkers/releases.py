@@ -60,8 +60,10 @@ class OlderAreSpared(Checker):
         if route is None or route.source != journal.host.id:
             # What comes back to its source was sent before.
             self._check_sent(journal, effects)
-        if isinstance(came, OlderMembers):
-            self._learn(journal, came.members)
+        if isinstance(event, Received) and isinstance(came, OlderMembers):
+            # What comes behind the end of a link, one of a former life at its beginning, is not heard.
+            if event.link in journal.former_links:
+                self._learn(journal, came.members)
         elif isinstance(event, LinkUp) or any(isinstance(e, Welcome) for e in effects):
             links = journal.links.values()
             hellos = [MemberFeatures(i.peer, i.incarnation, i.features) for i in links]

@@ -835,6 +835,16 @@ def test_what_was_sent_before_its_source_knew_of_an_older_member_may_come_to_it(
     assert forger.scene.violations == []
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_what_comes_over_a_link_that_is_closed_tells_of_no_older_member(is_up: bool) -> None:
+    forger = cluster()
+    older = MemberFeatures(NodeId(2), forger.scene.journals[NodeId(2)].incarnation, 0)
+    forger.step(Received(forger.link if is_up else NOWHERE, OlderMembers((older,))))
+    forger.deadline(Send(forger.link, ReadersAsk(forger.route(), "t")))
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("older-are-spared" in found) == is_up
+
+
 def test_loss_may_wait_for_an_id_behind_a_message_that_does_not_end() -> None:
     forger = cluster()
     loss_behind_a_long_message(forger, freed=0)
