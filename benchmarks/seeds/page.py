@@ -35,11 +35,11 @@ LATELY = (
     "them. A process that took another id was told that it missed what it had sent under the former one.",
     "A life that another followed was kept for ever where nobody lacked any of it.",
     "",
-    "What 9f2e20f8bb77 violated was not its fault. At 2 to 12 nodes five times second copies of messages,",
-    "which are new in the simulator, came from a node that was cut off; once a program of the simulator",
-    "asked a daemon that had ended; once a checker did not see that a record had gone out. At 2 to 33 parts",
-    "of a cluster that found each other late were judged at once, and a checker took what came over a link",
-    "that was closed at its beginning for heard.",
+    "What 9f2e20f8bb77 violated was not its fault. At 2 to 12 nodes five times second copies of",
+    "messages, which are new in the simulator, came from a node that was cut off; once a program of",
+    "the simulator asked a daemon that had ended; once a checker did not see that a record had gone",
+    "out. At 2 to 33 parts of a cluster that found each other late were judged at once, and a checker",
+    "took what came over a link that was closed at its beginning for heard.",
     "",
 )
 
