@@ -167,7 +167,8 @@ async def _broadcast_pieces(
                 take(await task)
     except* BmgdError as group:
         raise group.exceptions[0] from None
-    report = Report((confirmed or frozenset()) - failed.keys(), failed)
+    # A frozenset less the keys of a dict would be a set.
+    report = Report((confirmed or frozenset()).difference(failed), failed)
     if failed:
         raise PartialError(report)
     return report

@@ -86,6 +86,7 @@ async def test_long_broadcasts_at_once_wait_for_each_other(core: ManyCore) -> No
         sent = [daemon.broadcast(bytes(2_000_000), topic="good", timeout=30) for _ in range(4)]
         reports = await asyncio.gather(*sent)
     assert [report.confirmed for report in reports] == [frozenset({0, 1})] * 4
+    assert all(isinstance(report.confirmed, frozenset) for report in reports)
 
 
 async def test_multicast_takes_ids_and_ranges_of_them(core: ManyCore) -> None:
