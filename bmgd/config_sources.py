@@ -28,6 +28,7 @@ from bmgd.peers import PeerList, split_address
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES, Timing
 
 _OTHERS = frozenset({"BMGD_BACKEND", "BMGD_CONFIG", "BMGD_ENGINE"})
+_ENGINES = ("", "c", "python")
 # Kubernetes gives every container variables for each service; one named "bmgd" is likely.
 _KUBERNETES = re.compile(r"BMGD_(.*_)?(SERVICE_HOST|SERVICE_PORT.*|PORT|PORT_\d+_(TCP|UDP|SCTP).*)")
 _DIGITS_MAX = 1000
@@ -55,6 +56,9 @@ def load(
     if toml_path is not None:
         given.update(_from_toml(toml_path))
     given.update(_from_environment(environment))
+    engine = environment.get("BMGD_ENGINE", "")
+    if engine not in _ENGINES:
+        raise ConfigError(f"BMGD_ENGINE must be one of c, python, not {engine!r}")
     given.update(_from_flags(flags))
     _check_complete(given)
     values: dict[str, object] = {key: _value(key, *given[key]) for key in given.keys() & KEYS}

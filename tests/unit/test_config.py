@@ -118,6 +118,14 @@ def test_variables_that_others_set_are_no_errors() -> None:
     assert load_with(environment=environment).id == 1
 
 
+@pytest.mark.parametrize("name", ["C", "rust"])
+def test_engine_of_an_unknown_name_is_refused_with_the_configuration(name: str) -> None:
+    """The daemon would find it later, and end as one that cannot go on."""
+    with pytest.raises(ConfigError, match=f"BMGD_ENGINE must be one of c, python, not '{name}'"):
+        load_with(environment={"BMGD_ENGINE": name})
+    assert load_with(environment={"BMGD_ENGINE": ""}).id == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
