@@ -120,9 +120,9 @@ class Writer:
         self._thread = thread
         self._writer = writer
 
-    def write(self, payload: Payload) -> None:
+    def write(self, payload: Payload, *, timeout: float = 0.0) -> None:
         """Send a message; waits only while the stream is full."""
-        self._thread.call(self._writer.write(payload))
+        self._thread.call(self._writer.write(payload, timeout=timeout))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all is confirmed; raises the first error."""
@@ -138,6 +138,11 @@ class Daemon:
     def __init__(self, thread: LoopThread, daemon: client.Daemon) -> None:
         self._thread = thread
         self._daemon = daemon
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the daemon can do beyond the first version's verbs."""
+        return self._daemon.features
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -281,6 +286,10 @@ class Daemon:
         """What ``bmgd status --json`` prints."""
         return self._thread.call(self._daemon.status())
 
+    def cluster(self) -> dict[str, Any]:
+        """The whole cluster as this daemon sees it: ``summary``, ``members``, ``reports``."""
+        return self._thread.call(self._daemon.cluster())
+
     def members(self) -> list[dict[str, Any]]:
         """A dict for every node id, sorted by id."""
         return self._thread.call(self._daemon.members())
@@ -296,6 +305,14 @@ class Daemon:
     def trace(self, destination: int, *, timeout: float = 10.0) -> Trace:
         """The path that a real probe took to a node."""
         return self._thread.call(self._daemon.trace(destination, timeout=timeout))
+
+    def reload(self) -> dict[str, Any]:
+        """Let the daemon read its secrets and certificates anew."""
+        return self._thread.call(self._daemon.reload())
+
+    def record(self) -> dict[str, Any]:
+        """Let the daemon write its flight recording to a file on its machine."""
+        return self._thread.call(self._daemon.record())
 
     def evict(self, node_id: int, *, timeout: float = 10.0) -> bool:
         """Take a node out of the cluster; whether it is known to have ended."""
