@@ -107,7 +107,7 @@ async def take(message: Message, command: str | None, *, as_json: bool) -> None:
         if command is None:
             await show(message, as_json=as_json)
         else:
-            await answer(command, message)
+            await answer(command, message, as_json=as_json)
     except DeliveryError as error:
         print(f"bmgd recv: not the whole message: {printable(str(error))}", file=sys.stderr)
 
@@ -139,7 +139,7 @@ def show_missed(missed: Missed, *, as_json: bool) -> None:
         print(f"bmgd recv: missed {span} of node {missed.source}", file=sys.stderr)
 
 
-async def answer(command: str, message: Message) -> None:
+async def answer(command: str, message: Message, *, as_json: bool) -> None:
     """Let a command answer a request; of another message what it prints is printed."""
     starting = asyncio.create_task(
         asyncio.create_subprocess_shell(
@@ -162,6 +162,9 @@ async def answer(command: str, message: Message) -> None:
     why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
+    if not message.is_request and as_json:
+        print_json({"source": message.source, "topic": message.topic, "output": out})
+        return
     if not message.is_request:
         sys.stdout.buffer.write(out)
         sys.stdout.buffer.flush()

@@ -67,15 +67,23 @@ async def test_recv_prints_the_parts_of_a_long_message_as_json(
 
 
 async def test_recv_gives_a_long_message_to_its_command(message: Message, capfdbinary: Any) -> None:
-    await answer("tr a-z A-Z", message)
+    await answer("tr a-z A-Z", message, as_json=False)
     assert capfdbinary.readouterr().out == b"SOME PARTS"
+
+
+async def test_recv_prints_the_output_of_its_command_as_json(
+    message: Message, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await take(message, "tr a-z A-Z", as_json=True)
+    row = json.loads(capsys.readouterr().out)
+    assert row == {"source": 3, "topic": "jobs", "output": "SOME PARTS"}
 
 
 async def test_recv_does_not_mind_a_command_that_reads_nothing(
     message: Message, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
 ) -> None:
     monkeypatch.setattr("tests.unit.cli.test_recv.PARTS", [bytes(65_536)] * 64)
-    await answer("echo done", message)
+    await answer("echo done", message, as_json=False)
     assert capfdbinary.readouterr().out == b"done\n"
 
 
