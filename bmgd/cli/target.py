@@ -82,6 +82,10 @@ def topic(text: str) -> str:
     """An argument that is a topic, 1 to 255 bytes."""
     if not 1 <= len(os.fsencode(text)) <= TOPIC_BYTES_MAX:
         raise ArgumentTypeError(f"not a topic of 1 to {TOPIC_BYTES_MAX} bytes: {text!r}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError(f"not a topic of valid text: {text!r}") from None
     return text
 
 

@@ -118,7 +118,7 @@ async def test_demo_ends_at_once_when_its_launcher_does() -> None:
 
 
 @pytest.mark.parametrize("command", ["send", "request", "multicast", "broadcast", "recv"])
-@pytest.mark.parametrize("topic", ["", "x" * 256])
+@pytest.mark.parametrize("topic", ["", "x" * 256, "\udcff"])
 def test_bad_topic_is_a_bad_argument(command: str, topic: str) -> None:
     there = ["--control", "unix:/nowhere", "--topic", topic]
     words = {"recv": [], "broadcast": ["x"]}.get(command, ["1", "x"])
