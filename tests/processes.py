@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psutil
+
 
 @asynccontextmanager
 async def started(*words: str, **options: Any) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -20,6 +22,14 @@ async def started(*words: str, **options: Any) -> AsyncIterator[asyncio.subproce
         yield process
     finally:
         await end(process)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process has not ended; it may be reaped while it is looked at."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def end(process: asyncio.subprocess.Process) -> None:

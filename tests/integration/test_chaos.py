@@ -20,6 +20,7 @@ from bmgd.chaos.history import Acknowledged, Believed, Delivered, History, from_
 from bmgd.chaos.plan import Plan
 from bmgd.launcher.rundir import read_members
 from tests.integration.cluster import DEADLINE_S, LaunchedCluster, launched, until, until_true
+from tests.processes import runs
 
 SIZE = 9
 EVERYTHING = """{"version": 1, "nodes": 9, "seconds": 18, "seed": 1, "steps": [
@@ -197,4 +198,4 @@ async def test_chaos_killed_leaves_no_link_cut_and_no_hog(tmp_path: Path) -> Non
 
 
 def _ended(processes: Collection[psutil.Process]) -> bool:
-    return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+    return not any(map(runs, processes))

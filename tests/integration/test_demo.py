@@ -16,6 +16,7 @@ import pytest
 
 from bmgd.cli.demo import STEP_S
 from tests.integration.ports import free_base_port
+from tests.processes import runs
 
 DEADLINE_S = 2 * STEP_S
 
@@ -87,7 +88,7 @@ def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> No
     _, err = process.communicate(timeout=DEADLINE_S)
     assert "Traceback" not in err
     deadline_s = time.monotonic() + 30
-    while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in started):
+    while any(map(runs, started)):
         assert time.monotonic() < deadline_s, "processes are left"
         time.sleep(0.01)
 

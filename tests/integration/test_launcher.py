@@ -24,6 +24,7 @@ from bmgd.launcher.ports import choose_base_port
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import AGAIN_S
 from tests.integration.ports import free_base_port
+from tests.processes import runs
 
 DEADLINE_S = 30.0
 STANDIN = Path(__file__).with_name("launcher_standin.py")
@@ -127,10 +128,14 @@ def standin(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
 
 def gone(pids: list[int]) -> bool:
     """Whether none of the processes runs any more."""
-    return not any(
-        psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-        for pid in pids
-    )
+    return not any(map(_runs, pids))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return runs(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
 
 
 # --- the start ------------------------------------------------------------------------------------
