@@ -17,6 +17,8 @@ from tests.integration.cluster import LaunchedCluster, launched, until, until_tr
 from tests.integration.ports import free_base_port
 
 SIZE = 8
+PATIENT = "[timing]\ntimeout_ms = 60000\n"
+"""With this, a stopped daemon is not held dead within a test."""
 
 
 async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -35,7 +37,7 @@ async def check(cluster: LaunchedCluster, node: int, *flags: str) -> tuple[int, 
 
 
 async def test_check_tells_ready_links_and_agreement_of_a_live_cluster(tmp_path: Path) -> None:
-    async with launched(SIZE, tmp_path) as cluster:
+    async with launched(SIZE, tmp_path, toml=PATIENT) as cluster:
         await cluster.at_rest()
         code, line = await check(cluster, 2, "--timeout", "20")
         assert code == 0, line
