@@ -89,16 +89,27 @@ async def test_top_prints_plain_lines_without_a_terminal(tmp_path: Path) -> None
     async with launched(SIZE, tmp_path) as cluster:
         await cluster.at_rest()
         words = ("top", "--control", cluster.control(1), "--interval", "1.5", "--count", "1")
-        code, text = await cluster.command(*words)
-        assert code == 0
-        lines = text.splitlines()
-        assert f"bmgd seen from node 1: {SIZE} alive, 0 dead, 0 left" in lines[0]
-        rows = [line.split() for line in lines[2 : 2 + SIZE]]
-        assert [row[0] for row in rows] == [str(i) for i in range(SIZE)]
-        assert all(row[1] == "ready" for row in rows)
-        code, text = await cluster.command(*words, "--json")
-        nodes = json.loads(text)["nodes"]
-        assert all(node["sent_per_s"] > 0 and node["links"] >= 5 for node in nodes)
+
+        async def table() -> list[str]:
+            code, text = await cluster.command(*words)
+            assert code == 0
+            lines = text.splitlines()
+            assert f"bmgd seen from node 1: {SIZE} alive, 0 dead, 0 left" in lines[0]
+            rows = [line.split() for line in lines[2 : 2 + SIZE]]
+            assert [row[0] for row in rows] == [str(i) for i in range(SIZE)]
+            return [str(row) for row in rows if row[1] != "ready"]
+
+        # A daemon of a busy machine may not report in time for a look.
+        await until("all are ready", table)
+
+        async def document() -> list[str]:
+            code, text = await cluster.command(*words, "--json")
+            assert code == 0
+            nodes = json.loads(text)["nodes"]
+            assert len(nodes) == SIZE
+            return [str(n) for n in nodes if n["sent_per_s"] <= 0 or n["links"] < 5]
+
+        await until("all have rates and links", document)
 
 
 async def test_top_in_a_terminal_obeys_its_keys(tmp_path: Path) -> None:
