@@ -39,6 +39,7 @@ DEADLINE_S: Final = 20.0
 RSS_GROWTH_MAX: Final = 10 * 2**20
 LINK_AGE_S: Final = 0.8
 PROMPT_S: Final = 1.4
+TRIES: Final = 5
 HEADER: Final = struct.Struct(">BBBBIIQIQ")
 
 LEAST: Final = {
@@ -197,26 +198,45 @@ async def _as_stranger(case: Case, attack: Attack) -> str:
 
 
 async def _as_link(case: Case, attack: Attack) -> str:
-    """Frames on a link; what comes of them."""
-    is_dropped = case["outcome"] == "dropped"
-    reader, writer = await (attack.young_link() if is_dropped else attack.link())
+    """Frames on a link; what comes of them.
+
+    On a link that is closed late, which may be for its silence, nothing is seen: another one is tried.
+    """
+    outcome = ""
+    for _ in range(TRIES):
+        began_s = time.monotonic()
+        if case["outcome"] == "dropped":
+            outcome = await _dropped_or_closed(case, attack)
+            began_s -= LINK_AGE_S
+        else:
+            outcome = await _until_closed(case, attack)
+        if outcome == "dropped" or time.monotonic() - began_s < PROMPT_S:
+            return outcome
+    return f"{outcome} late"
+
+
+async def _dropped_or_closed(case: Case, attack: Attack) -> str:
+    reader, writer = await attack.young_link()
     try:
         writer.write(_bytes_of(case, attack))
-        if case["outcome"] == "ends":
-            writer.write_eof()
-        if not is_dropped:
-            began_s = time.monotonic()
-            await _rest_of(reader)
-            # Later it could have been for its silence.
-            is_prompt = time.monotonic() - began_s < PROMPT_S
-            return str(case["outcome"]) if is_prompt else "closed late"
         return "dropped" if await attack.is_open(reader, writer) else "closed"
     except (asyncio.IncompleteReadError, ConnectionError):
         attack.drop()
         return "closed"
+
+
+async def _until_closed(case: Case, attack: Attack) -> str:
+    reader, writer = await attack.link()
+    try:
+        writer.write(_bytes_of(case, attack))
+        if case["outcome"] == "ends":
+            writer.write_eof()
+        await _rest_of(reader)
+        return str(case["outcome"])
+    except ConnectionError:
+        return "closed"
     finally:
-        if not is_dropped:
-            writer.close()
+        writer.close()
 
 
 async def _as_program(case: Case, path: str) -> str:
