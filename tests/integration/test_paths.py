@@ -19,8 +19,9 @@ from tests.integration.cluster import (
 SIZES = [2, 3, 7, 8, 9, 12, 16, 33]
 LATE_JOIN = "[timing]\njoin_ms = 60000\n"
 """With this, a lower id does not dial within a test."""
-RELAYED_PING_S = 0.03
-"""Far above what it takes, far below the half second between two heartbeats."""
+RELAYED_PING_S = 0.15
+"""Far above what it takes on a busy machine, far below the half second between two heartbeats, for which
+every ping of a row would wait, since one follows the other."""
 
 
 @pytest.mark.parametrize("size", SIZES)
