@@ -109,6 +109,19 @@ class _Stream:
             lambda: all(self.outcomes[pair].count >= count for pair in pairs),
         )
 
+    def _came(self, a: int, b: int) -> Counter[bytes]:
+        return Counter(message.payload for message in self.taken[b] if message.source == a)
+
+    async def until_read(self, dead: set[int]) -> None:
+        """Wait until as much of the living has been read by the living as was confirmed."""
+        pairs = [pair for pair in self.outcomes if dead.isdisjoint(pair)]
+        await until_true(
+            "what is confirmed is read",
+            lambda: all(
+                self._came(*pair).total() >= len(self.outcomes[pair].confirmed) for pair in pairs
+            ),
+        )
+
     def check(self, dead: set[int]) -> None:
         """Assert what must be true of every message."""
         for (a, b), outcomes in self.outcomes.items():
@@ -120,8 +133,7 @@ class _Stream:
                 assert outcomes.failed, f"no send from {a} to dead {b} failed"
                 continue
             assert not outcomes.failed, f"{a} to {b}: {outcomes.failed}"
-            came = Counter(m.payload for m in self.taken[b] if m.source == a)
-            assert came == {f"{a} {b} {n}".encode(): 1 for n in outcomes.confirmed}
+            assert self._came(a, b) == {f"{a} {b} {n}".encode(): 1 for n in outcomes.confirmed}
         for node_id, taken in self.taken.items():
             twice = [p for p, n in Counter(m.payload for m in taken).items() if n > 1]
             assert not twice, f"node {node_id} got {twice} more than once"
@@ -157,6 +169,7 @@ async def _stream_while_dying(cluster: LaunchedCluster, victims: set[int]) -> No
         stream.end()
         async with asyncio.timeout(DEADLINE_S):
             await task
+        await stream.until_read(victims)
         # Whatever was delivered before these answers has arrived here too.
         await cluster.statuses()
         stream.check(victims)
