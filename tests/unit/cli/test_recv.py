@@ -17,6 +17,7 @@ import pytest
 from bmgd.cli.recv import answer, show, take
 from bmgd.client import Message
 from bmgd.errors import UnreachableError
+from tests.integration.cluster import until_true
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
@@ -97,10 +98,22 @@ class GivenUp(Long):
 
 @pytest.mark.parametrize("command", [None, "cat"])
 async def test_recv_goes_on_when_a_long_message_is_given_up(
-    command: str | None, capsys: pytest.CaptureFixture[str]
+    command: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun, begin = [], asyncio.create_subprocess_shell
+
+    async def noted(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(*words, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_shell", noted)
     await take(GivenUp(3, "jobs", b"", False, 1), command, as_json=True)
     assert "not the whole message: " in capsys.readouterr().err
+    assert len(begun) == (command is not None)
+    for process in begun:
+        # It was killed, and ends a moment later: the loop must not be closed before.
+        transport: Any = process._transport  # type: ignore[attr-defined]
+        await until_true("its end is seen", transport.is_closing)
 
 
 @asynccontextmanager
