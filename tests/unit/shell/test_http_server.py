@@ -183,6 +183,7 @@ async def test_http_ends_with_a_client_that_hangs_up_or_is_slow(
         _, writer = await served.connect()
         writer.close()
         assert (await served.ask("GET /open HTTP/1.1\r\n"))[0] == 408
+        monkeypatch.undo()
         assert (await served.get("/open"))[0] == 200
 
 
