@@ -227,9 +227,10 @@ async def test_daemon_without_memory_ends_clearly_or_goes_on(
                 return ["it neither answers nor has ended"]
 
             await until("it answers or has ended", settled)
+        has_ended = process.poll() is not None
         text = cluster.log(TARGET)
         assert "a bug" not in text
-        if process.poll() is not None:
+        if has_ended:
             assert process.returncode == 1
             assert "no memory" in text
             cluster.gone.add(TARGET)
