@@ -20,7 +20,8 @@ from bmgd.wire.control import Frame
 from bmgd.wire.control_reader import ReadBuffer
 
 BACKLOG = bytes(1 << 20)
-LINGER_S = 0.05
+LINGER_S = 0.25
+"""Far above what the other end takes to read everything, while this process runs now and then only."""
 DEADLINE_S = 10.0
 
 
