@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.integration.ports import free_base_port
+
 DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
 PICTURES: Final = Path(__file__).parents[2] / "build" / "page"
@@ -126,8 +128,10 @@ async def shown(url: str, *, dark: bool = False, width: int = 1400) -> AsyncIter
     if dark:
         options.add_argument("--blink-settings=preferredColorScheme=0")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    # Selenium would look for a port among those that the kernel gives to connections meanwhile.
+    port = free_base_port(1)
     driver = await asyncio.to_thread(
-        lambda: webdriver.Chrome(options=options, service=Service(DRIVER))
+        lambda: webdriver.Chrome(options=options, service=Service(DRIVER, port=port))
     )
     try:
         await asyncio.to_thread(driver.get, url)
