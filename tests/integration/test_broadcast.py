@@ -20,6 +20,8 @@ async def test_best_effort_broadcast_reaches_all_at_16_before_and_after_a_kill(
     tmp_path: Path,
 ) -> None:
     async with launched(SIZE, tmp_path) as cluster, AsyncExitStack() as stack:
+        # Where both ends have dialled one link is closed, and with it what is on its way there.
+        await cluster.at_rest()
         taken: dict[int, list[Message]] = {
             number: await stack.enter_async_context(cluster.reading(number, TOPIC))
             for number in range(SIZE)
@@ -107,6 +109,7 @@ async def test_long_broadcast_comes_whole_to_some_and_in_parts_to_others(tmp_pat
 
 async def test_reliable_multicast_shares_frames_and_names_whom_it_lost(tmp_path: Path) -> None:
     async with launched(SIZE, tmp_path) as cluster, AsyncExitStack() as stack:
+        await cluster.at_rest()
         taken = {
             number: await stack.enter_async_context(cluster.reading(number, TOPIC))
             for number in range(SIZE)
