@@ -128,16 +128,16 @@ async def test_javascript_takes_a_long_answer(tmp_path: Path) -> None:
 
 
 async def test_javascript_follows_the_membership(tmp_path: Path) -> None:
-    async with (
-        launched(5, tmp_path) as cluster,
-        running(command(cluster, 0, "watch", 1)) as changes,
-    ):
-        snapshot = await line(changes)
-        assert [member["id"] for member in snapshot["members"]] == list(range(5))
-        await cluster.kill(2)
-        change = await line(changes)
-        assert (change["id"], change["status"]) == (2, "excluded")
-        assert change["revision"] == snapshot["revision"] + 1
+    async with launched(5, tmp_path) as cluster:
+        # Nothing but the death is to change.
+        await cluster.at_rest()
+        async with running(command(cluster, 0, "watch", 1)) as changes:
+            snapshot = await line(changes)
+            assert [member["id"] for member in snapshot["members"]] == list(range(5))
+            await cluster.kill(2)
+            change = await line(changes)
+            assert (change["id"], change["status"]) == (2, "excluded")
+            assert change["revision"] == snapshot["revision"] + 1
 
 
 async def test_javascript_is_told_what_is_wrong(tmp_path: Path) -> None:
