@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bmgd.shell.reports import GATHER_S, GATHERED_MAX, Event, Reports
+from bmgd.shell.reports import GATHERED_MAX, Event, Reports
 
+DEADLINE_S = 30.0
 NOTICE: Event = {"event": "notice", "peer": 5}
 READY: Event = {"event": "ready"}
 
@@ -24,7 +25,7 @@ def test_reports_of_a_death_are_told_together() -> None:
         reports.put(NOTICE)
         reports.put(NOTICE)
         assert told == []
-        await asyncio.wait_for(any_told.wait(), 100 * GATHER_S)
+        await asyncio.wait_for(any_told.wait(), DEADLINE_S)
         return told
 
     assert asyncio.run(run()) == [[NOTICE, NOTICE]]
