@@ -171,7 +171,8 @@ async def test_answer_that_is_not_put_when_its_subscription_ends_is_not_sent_aft
 async def test_answer_whose_subscription_has_ended_has_its_outcome_in_its_time() -> None:
     daemon = Daemon()
     replies = Replies(daemon)
-    soon = await Question(replies, Asker(3, 1, 1), 7).answer_soon(b"late", 0.01)
+    # Long enough for it to be put: what is not put in time needs not be withdrawn.
+    soon = await Question(replies, Asker(3, 1, 1), 7).answer_soon(b"late", 0.3)
     daemon.open_streams()
     await turn()
     replies.end()

@@ -190,7 +190,8 @@ async def test_what_is_sent_soon_ends_in_time_beside_what_has_more(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
     sending = await daemon.send_soon(SILENT, b"may take long", timeout=100.0)
-    soon = await daemon.send_soon(SILENT, b"may not", timeout=0.05)
+    # Long enough for it to be put: what is not put in time fails as not sent.
+    soon = await daemon.send_soon(SILENT, b"may not", timeout=0.3)
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(bmgd.UnreachableError) as failed:
             await soon
