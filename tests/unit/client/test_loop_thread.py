@@ -137,4 +137,5 @@ async def test_loop_thread_that_cannot_be_started_leaves_nothing_behind(
     with pytest.raises(NoDaemonError, match="no thread can be started: can't start new thread"):
         LoopThread()
     assert [loop.is_closed() for loop in made] == [True]
-    assert threading.enumerate() == threads
+    # Some that others began may have ended meanwhile.
+    assert set(threading.enumerate()) <= set(threads)
