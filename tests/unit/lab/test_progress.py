@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +34,10 @@ def test_progress_line_comes_after_a_second_with_the_newest_report(
 ) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(sys, "stderr", shown)
+    # However late it runs, a second has passed between two looks at the clock.
+    seconds = count(0.0)
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("bmgd.lab.progress.time", clock)
     deadline_s = time.monotonic() + DEADLINE_S
     with ProgressLine("sample") as line:
         line.tell(" 10 %  early")
