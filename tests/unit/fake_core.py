@@ -37,7 +37,7 @@ SENDERS: dict[int, BmgdError] = {
     5: QueueFullError(5, "its queue for that topic is full"),
     6: RequestError("no node has the id 6"),
 }
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 CREDIT_BYTES = 1 << 20
 SILENT = 7
 """Nothing that is for this node is ever answered."""

@@ -15,7 +15,7 @@ from bmgd import blocking
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 T = TypeVar("T")
 

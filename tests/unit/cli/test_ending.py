@@ -23,7 +23,7 @@ from bmgd import cli
 from bmgd.cli import chaos, demo
 from bmgd.errors import LaunchError
 
-LIMIT_S = 10.0
+LIMIT_S = 30.0
 
 
 def test_closed_pipe_of_a_task_is_as_one_of_its_command(

@@ -16,7 +16,7 @@ import pytest
 from bmgd.errors import ControlError, NoDaemonError
 from bmgd.trials.processes import Adopted
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 def until(condition: Callable[[], bool]) -> None:
