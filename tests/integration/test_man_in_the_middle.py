@@ -23,6 +23,8 @@ from tests.integration.test_tls import certified
 SENDER, READER = 1, 0
 COUNT = 12
 STRUCK = 4
+PATIENT = "[timing]\ntimeout_ms = 5000\n"
+"""Where nothing is to be found by silence: he is this process, and may not run for a second."""
 MARK = b"a message of a program, number "
 
 Change = Callable[[bytes, "Direction"], list[bytes]]
@@ -192,9 +194,10 @@ async def test_man_in_the_middle(case: str, with_tls: bool, tmp_path: Path) -> N
     port = free_base_port(8)
     gates = [(port + i, port + 4 + i) for i in (0, 1)]
     template = f"127.0.0.1:{{{port}+id}}"
+    toml = "" if case == "cut short" else PATIENT
     async with (
         Man(gates).standing() as man,
-        founded(2, tmp_path, *flags, peers=template) as cluster,
+        founded(2, tmp_path, *flags, peers=template, toml=toml) as cluster,
     ):
         for i in (0, 1):
             cluster.start(i, flags=["--listen", f"127.0.0.1:{gates[i][1]}"])
