@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,7 @@ from bmgd.shell.carrying_out import OWN_REQUEST
 from bmgd.shell.daemon import Daemon
 from bmgd.types import LinkId
 from bmgd.wire.link_messages import Ping
+from tests.integration.ports import free_base_port
 
 LIMIT_S = 10.0
 MOVED = StreamMoved(7, 2, 1000)
@@ -69,9 +69,7 @@ class Around:
 
 @pytest.fixture
 def daemon() -> Any:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    address = f"127.0.0.1:{free_base_port(1)}"
     made: Any = Daemon(Config(id=0, size=1, peers=PeerList.parse(address, 1)))
     yield made
     made._listener.close()
