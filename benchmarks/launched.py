@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 LIMIT_S = 120.0
 
 
@@ -122,3 +124,8 @@ def launched(
             yield cluster
         finally:
             cluster.stop()
+
+
+def loopback_bytes() -> int:
+    """What the loopback interface has carried, headers included."""
+    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)

@@ -1,7 +1,7 @@
 """What many joins and leaves in a cluster's life cost those who stay: memory, bytes, time.
 
     python -m benchmarks.turnover [--joins 1000000] [--out turnover.jsonl] [--every 50000]
-    python -m benchmarks.turnover --real 2000 [--size 4]
+    python -m benchmarks.turnover --real 2000 [--size 4] [--every 256]
 
 Two members' cores in virtual time: one gives out all ids, both hear of all. Joiners come in batches, are
 given an id, and leave; one in a batch fetches all records as a joiner does. Every so many joins a line is
@@ -10,7 +10,8 @@ whether their digests are equal, and what a new joiner and a restarted founder, 
 everything, fetch. With `--out` what is known is kept beside the lines; the next call goes on from there.
 
 `--real` does the same with daemons on this machine: joiners are started and leave again, and the lines
-tell how long a join takes and what memory the founders have.
+tell how long a batch takes to join, the bytes on loopback meanwhile for each joiner, headers and all that
+daemons say to each other included, and what memory the founders have.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.launched import launched
+from benchmarks.launched import launched, loopback_bytes
 from bmgd.client import connect
 from bmgd.core.effects import Dial, Effect, Grant, Send
 from bmgd.core.events import (
@@ -212,9 +213,10 @@ def run_real(options: argparse.Namespace) -> None:
         grow = [sys.executable, "-m", "bmgd", "launch", "--run-dir", str(cluster.run_dir), "--grow"]
         done, gone = 0, set(range(options.size))
         while done < options.real:
-            began_s = time.monotonic()
+            began_s, bytes_before = time.monotonic(), loopback_bytes()
             subprocess.run([*grow, str(options.at_once)], check=True, capture_output=True)
             joined_s = time.monotonic() - began_s
+            joined_bytes = loopback_bytes() - bytes_before
             nodes = json.loads((cluster.run_dir / "cluster.json").read_text())["nodes"]
             fresh = {n["id"]: n["control"] for n in nodes if n["id"] not in gone}
             asyncio.run(_leave_all(fresh.values()))
@@ -226,6 +228,7 @@ def run_real(options: argparse.Namespace) -> None:
                     "highest_id": max(gone),
                     "batch": options.at_once,
                     "batch_joined_s": round(joined_s, 2),
+                    "joining_kb_each": round(joined_bytes / len(fresh) / 1e3, 1),
                     "batch_left_s": round(time.monotonic() - began_s - joined_s, 2),
                     "founder_uss_mb": round(
                         max(p.memory_full_info().uss for p in founders) / 1e6, 2
@@ -249,12 +252,15 @@ def main() -> None:
     """Simulate, or do it for real."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--joins", type=int, default=1_000_000)
-    parser.add_argument("--every", type=int, default=50_000)
+    parser.add_argument(
+        "--every", type=int, help="a line for so many joins: 50,000, or 256 real ones"
+    )
     parser.add_argument("--out", help="append lines to this file, and go on from it")
     parser.add_argument("--real", type=int, default=0, help="so many real daemons instead")
     parser.add_argument("--size", type=int, default=4, help="founders of the real cluster")
     parser.add_argument("--at-once", type=int, default=32, help="real joiners at a time")
     options = parser.parse_args()
+    options.every = options.every or (256 if options.real else 50_000)
     if options.real:
         run_real(options)
     else:

@@ -16,7 +16,7 @@ from statistics import median
 
 import psutil
 
-from benchmarks.launched import Launched, launched
+from benchmarks.launched import Launched, launched, loopback_bytes
 
 QUIET_S = 0.4
 DEATH_S = 0.5
@@ -154,20 +154,16 @@ def measure_memory(size: int, options: argparse.Namespace, python: Path) -> list
     ]
 
 
-def _loopback_bytes() -> int:
-    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
-
-
 def measure_idle(size: int, options: argparse.Namespace, python: Path) -> list[Values]:
     """CPU and loopback traffic of a cluster at rest, headers included, per daemon."""
     with launched(size, ("--profile", options.profile), python) as cluster:
         cluster.quiet(2.0)
         pids = cluster.pids().values()
         before_s = [_cpu_s([pid]) for pid in pids]
-        bytes_before, began_s = _loopback_bytes(), time.monotonic()
+        bytes_before, began_s = loopback_bytes(), time.monotonic()
         time.sleep(options.seconds)
         spent_s = time.monotonic() - began_s
-        sent = (_loopback_bytes() - bytes_before) / spent_s / size
+        sent = (loopback_bytes() - bytes_before) / spent_s / size
         used = [
             100 * (_cpu_s([pid]) - was_s) / spent_s
             for pid, was_s in zip(pids, before_s, strict=True)
