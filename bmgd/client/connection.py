@@ -6,7 +6,8 @@ that it belongs to. What is bounded, and what happens there:
     a stream's items in this program   its `bound`        the stream ends with SubscriptionError
     bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests wait; those that open a
                                                           stream of messages raise RequestError
-    waiting for that, and an answer    `within_s`         SilentDaemonError
+    waiting for that, and an answer    `within_s`,        SilentDaemonError
+                                       or `timeout` and `GRACE_S`
     what waits in its socket           see `daemon_socket.py`
 """
 
@@ -38,6 +39,8 @@ GRACE_S: Final = 5.0
 
 WRITE_BYTES_MAX: Final = 2**20
 _END_S = 2.0
+_LEAST_S: Final = 0.001
+"""A timeout is above 0, also one of which nothing is left."""
 
 T = TypeVar("T")
 
@@ -102,6 +105,19 @@ class Connection(DaemonSocket):
         within_s = await self._until_read(verb, within_s)
         sequence = self._request(verb, params)
         return await self._answer(sequence, verb, within_s)
+
+    async def ask_in_time(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
+        """As `ask`, for what takes a time that the program has chosen, and the daemon keeps.
+
+        Args:
+            verb, params: as of `ask`, but for the parameter ``timeout``.
+            timeout: seconds from now; what is left of them when the daemon is asked is told to it.
+
+        Raises: as `ask`.
+        """
+        left_s = max(await self._until_read(verb, timeout), _LEAST_S)
+        sequence = self._request(verb, {**params, "timeout": left_s})
+        return await self._answer(sequence, verb, left_s + GRACE_S)
 
     @asynccontextmanager
     async def stream(

@@ -29,7 +29,7 @@ from bmgd.client.arguments import (
     checked_topic,
 )
 from bmgd.client.connecting import open_greeted
-from bmgd.client.connection import ANSWER_S, GRACE_S, Connection
+from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.draining import Drained, drained_of
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.programs import registered
@@ -186,8 +186,8 @@ class Daemon(SendsToMany, ShowsCluster):
             NoDaemonError: the daemon is gone.
         """
         check_timeout(timeout)
-        params = {"topic": checked_topic(topic), "timeout": timeout}
-        value = await self._connection.ask("readers", params, timeout + GRACE_S)
+        params = {"topic": checked_topic(topic)}
+        value = await self._connection.ask_in_time("readers", params, timeout)
         return list(value["readers"])
 
     def stream(
@@ -291,8 +291,8 @@ class Daemon(SendsToMany, ShowsCluster):
             NoDaemonError: the daemon is gone.
         """
         check_timeout(timeout)
-        params = {"destination": node_id, "timeout": timeout}
-        outcome = await self._connection.ask("evict", params, timeout + GRACE_S)
+        params = {"destination": node_id}
+        outcome = await self._connection.ask_in_time("evict", params, timeout)
         return bool(outcome["ended"])
 
     async def drain(self, timeout: float = 30.0) -> Drained:  # noqa: ASYNC109
@@ -311,7 +311,7 @@ class Daemon(SendsToMany, ShowsCluster):
         until = asyncio.get_running_loop().time() + timeout
         await self._streams.settle(min(SETTLE_S, timeout))
         left = max(until - asyncio.get_running_loop().time(), 0.001)
-        return drained_of(await self._connection.ask("drain", {"timeout": left}, left + GRACE_S))
+        return drained_of(await self._connection.ask_in_time("drain", {}, left))
 
     async def leave(self) -> None:
         """Let the daemon leave the cluster and end; returns when the others are told.

@@ -16,7 +16,7 @@ subscription shows the gap by an `Interrupted` between what came before and what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -266,12 +266,24 @@ class LastingConnection(Connection):
 
     async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:
         """As of a `Connection`; waits until the daemon is there, and asks again what changes nothing."""
+        ask = super().ask
+        return await self._repeat(verb, within_s, lambda left_s: ask(verb, params, left_s))
+
+    async def ask_in_time(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
+        """As of a `Connection`, and of `ask`."""
+        ask = super().ask_in_time
+        return await self._repeat(verb, timeout, lambda left_s: ask(verb, params, left_s))
+
+    async def _repeat(
+        self, verb: str, within_s: float, ask: Callable[[float], Awaitable[Any]]
+    ) -> Any:
+        """Ask once the daemon is there, and again where that may be; each time with what is left."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
         while True:
             await self.until_up(max(until - loop.time(), 0))
             try:
-                return await super().ask(verb, params, max(until - loop.time(), 0.001))
+                return await ask(max(until - loop.time(), 0.001))
             except NoDaemonError:
                 if verb not in REPEATABLE or self._is_closed or loop.time() >= until:
                     raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from bmgd.client.arguments import check_destination, check_timeout
-from bmgd.client.connection import GRACE_S, Connection
+from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
 from bmgd.client.programs import Program, ProgramEnd, ProgramReader, running
 from bmgd.errors import ProtocolError
@@ -152,8 +152,8 @@ class ShowsCluster:
     async def _probe(self, verb: str, destination: int, timeout_s: float) -> Trace:
         check_destination(destination)
         check_timeout(timeout_s)
-        params = {"destination": destination, "timeout": timeout_s}
-        value = await self._connection.ask(verb, params, timeout_s + GRACE_S)
+        params = {"destination": destination}
+        value = await self._connection.ask_in_time(verb, params, timeout_s)
         return Trace(tuple(value["path"]), value["rtt_ns"] / 1e9)
 
 

@@ -13,7 +13,7 @@ from operator import index
 from typing import Any, Final
 
 from bmgd.client.arguments import Payload, Quality, check_timeout, checked_payload, checked_topic
-from bmgd.client.connection import GRACE_S, Connection
+from bmgd.client.connection import Connection
 from bmgd.errors import (
     BmgdError,
     DeliveryError,
@@ -85,17 +85,15 @@ class SendsToMany:
         check_timeout(timeout)
         if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
             return await self._broadcast_long(checked, topic, timeout)
-        params = {**_checked(checked, topic, quality), "timeout": timeout}
-        return _report(await self._connection.ask("broadcast", params, timeout + GRACE_S))
+        params = _checked(checked, topic, quality)
+        return _report(await self._connection.ask_in_time("broadcast", params, timeout))
 
     async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
         until_s = asyncio.get_running_loop().time() + timeout_s
 
         async def ask_piece(params: dict[str, Any]) -> Report:
             left_s = max(0.001, until_s - asyncio.get_running_loop().time())
-            params["timeout"] = left_s
-            answer = await self._connection.ask("broadcast_piece", params, left_s + GRACE_S)
-            return report_of(answer)
+            return report_of(await self._connection.ask_in_time("broadcast_piece", params, left_s))
 
         _checked(b"", topic, "reliable")
         return await _broadcast_pieces(ask_piece, payload, {"topic": topic})
@@ -124,9 +122,8 @@ class SendsToMany:
         params = {
             **_checked(checked_payload(payload), topic, quality),
             "destinations": _ranges(destinations),
-            "timeout": timeout,
         }
-        return _report(await self._connection.ask("multicast", params, timeout + GRACE_S))
+        return _report(await self._connection.ask_in_time("multicast", params, timeout))
 
 
 async def _broadcast_pieces(

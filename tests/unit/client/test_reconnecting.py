@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 import bmgd
+from bmgd.client.connection import GRACE_S
 from bmgd.client.reconnecting import LastingConnection
-from bmgd.core.commands import OpenInbox, OpenStream, PutSegment, Subscribe
+from bmgd.core.commands import OpenInbox, OpenStream, ProbeTo, PutSegment, Subscribe
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
@@ -199,3 +201,46 @@ async def test_writers_that_wait_for_room_go_on_after_a_restart(tmp_path: Path) 
             (segment,) = put(core)
             assert unpack_messages(segment.body, segment.count) == [b"1", b"2"]
             await block.aclose()
+
+
+async def until_away(daemon: bmgd.Daemon) -> None:
+    """Wait until the client knows that its daemon is gone."""
+    connection = daemon._connection
+    assert isinstance(connection, LastingConnection)
+    while connection.is_up:
+        await connection._wait_for_change()
+
+
+async def test_what_a_daemon_that_is_away_is_asked_ends_within_its_own_time(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        await until_away(daemon)
+        asked: list[Awaitable[object]] = [
+            daemon.multicast([1], b"x", timeout=0.01),
+            daemon.broadcast(b"x", timeout=0.01),
+            daemon.broadcast(bytes(100_000), timeout=0.01),
+            daemon.ping(1, timeout=0.01),
+            daemon.trace(1, timeout=0.01),
+            daemon.readers(timeout=0.01),
+            daemon.evict(1, timeout=0.01),
+            daemon.drain(timeout=0.01),
+        ]
+        async with asyncio.timeout(GRACE_S - 0.1):
+            ends = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(end) for end in ends] == [bmgd.NoDaemonError] * len(asked)
+
+
+async def test_what_waited_for_its_daemon_is_told_what_is_left_of_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        await until_away(daemon)
+        asking = asyncio.ensure_future(daemon.ping(1, timeout=60))
+        await asyncio.sleep(0)
+        async with fake_daemon(path) as core:
+            await asking
+            (probe,) = [command for _, command in core.told if isinstance(command, ProbeTo)]
+            assert probe.timeout_ns < 60_000_000_000
