@@ -6,7 +6,7 @@ BmgdError
 ├── ConfigError               a flag, variable, file or key that cannot be used
 ├── ProtocolError             bytes that are not the wire protocol
 │   └── RefusedError          the other daemon refused the link; `.reason` says why
-├── ControlError              between a program and its daemon
+├── ControlError              between a program and its daemon; `.sent`
 │   ├── NoDaemonError         nobody answers at that address
 │   ├── SilentDaemonError     the daemon is there and does not answer in time
 │   ├── RequestError          the daemon cannot do what was asked
@@ -65,7 +65,17 @@ class RefusedError(ProtocolError):
 
 
 class ControlError(BmgdError):
-    """Something went wrong between a program and its daemon."""
+    """Something went wrong between a program and its daemon.
+
+    Args:
+        text: what.
+        sent: whether a message, or what was asked, was handed to the daemon, and so may have been taken,
+            or done, or may yet be; False where asking again is safe.
+    """
+
+    def __init__(self, text: str = "", *, sent: bool = False) -> None:
+        super().__init__(text)
+        self.sent = sent
 
 
 class NoDaemonError(ControlError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, cast
 
-from bmgd.errors import BmgdError, DeliveryError
+from bmgd.errors import BmgdError, ControlError, DeliveryError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 PREFIX_BYTES: Final = 5
@@ -154,4 +154,6 @@ def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
     """An error as it is for a message that may have been taken, or was not."""
     if isinstance(error, DeliveryError) and error.sent != sent:
         return type(error)(error.destination, error.detail, sent=sent)
+    if isinstance(error, ControlError) and error.sent != sent:
+        return type(error)(str(error), sent=sent)
     return error

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
+from bmgd.client.backlog import with_sent
 from bmgd.client.daemon_socket import DaemonSocket
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.errors import (
@@ -98,9 +99,9 @@ class Connection(DaemonSocket):
             within_s: how long to wait, in seconds.
 
         Raises:
-            SilentDaemonError: no answer came in time.
+            SilentDaemonError: no answer came in time; `sent` says whether it was asked at all.
             RequestError: the request cannot be sent.
-            BmgdError: what the daemon answered, or `NoDaemonError`.
+            BmgdError: what the daemon answered, or `NoDaemonError`, with `sent`.
         """
         within_s = await self._until_read(verb, within_s)
         sequence = self._request(verb, params)
@@ -242,7 +243,7 @@ class Connection(DaemonSocket):
             return
         self._lost = error
         for sequence in list(self._answers):
-            self._settle(sequence, None, error)
+            self._settle(sequence, None, with_sent(error, sent=True))
         for sink in list(self._streams.values()):
             sink.on_end(error, {})
         self._uncrowded.set()
@@ -291,7 +292,7 @@ class Connection(DaemonSocket):
                 return await answer
         except TimeoutError:
             text = f"the daemon has not answered {verb!r} for {within_s:g} s"
-            raise SilentDaemonError(text) from None
+            raise SilentDaemonError(text, sent=True) from None
         finally:
             if self._answers.pop(sequence, None) is not None and sequence not in self._streams:
                 self.write(control.Cancel(sequence))

@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bmgd.client.arguments import Priority, Quality
-from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending
+from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending, with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
-from bmgd.errors import BmgdError, ProtocolError, RequestError
+from bmgd.errors import BmgdError, ControlError, ProtocolError, RequestError
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
 from bmgd.wire.control import TIMEOUT_S_MAX
@@ -108,6 +108,11 @@ class Putting:
     def has_put(self) -> bool:
         """Whether anything of it was ever handed to the daemon."""
         return self._underway.last_number > 0
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something of it was handed to the daemon, and is not confirmed."""
+        return self._in_long or len(self._underway) > 0
 
     @property
     def is_idle(self) -> bool:
@@ -289,6 +294,8 @@ class Putting:
             self.was_cut = not self.is_idle or (self._error is not None and not self._is_told)
         self._over = True
         self._connection.forget(self._sequence)
+        if isinstance(error, ControlError):
+            error = with_sent(error, sent=self.is_in_doubt)
         if error is not None:
             self._error = self._error or error
         over = error or RequestError("the stream is closed")

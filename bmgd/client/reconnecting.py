@@ -6,7 +6,8 @@ to `PAUSE_MAX_S`, for as long as the program keeps the connection. What was open
     messages that are not confirmed  fail with UnreachableError, whose `sent` says what is known of them
     streams out                      are over; the next message opens another one
     what was asked and changes nothing  is asked again, within its time
-    what else was asked              fails with NoDaemonError: it may have been done, or not
+    what else was asked              fails with NoDaemonError, `sent`: it may have been done, or not
+    what was not asked yet           is asked within its time, or fails with `sent` False
     what lasts: subscriptions, registrations, membership, programs, monitor  is opened again, in order
 
 and who asks for something meanwhile waits, within its own time, until the daemon is there again. A
@@ -19,8 +20,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
+from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
@@ -51,6 +53,17 @@ T = TypeVar("T")
 class _Interruptible(Protocol):
     def interrupt(self) -> None:
         """The daemon is gone, and may come back."""
+
+
+@runtime_checkable
+class _Sends(Sink, Protocol):
+    """A stream out."""
+
+    destination: int
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something of it was handed over, and is not confirmed."""
 
 
 class _Lasting:
@@ -199,15 +212,15 @@ class LastingConnection(Connection):
 
     def _fail_all(self, error: BmgdError) -> None:
         for sequence in list(self._answers):
-            self._settle(sequence, None, error)
+            self._settle(sequence, None, with_sent(error, sent=True))
         sinks, self._streams = list(self._streams.values()), {}
         # Streams out know best what became of what was put into them.
-        for sink in sorted(sinks, key=lambda sink: not hasattr(sink, "destination")):
-            destination = getattr(sink, "destination", None)
-            if destination is None or not isinstance(error, NoDaemonError):
-                sink.on_end(error, {})
+        for sink in sorted(sinks, key=lambda sink: not isinstance(sink, _Sends)):
+            if isinstance(sink, _Sends) and isinstance(error, NoDaemonError):
+                sent = sink.is_in_doubt
+                sink.on_end(UnreachableError(sink.destination, LOST, sent=sent), {})
             else:
-                sink.on_end(UnreachableError(destination, LOST, sent=True), {})
+                sink.on_end(error, {})
         if self._transport is not None:
             if isinstance(error, NoDaemonError):
                 # One that is closed may go on writing, and its end would be taken for that of the next.
@@ -284,8 +297,9 @@ class LastingConnection(Connection):
             await self.until_up(max(until - loop.time(), 0))
             try:
                 return await ask(max(until - loop.time(), 0.001))
-            except NoDaemonError:
-                if verb not in REPEATABLE or self._is_closed or loop.time() >= until:
+            except NoDaemonError as error:
+                may_be_done = error.sent and verb not in REPEATABLE
+                if may_be_done or self._is_closed or loop.time() >= until:
                     raise
 
     @asynccontextmanager

@@ -13,17 +13,22 @@ from operator import index
 from typing import Any, Final
 
 from bmgd.client.arguments import Payload, Quality, check_timeout, checked_payload, checked_topic
+from bmgd.client.backlog import with_sent
 from bmgd.client.connection import Connection
 from bmgd.errors import (
     BmgdError,
+    ControlError,
     DeliveryError,
+    NoDaemonError,
     PartialError,
     ProtocolError,
     Report,
     RequestError,
+    SilentDaemonError,
+    UnreachableError,
 )
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
-from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import ENTRIES_MAX, PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
 
 PIECES_UNDERWAY: Final = 14
@@ -79,7 +84,7 @@ class SendsToMany:
             PartialError: some nodes did not confirm it; its report says which, and why.
             RequestError: a bad or too large payload, or a bad topic or timeout.
             NoQuorumError: this node stands aside.
-            NoDaemonError: the daemon is gone.
+            NoDaemonError: the daemon is gone; `sent` says whether it may have taken the message.
         """
         checked = checked_payload(payload)
         check_timeout(timeout)
@@ -116,14 +121,25 @@ class SendsToMany:
                 what others did not confirm was confirmed by those that the report names.
                 "best-effort": at most once. Both share a way as long as they can.
 
-        Raises: as `broadcast`.
+        Raises:
+            PartialError: as `broadcast`; with `reconnect` also where the daemon is or goes away: its
+                report has an `UnreachableError` for each destination of a reliable one.
+            RequestError, NoQuorumError, NoDaemonError: as `broadcast`.
         """
         check_timeout(timeout)
-        params = {
-            **_checked(checked_payload(payload), topic, quality),
-            "destinations": _ranges(destinations),
-        }
-        return _report(await self._connection.ask_in_time("multicast", params, timeout))
+        params = _checked(checked_payload(payload), topic, quality)
+        ranges = _ranges(destinations)
+        params["destinations"] = ranges
+        if quality != "reliable":
+            return _report(await self._connection.ask_in_time("multicast", params, timeout))
+        ids = _ids(ranges)
+        try:
+            return _report(await self._connection.ask_in_time("multicast", params, timeout))
+        except (NoDaemonError, SilentDaemonError) as error:
+            if not self._connection.lasts:
+                raise
+            lost = {each: UnreachableError(each, str(error), sent=error.sent) for each in ids}
+            raise PartialError(Report(frozenset(), lost)) from None
 
 
 async def _broadcast_pieces(
@@ -138,7 +154,8 @@ async def _broadcast_pieces(
 
     Raises:
         PartialError: some nodes have not confirmed each piece.
-        BmgdError: whatever a piece fails with; those that follow are not sent.
+        BmgdError: whatever a piece fails with; those that follow are not sent. `sent` is that of
+            the whole: whether any piece may have been taken.
     """
     size = len(payload)
     number = secrets.randbits(63) + 1
@@ -163,12 +180,28 @@ async def _broadcast_pieces(
             for task in underway:
                 take(await task)
     except* BmgdError as group:
-        raise group.exceptions[0] from None
+        error = _first_of(group)
+        if confirmed is not None or any(map(_may_be_taken, underway)):
+            error = with_sent(error, sent=True)
+        raise error from None
     # A frozenset less the keys of a dict would be a set.
     report = Report((confirmed or frozenset()).difference(failed), failed)
     if failed:
         raise PartialError(report)
     return report
+
+
+def _first_of(group: BaseExceptionGroup[BmgdError]) -> BmgdError:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _may_be_taken(asking: asyncio.Task[Report]) -> bool:
+    """Whether a piece is confirmed, or in doubt."""
+    if not asking.done() or asking.cancelled():
+        return False
+    error = asking.exception()
+    return error is None or (isinstance(error, ControlError | DeliveryError) and error.sent)
 
 
 def missed_of(value: Any) -> Missed | None:
@@ -207,6 +240,14 @@ def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
     if not found:
         raise RequestError("a multicast needs a destination")
     return runs_in(found)
+
+
+def _ids(ranges: list[tuple[int, int]]) -> list[int]:
+    """The destinations of a reliable multicast; not walked through where they are too many."""
+    count = sum(last + 1 - first for first, last in ranges)
+    if count > ENTRIES_MAX:
+        raise RequestError(f"a reliable multicast has at most {ENTRIES_MAX} destinations")
+    return [each for first, last in ranges for each in range(first, last + 1)]
 
 
 def _one_id(item: int) -> range:

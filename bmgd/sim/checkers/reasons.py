@@ -171,8 +171,8 @@ class ErrorsHaveTheirReason(Checker):
                         del known[request]
                 case StreamMoved(request) if effect.error and request in known:
                     numbers = (*effect.withdrawn, *effect.doubted)
-                    kind = _KINDS[effect.error]
-                    error = RequestError("") if kind is RequestError else kind(0, "")
+                    is_refused = effect.error == RequestError.__name__
+                    error = RequestError("") if is_refused else _KINDS[effect.error](0, "")
                     self._check(journal, error, _Told(known[request], event, numbers, is_over))
                 case StreamEnded(request, _, _, error):
                     asked = known.pop(request, None)
@@ -221,7 +221,7 @@ class ErrorsHaveTheirReason(Checker):
 
 _KINDS: Final = {
     kind.__name__: kind
-    for kind in (RequestError, LeavingError, QueueFullError, UnreachableError, NewLifeError)
+    for kind in (LeavingError, QueueFullError, UnreachableError, NewLifeError)
 }
 
 

@@ -358,3 +358,29 @@ def test_streams_have_the_bound_that_they_state() -> None:
     stream.add([1, 2, 3])
     with pytest.raises(bmgd.SubscriptionError):
         stream.add([4])
+
+
+async def test_error_of_a_daemon_that_goes_away_says_what_it_may_have_taken(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.holds_back = True
+    asking = [
+        asyncio.ensure_future(daemon.send(1, b"x")),
+        asyncio.ensure_future(daemon.send(1, bytes(100_000))),
+        asyncio.ensure_future(daemon.broadcast(b"x")),
+    ]
+    await core.until_told(lambda: len(core.told) == 6)
+    core.server.close()
+    ends = await asyncio.gather(*asking, return_exceptions=True)
+    assert [(type(end), getattr(end, "sent", None)) for end in ends] == [
+        (bmgd.NoDaemonError, True)
+    ] * 3
+    later: list[Awaitable[object]] = [
+        daemon.send(1, b"x"),
+        daemon.broadcast(b"x"),
+        daemon.multicast([1], b"x"),
+    ]
+    for each in later:
+        with pytest.raises(bmgd.NoDaemonError) as lost:
+            await each
+        assert not lost.value.sent

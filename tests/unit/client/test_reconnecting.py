@@ -16,6 +16,7 @@ from bmgd.core.commands import OpenInbox, OpenStream, ProbeTo, PutSegment, Subsc
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
+from bmgd.types import NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from tests.unit.fake_core import FakeCore, fake_daemon
@@ -229,7 +230,15 @@ async def test_what_a_daemon_that_is_away_is_asked_ends_within_its_own_time(tmp_
         ]
         async with asyncio.timeout(GRACE_S - 0.1):
             ends = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(end) for end in ends] == [bmgd.NoDaemonError] * len(asked)
+        multicast, *others = ends
+        assert isinstance(multicast, bmgd.PartialError)
+        failed = multicast.report.failed
+        assert [(each, type(error), error.sent) for each, error in failed.items()] == [
+            (1, bmgd.UnreachableError, False)
+        ]
+        assert [(type(end), getattr(end, "sent", None)) for end in others] == [
+            (bmgd.NoDaemonError, False)
+        ] * 7
 
 
 async def test_what_waited_for_its_daemon_is_told_what_is_left_of_its_time(tmp_path: Path) -> None:
@@ -244,3 +253,47 @@ async def test_what_waited_for_its_daemon_is_told_what_is_left_of_its_time(tmp_p
             await asking
             (probe,) = [command for _, command in core.told if isinstance(command, ProbeTo)]
             assert probe.timeout_ns < 60_000_000_000
+
+
+async def test_what_is_underway_when_the_daemon_goes_is_in_doubt(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            asking = [
+                asyncio.ensure_future(daemon.multicast([1, range(5, 7)], b"x")),
+                asyncio.ensure_future(daemon.multicast([1], b"x", quality="best-effort")),
+                asyncio.ensure_future(daemon.broadcast(b"x")),
+                asyncio.ensure_future(daemon.broadcast(bytes(100_000))),
+                asyncio.ensure_future(daemon.evict(1)),
+            ]
+            await core.until_told(lambda: len(core.told) == len(asking) + 1)
+        multicast, *others = await asyncio.gather(*asking, return_exceptions=True)
+        assert isinstance(multicast, bmgd.PartialError)
+        assert multicast.report.confirmed == frozenset()
+        failed = multicast.report.failed
+        assert [(each, type(error), error.sent) for each, error in failed.items()] == [
+            (each, bmgd.UnreachableError, True) for each in (1, 5, 6)
+        ]
+        assert [(type(end), getattr(end, "sent", None)) for end in others] == [
+            (bmgd.NoDaemonError, True)
+        ] * 4
+
+
+async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: Path) -> None:
+    class Closed(FakeCore):
+        def open_stream(self, request: int, destination: NodeId) -> None:
+            pass
+
+    core = Closed(tmp_path / "d.sock")
+    await core.server.start()
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        bmgd.connect(core.address, reconnect=True) as daemon,
+    ):
+        sending = asyncio.ensure_future(daemon.send(1, bytes(100_000)))
+        await core.until_told(lambda: any(isinstance(each, OpenStream) for _, each in core.told))
+        core.server.close()
+        with pytest.raises(bmgd.UnreachableError) as lost:
+            await sending
+        assert not lost.value.sent

@@ -60,7 +60,7 @@ async def test_underway_fails_with_what_the_daemon_says_was_not_taken() -> None:
     assert not settled.underway
     settled.underway.put(10, 4, [])
     settled.underway.fail(RequestError("closed"), unsent=0)
-    assert settled.outcomes[-1] == (4, RequestError, None)
+    assert settled.outcomes[-1] == (4, RequestError, False)
 
 
 async def test_underway_is_settled_when_nobody_waits_for_what_becomes_of_it() -> None:
