@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Final
 
-from bmgd.cli.sending import WHOLE_BYTES_MAX, add_message, payload_of, show_report
+from bmgd.cli.sending import add_message, payload_of, show_report
 from bmgd.cli.target import add_target, address_of, run_async
-
-LONG_MAX: Final = 1 << 30
-"""Of a reliable broadcast read from stdin, which is kept in memory until it is sent."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -21,8 +17,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Send it, and show who has it."""
     address = address_of(args)
-    most = LONG_MAX if args.quality == "reliable" else WHOLE_BYTES_MAX
-    payload = payload_of(args.payload, most)
+    payload = payload_of(args.payload, args.quality)
 
     async def main() -> int:
         from bmgd.client import connect

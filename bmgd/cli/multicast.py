@@ -33,7 +33,7 @@ def id_list(text: str) -> list[range]:
 def run(args: Namespace) -> int:
     """Send it, and show who has it."""
     address = address_of(args)
-    payload = payload_of(args.payload)
+    payload = payload_of(args.payload, args.quality)
 
     async def main() -> int:
         from bmgd.client import connect

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 PARTIAL = 4
 WHOLE_BYTES_MAX: Final = 65_536
 """Of a message that goes in one piece."""
+LONG_MAX: Final = 1 << 30
+"""Of a reliable message read from stdin, which is kept in memory until it is sent."""
 
 
 def add_message(parser: ArgumentParser) -> None:
@@ -41,17 +43,15 @@ def add_message(parser: ArgumentParser) -> None:
     )
 
 
-def payload_of(text: str, bytes_max: int = WHOLE_BYTES_MAX) -> bytes:
+def payload_of(text: str, quality: str) -> bytes:
     """The message: the argument itself, or what stdin has.
 
-    Args:
-        bytes_max: how much stdin may have.
-
     Raises:
-        RequestError: stdin has more than a message holds.
+        RequestError: stdin has more than a message of that quality holds.
     """
     if text != "-":
         return os.fsencode(text)
+    bytes_max = LONG_MAX if quality == "reliable" else WHOLE_BYTES_MAX
     # One byte more than fits shows that it is too much, however much follows.
     payload = sys.stdin.buffer.read(bytes_max + 1)
     if len(payload) > bytes_max:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from operator import index
+from typing import Literal, SupportsIndex
 
 from bmgd.errors import RequestError
-from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
+from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
+from bmgd.wire.bounds import ENTRIES_MAX, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.control import TIMEOUT_S_MAX
 
 Payload = bytes | bytearray | memoryview
@@ -102,3 +105,45 @@ def checked_topic(topic: str) -> str:
     if not 1 <= length <= TOPIC_BYTES_MAX:
         raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
     return topic
+
+
+def id_ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
+    """The node ids of a multicast, as (first, last), ascending.
+
+    Raises:
+        RequestError: something else than ids and ranges of them, or none.
+    """
+    found = 0
+    for item in destinations:
+        ids = item if isinstance(item, range) else _one_id(item)
+        # Its ends are enough: a range may be longer than anybody has time to walk through.
+        if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
+            raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
+        for each in ids if ids.step != 1 else ():
+            found |= 1 << each
+        if ids.step == 1:
+            found |= ids_between(ids.start, ids.stop)
+    if not found:
+        raise RequestError("a multicast needs a destination")
+    return runs_in(found)
+
+
+def listed(ranges: list[tuple[int, int]]) -> list[int]:
+    """The ids of a reliable multicast, ascending; not walked through where they are too many.
+
+    Args:
+        ranges: as `id_ranges` gave them.
+
+    Raises:
+        RequestError: they are too many.
+    """
+    if sum(last + 1 - first for first, last in ranges) > ENTRIES_MAX:
+        raise RequestError(f"a reliable multicast has at most {ENTRIES_MAX} destinations")
+    return [each for first, last in ranges for each in range(first, last + 1)]
+
+
+def _one_id(item: object) -> range:
+    # True would be node 1.
+    if isinstance(item, bool) or not isinstance(item, SupportsIndex):
+        raise RequestError(f"destinations are node ids and ranges of them, not {item!r}")
+    return range(index(item), index(item) + 1)

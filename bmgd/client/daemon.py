@@ -58,6 +58,8 @@ MAX_MESSAGE: Final = 64 * 2**20
 class Daemon(SendsToMany, ShowsCluster):
     """A daemon as a program sees it; made by `connect`."""
 
+    _streams: SharedStreams
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._streams = SharedStreams(connection)

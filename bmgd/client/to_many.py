@@ -9,12 +9,21 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import index
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from bmgd.client.arguments import Payload, Quality, check_timeout, checked_payload, checked_topic
+from bmgd.client.arguments import (
+    Payload,
+    Priority,
+    Quality,
+    check_timeout,
+    checked_payload,
+    checked_topic,
+    id_ranges,
+    listed,
+)
 from bmgd.client.backlog import with_sent
 from bmgd.client.connection import Connection
+from bmgd.client.long_multicasts import multicast_singly
 from bmgd.errors import (
     BmgdError,
     ControlError,
@@ -27,8 +36,7 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
-from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
-from bmgd.wire.bounds import ENTRIES_MAX, PAYLOAD_BYTES_MAX
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
 
 PIECES_UNDERWAY: Final = 14
@@ -53,10 +61,26 @@ class Missed:
     incarnation: int = 0
 
 
+class SendsToOne(Protocol):
+    """What sends to one node, as `bmgd.Daemon.send` does."""
+
+    async def send(
+        self,
+        destination: int,
+        payload: Payload,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> None:
+        """Send a message; returns when it is confirmed."""
+
+
 class SendsToMany:
     """The part of `bmgd.Daemon` that sends to many nodes at once."""
 
     _connection: Connection
+    _streams: SendsToOne
 
     async def broadcast(
         self,
@@ -119,7 +143,8 @@ class SendsToMany:
             payload, topic, timeout: as of `broadcast`.
             quality: "reliable": as by a `send` to each, in order with those, at most 512 of them;
                 what others did not confirm was confirmed by those that the report names.
-                "best-effort": at most once. Both share a way as long as they can.
+                "best-effort": at most once. Both share a way as long as they can. What is longer than
+                65,536 bytes goes to each singly, to a few at a time, as by a `send`.
 
         Raises:
             PartialError: as `broadcast`; with `reconnect` also where the daemon is or goes away: its
@@ -127,19 +152,56 @@ class SendsToMany:
             RequestError, NoQuorumError, NoDaemonError: as `broadcast`.
         """
         check_timeout(timeout)
-        params = _checked(checked_payload(payload), topic, quality)
-        ranges = _ranges(destinations)
+        checked = checked_payload(payload)
+        if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
+            checked_topic(topic)
+            return await self._multicast_long(
+                listed(id_ranges(destinations)), checked, topic, timeout
+            )
+        params = _checked(checked, topic, quality)
+        ranges = id_ranges(destinations)
         params["destinations"] = ranges
         if quality != "reliable":
             return _report(await self._connection.ask_in_time("multicast", params, timeout))
-        ids = _ids(ranges)
+        ids = listed(ranges)
         try:
             return _report(await self._connection.ask_in_time("multicast", params, timeout))
         except (NoDaemonError, SilentDaemonError) as error:
-            if not self._connection.lasts:
-                raise
-            lost = {each: UnreachableError(each, str(error), sent=error.sent) for each in ids}
-            raise PartialError(Report(frozenset(), lost)) from None
+            raise self._unanswered(ids, error) from None
+
+    async def _multicast_long(
+        self, ids: list[int], payload: bytes, topic: str, timeout_s: float
+    ) -> Report:
+        until_s = asyncio.get_running_loop().time() + timeout_s
+        try:
+            await self._check_known(ids, timeout_s)
+        except (NoDaemonError, SilentDaemonError) as error:
+            raise self._unanswered(ids, with_sent(error, sent=False)) from None
+
+        async def send(node_id: int, within_s: float) -> None:
+            await self._streams.send(node_id, payload, topic, within_s, "normal", "reliable")
+
+        left_s = until_s - asyncio.get_running_loop().time()
+        return await multicast_singly(send, ids, left_s, lasts=self._connection.lasts)
+
+    async def _check_known(self, ids: list[int], within_s: float) -> None:
+        """Refuse a multicast to an id that no node has before anything of it is sent."""
+        try:
+            members = (await self._connection.ask("members", {}, within_s))["members"]
+        except RequestError:
+            # More than a list holds: such an id fails when its turn comes.
+            return
+        unknown = sorted(set(ids) - {member["id"] for member in members})
+        if unknown:
+            raise RequestError(f"no node has the id {unknown[0]}")
+
+    def _unanswered(self, ids: list[int], error: BmgdError) -> BmgdError:
+        """The error of a reliable multicast whose daemon has not told what became of it."""
+        if not self._connection.lasts:
+            return error
+        sent = isinstance(error, ControlError) and error.sent
+        lost = {each: UnreachableError(each, str(error), sent=sent) for each in ids}
+        return PartialError(Report(frozenset(), lost))
 
 
 async def _broadcast_pieces(
@@ -224,37 +286,6 @@ def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
     if size > PAYLOAD_BYTES_MAX:
         raise RequestError(f"the payload has {size} bytes, at most {PAYLOAD_BYTES_MAX} fit")
     return {"topic": checked_topic(topic), "payload": payload, "quality": quality}
-
-
-def _ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
-    found = 0
-    for item in destinations:
-        ids = item if isinstance(item, range) else _one_id(item)
-        # Its ends are enough: a range may be longer than anybody has time to walk through.
-        if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
-            raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
-        for each in ids if ids.step != 1 else ():
-            found |= 1 << each
-        if ids.step == 1:
-            found |= ids_between(ids.start, ids.stop)
-    if not found:
-        raise RequestError("a multicast needs a destination")
-    return runs_in(found)
-
-
-def _ids(ranges: list[tuple[int, int]]) -> list[int]:
-    """The destinations of a reliable multicast; not walked through where they are too many."""
-    count = sum(last + 1 - first for first, last in ranges)
-    if count > ENTRIES_MAX:
-        raise RequestError(f"a reliable multicast has at most {ENTRIES_MAX} destinations")
-    return [each for first, last in ranges for each in range(first, last + 1)]
-
-
-def _one_id(item: int) -> range:
-    # True would be node 1.
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
-        raise RequestError(f"destinations are node ids and ranges of them, not {item!r}")
-    return range(index(item), index(item) + 1)
 
 
 def _report(value: Any) -> Report:

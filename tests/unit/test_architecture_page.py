@@ -153,6 +153,7 @@ BOUNDS: Final = {
     "{core.broadcast.window.WINDOW_ALL_BYTES:MiB} / living ids) with "
     "{core.broadcast.window.OVERHEAD_BYTES} bytes each beside the payload, "
     "{core.broadcast.window.UNSTABLE_MAX}",
+    "nodes to which one long multicast": "{client.long_multicasts.SINGLY_MAX}",
     "pieces of long broadcasts": "{core.broadcast.window.PIECES_WINDOW_BYTES:MiB}; "
     "{client.to_many.PIECES_UNDERWAY}",
     "what readers that are behind": "{core.broadcast.announcements.BEHIND_NS:s} without taking anything, "

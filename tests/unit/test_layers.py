@@ -84,7 +84,7 @@ OF_CORE: Final = {
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ("arguments", "backlog", "items", "loop_thread"),
-    ("daemon_socket", "turns", "underway"),
+    ("daemon_socket", "long_multicasts", "turns", "underway"),
     ("connection",),
     ("connecting",),
     ("reconnecting",),

@@ -220,8 +220,7 @@ class ErrorsHaveTheirReason(Checker):
 
 
 _KINDS: Final = {
-    kind.__name__: kind
-    for kind in (LeavingError, QueueFullError, UnreachableError, NewLifeError)
+    kind.__name__: kind for kind in (LeavingError, QueueFullError, UnreachableError, NewLifeError)
 }
 
 
