@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -27,7 +28,9 @@ from benchmarks.cluster.measures import measure_kill
 
 BUILD: Final = Path(__file__).parents[2] / "build" / "ulfm"
 RANK: Final = Path(__file__).with_name("rank.py")
-LIMIT_S: Final = 120.0
+LIMIT_S: Final = 20.0
+"""A job takes 2 s. One in which the ranks never agree on who goes on is ended, told of, and run again."""
+HUNG_MAX: Final = 10
 NAMES: Final = {
     "SIGKILL to the first notice": "first_told_ms",
     "SIGKILL to the last survivor's notice": "last_told_ms",
@@ -51,23 +54,44 @@ def environment() -> Path:
     return found
 
 
-def one_job(bin_dir: Path, size: int) -> dict[str, float]:
-    """The times of one MPI job that loses a rank, in milliseconds."""
+def one_job(bin_dir: Path, size: int) -> dict[str, float] | None:
+    """The times of one MPI job that loses a rank, in milliseconds; None where it did not end."""
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     with tempfile.TemporaryDirectory() as directory:
         words = [str(bin_dir / "mpirun"), "--with-ft", "ulfm", "--oversubscribe", "-n", str(size)]
-        done = subprocess.run(
+        job = subprocess.Popen(
             [*words, str(bin_dir / "python"), str(RANK), directory],
             env=os.environ | allowed,
             stdout=subprocess.PIPE,
-            timeout=LIMIT_S,
-            check=False,
+            process_group=0,
         )
-    rows = [line for line in done.stdout.decode().splitlines() if line.startswith("{")]
+        try:
+            said, _ = job.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            # mpirun ends its ranks when it is told to end.
+            job.terminate()
+            job.communicate()
+            return None
+    rows = [line for line in said.decode().splitlines() if line.startswith("{")]
     if len(rows) != 1:
-        raise SystemExit(f"the job of {size} ended with {done.returncode} and said {done.stdout!r}")
+        raise SystemExit(f"the job of {size} ended with {job.returncode} and said {said!r}")
     times: dict[str, float] = json.loads(rows[0])
     return times
+
+
+def jobs(bin_dir: Path, size: int, count: int) -> Iterator[dict[str, float]]:
+    """The times of as many jobs; those that did not end are told of on stderr."""
+    hung = 0
+    while count:
+        times = one_job(bin_dir, size)
+        if times is None:
+            hung += 1
+            print(f"a job of {size} ranks did not end in {LIMIT_S:g} s", file=sys.stderr)
+            if hung > HUNG_MAX:
+                raise SystemExit(f"{hung} jobs of {size} ranks did not end")
+            continue
+        count -= 1
+        yield times
 
 
 def measured(size: int, options: argparse.Namespace, bin_dir: Path) -> tuple[Times, Times]:
@@ -79,8 +103,8 @@ def measured(size: int, options: argparse.Namespace, bin_dir: Path) -> tuple[Tim
         for values in measure_kill(size, each, Path(sys.executable)):
             if values.name in NAMES:
                 ours[NAMES[values.name]].extend(values.values)
-        for _ in range(each.repetitions):
-            for name, time_ms in one_job(bin_dir, size).items():
+        for times in jobs(bin_dir, size, each.repetitions):
+            for name, time_ms in times.items():
                 theirs[name].append(time_ms)
     return ours, theirs
 
