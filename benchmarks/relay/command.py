@@ -17,6 +17,8 @@ as the relay reads, and what the relay drops does not count; `writes` is one fra
 underway; `one` is one frame underway, in microseconds of the relay's CPU per frame. All relays but
 nats pass the same frames on.
 
+`in the kernel` is the share of the relay's CPU that system calls take.
+
 Each sample is a line of --out as soon as it is taken: the same command goes on where it was
 interrupted. The table of medians is printed at the end, with --json as one object.
 """
@@ -112,6 +114,7 @@ class Results:
             "frames": sample.frames,
             "frame_bytes": sample.frame_bytes,
             "cpu_ns": sample.cpu_ns,
+            "kernel_ns": sample.kernel_ns,
             "wall_ns": sample.wall_ns,
         }
         self.samples.append(row)
@@ -162,6 +165,9 @@ def summary(samples: list[dict[str, Any]], cases: list[Case]) -> list[dict[str, 
                     "rounds": len(own),
                     "frames_per_cpu_s": round(median(1e9 / cost_ns(s) for s in own)),
                     "us_per_frame": round(median(cost_ns(s) for s in own) / 1e3, 3),
+                    "in_kernel": round(
+                        median(s["kernel_ns"] / max(1, s["cpu_ns"]) for s in own), 2
+                    ),
                     "share_of_plain": round(median(shares), 3) if shares else None,
                     "least": round(min(shares), 3) if shares else None,
                     "greatest": round(max(shares), 3) if shares else None,
@@ -172,12 +178,20 @@ def summary(samples: list[dict[str, Any]], cases: list[Case]) -> list[dict[str, 
 
 def show(rows: list[dict[str, Any]]) -> None:
     """Print a table."""
-    head = ("case", "relay", "frames per CPU-s", "us per frame", "share of plain", "range")
+    head = (
+        "case",
+        "relay",
+        "frames per CPU-s",
+        "us per frame",
+        "in the kernel",
+        "share of plain",
+        "range",
+    )
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for row in rows:
         print(
             f"| {row['case']} | {row['relay']} | {row['frames_per_cpu_s']:,} | {row['us_per_frame']} "
-            f"| {row['share_of_plain']} | {row['least']} to {row['greatest']} |"
+            f"| {row['in_kernel']} | {row['share_of_plain']} | {row['least']} to {row['greatest']} |"
         )
 
 

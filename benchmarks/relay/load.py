@@ -46,11 +46,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one load gave: frames and their bytes that came out, and the relay's CPU."""
+    """What one load gave: frames and their bytes that came out, and the relay's CPU.
+
+    Args:
+        kernel_ns: what of `cpu_ns` the kernel took.
+    """
 
     frames: int
     frame_bytes: int
     cpu_ns: int
+    kernel_ns: int
     wall_ns: int
 
 
@@ -62,7 +67,7 @@ class Load:
         sinks: by destination; read.
         frames: what to write for each destination, all of one length.
         arriving_bytes: the length that such a frame has when it arrives.
-        cpu_ns: the relay's CPU so far.
+        cpu: the relay's CPU so far, all and the kernel's, in nanoseconds.
     """
 
     def __init__(
@@ -71,14 +76,14 @@ class Load:
         sinks: Mapping[int, socket.socket],
         frames: Mapping[int, bytes],
         arriving_bytes: int,
-        cpu_ns: Callable[[], int],
+        cpu: Callable[[], tuple[int, int]],
     ) -> None:
         self._source = source
         self._sinks = [sinks[node_id] for node_id in frames]
         self._frames = list(frames.values())
         self._sent_bytes = len(self._frames[0])
         self._arriving_bytes = arriving_bytes
-        self._cpu_ns = cpu_ns
+        self._cpu = cpu
         self._buffer = bytearray(RECEIVED_AT_ONCE)
         self._poll = select.poll()
         self._by_fd = {sock.fileno(): sock for sock in self._sinks}
@@ -95,7 +100,7 @@ class Load:
             TimeoutError: what is underway in a closed loop did not come out.
         """
         self._discard()
-        began_cpu_ns, began_ns = self._cpu_ns(), time.monotonic_ns()
+        began, began_ns = self._cpu(), time.monotonic_ns()
         end_ns = began_ns + int(seconds * 1e9)
         if loop == "open":
             received = self._open(end_ns)
@@ -107,8 +112,9 @@ class Load:
             batch = max(1, BATCH_BYTES // self._sent_bytes)
             received = self._closed(end_ns, batch, max(batch, WINDOW_BYTES // self._sent_bytes))
         wall_ns = time.monotonic_ns() - began_ns
-        cpu_ns = self._cpu_ns() - began_cpu_ns
-        return Sample(received // self._arriving_bytes, self._sent_bytes, cpu_ns, wall_ns)
+        cpu_ns, kernel_ns = (now - before for now, before in zip(self._cpu(), began, strict=True))
+        frames = received // self._arriving_bytes
+        return Sample(frames, self._sent_bytes, cpu_ns, kernel_ns, wall_ns)
 
     def _batches(self, count: int) -> list[bytes]:
         """Batches of `count` frames that take the destinations in turn, as many as make a round."""

@@ -47,6 +47,12 @@ def cpu_ns(pid: int) -> int:
     return total
 
 
+def kernel_ns(pid: int) -> int:
+    """Of that, what the kernel took for it, counted in clock ticks."""
+    ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[12])
+    return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+
+
 def free_port(count: int) -> int:
     """A port of 127.0.0.1 that is free, with the `count` - 1 above it."""
     for _ in range(100):
@@ -80,7 +86,10 @@ class Running:
         frames = {sink: self.frame(sink, payload_bytes) for sink in SINKS[:sinks]}
         arriving = len(frames[SINKS[0]]) + self.added_bytes
         to = {sink: self.sockets[sink] for sink in frames}
-        return Load(self.sockets[SOURCE], to, frames, arriving, lambda: cpu_ns(self.pid))
+        return Load(self.sockets[SOURCE], to, frames, arriving, self._cpu)
+
+    def _cpu(self) -> tuple[int, int]:
+        return cpu_ns(self.pid), kernel_ns(self.pid)
 
 
 def _segment(route: Route, payload: bytes) -> Segment:

@@ -60,10 +60,12 @@ def test_relay_benchmark_takes_no_samples_of_another_run(tmp_path: Path) -> None
 def test_relay_benchmark_compares_within_a_round() -> None:
     samples = [
         {"round": number, "case": "one-64-1", "relay": relay, "frames": 1000, "cpu_ns": cpu_ns}
+        | {"kernel_ns": cpu_ns // 4}
         for number, times in enumerate([(1000, 2000), (10_000, 40_000), (3000, 3000)])
         for relay, cpu_ns in zip(("plain", "bmgd"), times, strict=True)
     ]
     rows = {row["relay"]: row for row in summary(samples, [Case("one", 64, 1)])}
     assert rows["plain"]["share_of_plain"] == 1
     assert rows["bmgd"]["share_of_plain"] == pytest.approx(0.5)
+    assert rows["bmgd"]["in_kernel"] == 0.25
     assert (rows["bmgd"]["least"], rows["bmgd"]["greatest"]) == (0.25, 1.0)
