@@ -112,7 +112,7 @@ class Putting:
     @property
     def is_in_doubt(self) -> bool:
         """Whether something of it was handed to the daemon, and is not confirmed."""
-        return self._in_long or len(self._underway) > 0
+        return len(self._underway) > 0 or (self._in_long and self.has_put)
 
     @property
     def is_idle(self) -> bool:
