@@ -93,22 +93,27 @@ def _run(words: Sequence[str]) -> int:
     module = importlib.import_module(f"bmgd.cli.{name}")
     parser = ArgumentParser(prog=f"bmgd {name}", description=module.__doc__, allow_abbrev=False)
     module.configure(parser)
+    as_json = False
     try:
-        code: int = module.run(parser.parse_args(words[1:]))
+        args = parser.parse_args(words[1:])
+        as_json = getattr(args, "json", False) is True
+        code: int = module.run(args)
         sys.stdout.flush()
         return code
     except (BmgdError, KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
         # A group comes of a command that does several things at once.
-        return _told(name, raised)
+        return _told(name, raised, as_json=as_json)
 
 
-def _told(name: str, raised: BaseException) -> int:
+def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
     """Say why a command ended; returns the exit code. What is a bug is raised again."""
     from bmgd.errors import BmgdError
 
     match innermost(raised):
         case BmgdError() as error:
             print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
+            if as_json:
+                _print_error(error)
             return exit_code_of(error)
         case KeyboardInterrupt():
             if not _takes_output():
@@ -123,6 +128,21 @@ def _told(name: str, raised: BaseException) -> int:
             print(f"bmgd {name}: cannot write the output: {error.strerror}", file=sys.stderr)
             return FAILED
     raise raised
+
+
+def _print_error(error: BmgdError) -> None:
+    """Say it to a program too: the last line of the output."""
+    from bmgd.cli.output import print_json
+    from bmgd.errors import DeliveryError
+
+    told: dict[str, object] = {"error": type(error).__name__, "text": _one_line(error)}
+    if isinstance(error, DeliveryError):
+        told["sent"] = error.sent
+    try:
+        print_json(told)
+    except OSError:
+        # Nobody reads it, or there is no room for it: stderr has the text.
+        _drop_output()
 
 
 def _takes_output() -> bool:

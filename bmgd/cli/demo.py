@@ -295,6 +295,9 @@ class _Demo:
         assert launcher.stdout is not None
         async for line in launcher.stdout:
             event = json.loads(line)
+            if "event" not in event:
+                # Why the launcher ended: its stderr says that too.
+                continue
             self._events.append(event)
             self._changed.set()
             self._show_event(event)

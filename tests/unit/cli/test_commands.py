@@ -185,6 +185,68 @@ async def test_errors_are_one_line_and_a_code(
 
 
 @pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (
+            ("send", "3", "x"),
+            1,
+            {"error": "DeadError", "text": "node 3: it is dead", "sent": False},
+        ),
+        (
+            ("send", "4", "x"),
+            4,
+            {
+                "error": "UnreachableError",
+                "text": "node 4: no way was found before the deadline",
+                "sent": False,
+            },
+        ),
+        (("send", "6", "x"), 1, {"error": "RequestError", "text": "no node has the id 6"}),
+        (
+            ("recv", "--topic", "taken"),
+            1,
+            {"error": "RequestError", "text": "too many subscriptions"},
+        ),
+    ],
+)
+async def test_error_of_a_command_with_json_is_json_on_stdout(
+    core: FakeCore, words: tuple[str, ...], code: int, told: object
+) -> None:
+    plain = await run(*words, "--control", core.address)
+    ran = await run(*words, "--control", core.address, "--json")
+    assert (ran.code, ran.json(), len(ran.out.splitlines())) == (code, told, 1)
+    assert (plain.code, plain.out, plain.err) == (code, "", ran.err)
+
+
+async def test_error_before_a_daemon_is_asked_is_json_too(core: FakeCore, tmp_path: Path) -> None:
+    nowhere = f"unix:{tmp_path}/none.sock"
+    for words in (("status",), ("multicast", "1", "x"), ("kill",), ("monitor",)):
+        ran = await run(*words, "--control", nowhere, "--json")
+        assert (ran.code, ran.json()["error"]) == (3, "NoDaemonError")
+        assert ran.json()["text"].startswith("no daemon at ")
+    ran = await run("grow", "1", "--run-dir", str(tmp_path), "--json")
+    assert (ran.code, sorted(ran.json())) == (3, ["error", "text"])
+    ran = await run("status", "--json")
+    assert (ran.code, ran.json()["error"]) == (2, "ConfigError")
+    # What the parser refuses is text only.
+    ran = await run("send", "minus", "x", "--json", "--control", core.address)
+    assert (ran.code, ran.out) == (2, "")
+
+
+async def test_error_in_json_that_nobody_reads_is_told_on_stderr(core: FakeCore) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = ("send", "3", "x", "--json", "--control", core.address)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bmgd", *words), stdout=write_end, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(write_end)
+    async with asyncio.timeout(DEADLINE_S):
+        _, err = await process.communicate()
+    assert (process.returncode, err) == (1, b"bmgd send: node 3: it is dead\n")
+
+
+@pytest.mark.parametrize(
     ("words", "code", "part"),
     [
         (("--id", "3"), 2, "out of range"),
