@@ -144,6 +144,11 @@ class Daemon:
         """What the daemon can do beyond the first version's verbs."""
         return self._daemon.features
 
+    @property
+    def long_bytes(self) -> int:
+        """How much of long messages, above 64 KiB, has gone since `connect`, in bytes."""
+        return self._daemon.long_bytes
+
     # --- messages -----------------------------------------------------------------------------
 
     def send(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.sending import add_message, payload_of, show_report
 from bmgd.cli.target import add_target, address_of, run_async
 
@@ -25,9 +26,11 @@ def run(args: Namespace) -> int:
 
         async with connect(address) as daemon:
             try:
-                report = await daemon.broadcast(
+                sending = daemon.broadcast(
                     payload, topic=args.topic, quality=args.quality, timeout=args.timeout
                 )
+                gone = bytes_gone(daemon, len(payload))
+                report = await with_progress("broadcast", sending, gone)
             except PartialError as error:
                 report = error.report
         return show_report(report, as_json=args.json, quality=args.quality)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
+from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.sending import add_message, payload_of, show_report
 from bmgd.cli.target import add_target, address_of, node_id, run_async
 
@@ -37,17 +38,22 @@ def run(args: Namespace) -> int:
 
     async def main() -> int:
         from bmgd.client import connect
+        from bmgd.client.arguments import id_ranges
         from bmgd.errors import PartialError
 
         async with connect(address) as daemon:
             try:
-                report = await daemon.multicast(
+                runs = id_ranges(args.destinations)
+                copies = sum(last + 1 - first for first, last in runs)
+                sending = daemon.multicast(
                     args.destinations,
                     payload,
                     topic=args.topic,
                     quality=args.quality,
                     timeout=args.timeout,
                 )
+                gone = bytes_gone(daemon, len(payload), copies)
+                report = await with_progress("multicast", sending, gone)
             except PartialError as error:
                 report = error.report
         return show_report(report, as_json=args.json, quality=args.quality)

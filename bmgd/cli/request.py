@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
+from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 
 
@@ -38,9 +39,8 @@ def run(args: Namespace) -> int:
         from bmgd.client import connect
 
         async with connect(address) as daemon:
-            answer = await daemon.request(
-                args.destination, asked, topic=args.topic, timeout=args.timeout
-            )
+            asking = daemon.request(args.destination, asked, topic=args.topic, timeout=args.timeout)
+            answer = await with_progress("request", asking, bytes_gone(daemon, len(asked)))
         if args.json:
             fields = {"destination": args.destination, "topic": args.topic}
             print_json({**fields, "answer": answer})

@@ -8,20 +8,20 @@ import os
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bmgd.cli.output import print_json
+from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 from bmgd.errors import ConfigError
 
 if TYPE_CHECKING:
-    from bmgd.client import Daemon
+    from bmgd.client import Daemon, Writer
     from bmgd.client.arguments import Payload, Quality
 
-PROGRESS_S = 1.0
 _READ_BYTES = 1 << 16
 
 
@@ -71,7 +71,8 @@ async def _send_one(args: Namespace, address: str, payload: Payload) -> int:
     from bmgd.client import connect
 
     async with connect(address) as daemon:
-        await _with_progress(_send(daemon, args, payload), len(payload))
+        gone = bytes_gone(daemon, len(payload))
+        await with_progress("send", _send(daemon, args, payload), gone)
     if args.json:
         print_json({"destination": args.destination, "topic": args.topic, "bytes": len(payload)})
     return 0
@@ -88,31 +89,10 @@ async def _send(daemon: Daemon, args: Namespace, payload: Payload) -> None:
     )
 
 
-async def _with_progress(sending: Coroutine[None, None, None], payload_bytes: int) -> None:
-    """Wait for a long send, and say on a terminal how long it takes."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    waiting: asyncio.TimerHandle | None = None
-
-    def tell() -> None:
-        nonlocal waiting
-        spent = f"{payload_bytes:,} bytes, {loop.time() - began:.0f} s"
-        print(f"bmgd send: {spent}", file=sys.stderr)
-        waiting = loop.call_later(PROGRESS_S, tell)
-
-    if sys.stderr.isatty():
-        waiting = loop.call_later(PROGRESS_S, tell)
-    try:
-        await sending
-    finally:
-        if waiting is not None:
-            waiting.cancel()
-
-
 async def _send_lines(args: Namespace, address: str) -> int:
     from bmgd.client import connect
 
-    count = sent_bytes = 0
+    lines = _Lines()
     quality: Quality = "best-effort" if args.best_effort else "reliable"
     async with (
         connect(address) as daemon,
@@ -120,15 +100,37 @@ async def _send_lines(args: Namespace, address: str) -> int:
             args.destination, args.topic, priority=args.priority, quality=quality
         ) as stream,
     ):
-        async for line in _lines(sys.stdin.fileno()):
-            await stream.write(line)
-            count += 1
-            sent_bytes += len(line)
-        await stream.flush(args.timeout)
+        await with_progress("send", lines.send(stream, args.timeout), lines.gone)
     if args.json:
         fields = {"destination": args.destination, "topic": args.topic}
-        print_json({**fields, "messages": count, "bytes": sent_bytes})
+        print_json({**fields, "messages": lines.count, "bytes": lines.bytes})
     return 0
+
+
+class _Lines:
+    """The lines of stdin, on their way to a stream."""
+
+    def __init__(self) -> None:
+        self.count = self.bytes = 0
+        self._told = 0
+        self._is_read = False
+
+    async def send(self, stream: Writer, timeout_s: float) -> None:
+        """Send them all; returns when they are confirmed."""
+        async for line in _lines(sys.stdin.fileno()):
+            await stream.write(line)
+            self.count += 1
+            self.bytes += len(line)
+        self._is_read = True
+        await stream.flush(timeout_s)
+
+    def gone(self) -> str:
+        """How much has gone; "" while none comes, and where somebody types them."""
+        if sys.stdin.isatty() or (self.count == self._told and not self._is_read):
+            return ""
+        self._told = self.count
+        rest = ", all read" if self._is_read else ""
+        return f"{self.count:,} lines, {self.bytes:,} bytes{rest}"
 
 
 async def _lines(source: int) -> AsyncIterator[bytes]:

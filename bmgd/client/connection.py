@@ -56,6 +56,8 @@ class Connection(DaemonSocket):
         self._last_sequence = 0
         self.features: frozenset[str] = frozenset()
         """What the daemon has told that it can do beyond version 1's verbs."""
+        self.long_bytes = 0
+        """Of long messages, how many bytes were handed to the daemon."""
 
     lasts = False
     """Whether it is opened again when its daemon is."""

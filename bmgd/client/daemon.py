@@ -70,6 +70,16 @@ class Daemon(SendsToMany, ShowsCluster):
         """What the daemon can do beyond the first version's verbs, see docs/control-protocol.md."""
         return self._connection.features
 
+    @property
+    def long_bytes(self) -> int:
+        """How much of long messages, above 64 KiB, has gone since `connect`, in bytes; to show progress.
+
+        Of a `send`, a `request` and a `multicast` it is what the daemon was given, which takes no more
+        than the other side has room for; of a `broadcast` what is confirmed. A multicast counts for
+        each of its nodes.
+        """
+        return self._connection.long_bytes
+
     async def send(
         self,
         destination: int,

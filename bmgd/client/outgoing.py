@@ -51,6 +51,7 @@ class Outgoing(Putting):
                     flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
                     left = max(until - self._loop.time(), 0.001) if until else 0.0
                     self._put(b"", 0, [], left, size, flags, piece)
+                    self._connection.long_bytes += len(piece)
                     begun = not last
             finally:
                 self._in_long = False

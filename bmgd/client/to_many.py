@@ -122,7 +122,9 @@ class SendsToMany:
 
         async def ask_piece(params: dict[str, Any]) -> Report:
             left_s = max(0.001, until_s - asyncio.get_running_loop().time())
-            return report_of(await self._connection.ask_in_time("broadcast_piece", params, left_s))
+            answer = await self._connection.ask_in_time("broadcast_piece", params, left_s)
+            self._connection.long_bytes += len(params["payload"])
+            return report_of(answer)
 
         _checked(b"", topic, "reliable")
         return await _broadcast_pieces(ask_piece, payload, {"topic": topic})
