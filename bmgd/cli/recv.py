@@ -11,7 +11,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic
@@ -20,6 +20,10 @@ from bmgd.printable import printable
 
 if TYPE_CHECKING:
     from bmgd.client import Message, Missed
+
+
+OUTPUT_S: Final = 1.0
+"""So long the output of a command that was ended is waited for."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -150,15 +154,20 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
         process = await asyncio.shield(starting)
     except asyncio.CancelledError:
         # It runs already, and asyncio would end its shell only.
-        _kill(await starting)
+        process = await starting
+        assert process.stdout is not None
+        await _end(process, asyncio.create_task(process.stdout.read()))
         raise
     assert process.stdin is not None
     assert process.stdout is not None
+    reading = asyncio.create_task(process.stdout.read())
     try:
-        out, _ = await asyncio.gather(process.stdout.read(), _feed(process.stdin, message))
+        await _feed(process.stdin, message)
+        # Its end is waited for below, also by who is cancelled here.
+        out = await asyncio.shield(reading)
         await process.wait()
     finally:
-        _kill(process)
+        await _end(process, reading)
     why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
@@ -175,10 +184,21 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
         print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a command, and what its shell has started."""
+async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]) -> None:
+    """End a command, and what its shell has started, and wait until it is gone.
+
+    Args:
+        process: the command; it may have ended.
+        reading: takes its output. What has left its group may hold that open for ever.
+    """
     if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    try:
+        await process.wait()
+        await asyncio.wait((reading,), timeout=OUTPUT_S)
+    finally:
+        reading.cancel()
 
 
 async def _feed(stdin: asyncio.StreamWriter, message: Message) -> None:

@@ -100,20 +100,65 @@ class GivenUp(Long):
 async def test_recv_goes_on_when_a_long_message_is_given_up(
     command: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, begin = [], asyncio.create_subprocess_shell
-
-    async def noted(*words: Any, **options: Any) -> asyncio.subprocess.Process:
-        begun.append(await begin(*words, **options))
-        return begun[-1]
-
-    monkeypatch.setattr(asyncio, "create_subprocess_shell", noted)
+    begun = noted(monkeypatch)
     await take(GivenUp(3, "jobs", b"", False, 1), command, as_json=True)
     assert "not the whole message: " in capsys.readouterr().err
     assert len(begun) == (command is not None)
-    for process in begun:
-        # It was killed, and ends a moment later: the loop must not be closed before.
-        transport: Any = process._transport  # type: ignore[attr-defined]
-        await until_true("its end is seen", transport.is_closing)
+    assert are_over(begun)
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subprocess.Process]:
+    """The commands that are started from now on."""
+    begun, begin = [], asyncio.create_subprocess_shell
+
+    async def note(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        begun.append(await begin(*words, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_shell", note)
+    return begun
+
+
+def are_over(begun: list[asyncio.subprocess.Process]) -> bool:
+    """Whether nothing of these commands is left in the loop, which may be closed."""
+    transports: list[Any] = [process._transport for process in begun]  # type: ignore[attr-defined]
+    ended = all(process.returncode is not None for process in begun)
+    return ended and all(each.is_closing() for each in transports) and len(asyncio.all_tasks()) == 1
+
+
+async def test_recv_that_is_cancelled_waits_for_the_end_of_its_command(
+    message: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = noted(monkeypatch)
+    answering = asyncio.create_task(answer("cat; sleep 1000", message, as_json=False))
+    await until_true("it runs", lambda: bool(begun))
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert are_over(begun)
+
+
+async def test_recv_does_not_wait_for_what_has_left_the_group_of_its_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("bmgd.cli.recv.OUTPUT_S", 0.01)
+    begun = noted(monkeypatch)
+    pid = tmp_path / "pid"
+
+    class GivenUpLater(GivenUp):
+        async def parts(self) -> AsyncIterator[bytes]:
+            await until_true("it has left the group", pid.exists)
+            async for part in super().parts():
+                yield part
+
+    # It holds the output open.
+    command = f"setsid sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 1000' & cat"
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await take(GivenUpLater(3, "jobs", b"", False, 1), command, as_json=True)
+        assert begun[0].returncode is not None
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 @asynccontextmanager
