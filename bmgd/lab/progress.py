@@ -56,6 +56,7 @@ class ProgressLine:
     def _print(self) -> None:
         began_s = time.monotonic()
         terminal = sys.stderr.isatty()
+        due_s = _FIRST_S
         while not self._ended.wait(_FIRST_S):
             if os.getppid() != self._parent:
                 os._exit(1)
@@ -63,7 +64,9 @@ class ProgressLine:
             line = f"{self._name}: {seconds:.0f} s  {self._text}".rstrip()
             if terminal:
                 print(f"{CLEAR_LINE}{line[: _width() - 1]}", end="", file=sys.stderr, flush=True)
-            elif round(seconds) == round(_FIRST_S) or round(seconds) % _EVERY_S == 0:
+            elif round(seconds) >= due_s:
+                # This thread may wake up late: then so does the line.
+                due_s = (round(seconds) // _EVERY_S + 1) * _EVERY_S
                 print(line, file=sys.stderr, flush=True)
 
 

@@ -48,6 +48,20 @@ def test_progress_line_comes_after_a_second_with_the_newest_report(
     assert shown.getvalue() == "sample: 1 s   50 %  N = 9\n"
 
 
+def test_progress_line_comes_though_its_thread_wakes_up_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    looks = iter([0.0, 1.6, 2.6, 5.6, 6.6, 9.4, 11.7])
+    monkeypatch.setattr("bmgd.lab.progress.time", SimpleNamespace(monotonic=lambda: next(looks)))
+    line = ProgressLine("sample")
+    ends = iter([False] * 6 + [True])
+    monkeypatch.setattr(line, "_ended", SimpleNamespace(wait=lambda _: next(ends)))
+    line._print()
+    assert shown.getvalue() == "sample: 2 s\nsample: 6 s\nsample: 12 s\n"
+
+
 def test_progress_line_of_a_short_run_does_not_come(capfd: pytest.CaptureFixture[str]) -> None:
     with ProgressLine("sample") as line:
         line.tell("100 %")
