@@ -203,6 +203,8 @@ BOUNDS: Final = {
     "{shell.control_calls.OUTGOING_BYTES_MAX:MiB}, {shell.control_connection.LINGER_S:s} to close",
     "bytes of segments that a program": "{client.daemon_socket.CROWDED_BYTES:KiB} and a segment",
     "items that wait in a program": "its credit, {client.showing.CHANGES_MAX:,} changes",
+    "changes of its state that a daemon has to tell": "{shell.service_manager.WAITING_MAX}; "
+    "{shell.service_manager.AGAIN_S:s}",
     "pauses until a program connects": "{client.reconnecting.PAUSE_MIN_S:ms} to "
     "{client.reconnecting.PAUSE_MAX_S:s}",
     "reading by a daemon of what was written": "{client.daemon_socket.CLOSE_S:s}",
