@@ -77,6 +77,7 @@ class Supervisor:
             self._daemons, lambda detail: self._event("failed", detail=detail)
         )
         self._requests: list[Request] = []
+        self._answers: list[tuple[Request, dict[str, Any]]] = []
         self._partial = b""
         self._up = False
         self._stopping_s: float | None = None
@@ -137,7 +138,7 @@ class Supervisor:
             answer = self._progress(request, now_s)
             if answer is not None:
                 self._requests.remove(request)
-                self._server.answer(request, answer)
+                self._answers.append((request, answer))
         if self._stopping_s is not None:
             if now_s >= self._stopping_s + self._term_s + KILL_S:
                 raise LaunchError("a daemon does not end, although it was killed")
@@ -156,6 +157,10 @@ class Supervisor:
             self._up = True
             self._event("up", daemons=len(self._daemons.by_id))
         self._is_left = self._flush()
+        # Whoever is answered finds the lines about it printed.
+        answers, self._answers = self._answers, []
+        for request, answer in answers:
+            self._server.answer(request, answer)
 
     def _timeout_ms(self) -> float | None:
         times = [look_again_s(request) for request in self._requests]

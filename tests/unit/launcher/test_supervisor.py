@@ -204,6 +204,21 @@ def test_supervisor_tries_again_what_nobody_read(launch: Launch) -> None:
     assert launch.supervisor._timeout_ms() is None
 
 
+def test_supervisor_prints_what_it_has_to_say_before_it_answers(
+    settled: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(settled.supervisor, "_flush", lambda: bool(done.append("printed")))
+    monkeypatch.setattr(
+        settled.supervisor._server, "answer", lambda request, answer: done.append(str(answer))
+    )
+    settled.supervisor._requests.append(settled.ask(node_id=7))
+    settled.supervisor._on_time(settled.now_s)
+    settled.supervisor._settle()
+    settled.supervisor._settle()
+    assert done == ["printed", "{'error': 'id 7 is out of range 0..0'}", "printed"]
+
+
 # --- descriptors ----------------------------------------------------------------------------------
 
 
