@@ -113,6 +113,10 @@ def id_ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
     Raises:
         RequestError: something else than ids and ranges of them, or none.
     """
+    if not isinstance(destinations, Iterable):
+        raise RequestError(
+            f"destinations are node ids and ranges of them, not {destinations!r}: put it into a list"
+        )
     found = 0
     for item in destinations:
         ids = item if isinstance(item, range) else _one_id(item)

@@ -108,6 +108,15 @@ async def test_multicast_refuses_what_is_no_node_id(core: ManyCore, wrong: Any) 
     assert not core.told
 
 
+@pytest.mark.parametrize("wrong", [1, None, 1.0])
+async def test_multicast_refuses_what_is_no_list_of_ids(core: ManyCore, wrong: Any) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        for payload in (b"x", bytes(100_000)):
+            with pytest.raises(RequestError, match="put it into a list"):
+                await daemon.multicast(wrong, payload)
+    assert not core.told
+
+
 async def test_multicast_refuses_a_range_of_any_length_at_once(core: ManyCore) -> None:
     async with bmgd.connect(core.address) as daemon:
         for wrong in (range(10**15), range(10**15, -1, -1), range(-(10**15), 5)):
