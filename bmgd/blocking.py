@@ -87,9 +87,35 @@ class MessageReader(Reader[Message]):
         """At least one message, at most so many; [] when none will come."""
         return self._thread.call(self._messages.take(most))
 
+    def put_back(self) -> None:
+        """What was taken last is not finished: when the subscription ends, it goes to the next reader."""
+
+        async def put_back() -> None:
+            # In the loop's own thread, where messages come.
+            self._messages.put_back()
+
+        self._thread.call(put_back())
+
     def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:
         """Answer a request; returns when the asker's daemon holds the answer."""
         self._thread.call(message.reply(payload, timeout=timeout))
+
+    def reply_soon(
+        self, message: Message, payload: Payload, *, timeout: float = 10.0
+    ) -> concurrent.futures.Future[None]:
+        """Answer a request; waits only until the answer may be sent: the fast way to answer many.
+
+        Args:
+            message: the request.
+            payload: at most 65,527 bytes.
+            timeout: seconds, above 0.
+
+        Returns:
+            Done when the asker's daemon holds the answer, or failed with what `reply` raises.
+        """
+        return self._thread.begin(
+            _confirmed(self._thread.call(message.reply_soon(payload, timeout=timeout)))
+        )
 
     def refuse(self, message: Message, text: str = "", *, timeout: float = 10.0) -> None:
         """Tell the asker of a request that it gets no answer, and why."""
@@ -103,6 +129,10 @@ class MessageReader(Reader[Message]):
             if piece is None:
                 return
             yield piece
+
+
+async def _confirmed(soon: asyncio.Future[None]) -> None:
+    await soon
 
 
 async def _piece_of(pieces: Any) -> bytes | None:
@@ -184,10 +214,6 @@ class Daemon:
         quality: Quality = "reliable",
     ) -> concurrent.futures.Future[None]:
         """Send a message of at most 64 KiB; the future is done when it is confirmed."""
-
-        async def confirmed(soon: asyncio.Future[None]) -> None:
-            await soon
-
         soon = self._thread.call(
             self._daemon.send_soon(
                 destination,
@@ -198,7 +224,7 @@ class Daemon:
                 quality=quality,
             )
         )
-        return self._thread.begin(confirmed(soon))
+        return self._thread.begin(_confirmed(soon))
 
     def request(
         self,

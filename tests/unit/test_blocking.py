@@ -12,6 +12,9 @@ from typing import TypeVar
 import pytest
 
 from bmgd import blocking
+from bmgd.client.arguments import Payload
+from bmgd.client.message import Message
+from bmgd.errors import UnreachableError
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
@@ -113,3 +116,46 @@ async def test_a_program_ends_though_it_never_leaves_its_connection(tmp_path: Pa
             async with asyncio.timeout(DEADLINE_S):
                 printed, told = await program.communicate()
     assert (program.returncode, printed, told) == (0, b"1\n", b"")
+
+
+async def test_what_is_put_back_goes_to_the_next_reader(tmp_path: Path) -> None:
+    left: list[list[bytes]] = []
+
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        core.waiting.extend([b"1", b"2"])
+        with daemon.subscribe("jobs") as messages:
+            (first,) = messages.take(1)
+            messages.put_back()
+        left.append([first.payload, *core.waiting])
+
+    await run_beside(tmp_path, program)
+    assert left == [[b"1", b"1", b"2"]]
+
+
+class Asked(Message):
+    """A request whose answer is confirmed a turn of the loop after it was sent."""
+
+    async def reply_soon(
+        self,
+        payload: Payload,
+        *,
+        timeout: float = 10.0,  # noqa: ASYNC109
+    ) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        soon: asyncio.Future[None] = loop.create_future()
+        if payload == b"late":
+            loop.call_soon(soon.set_exception, UnreachableError(self.source, "late", sent=True))
+        else:
+            loop.call_soon(soon.set_result, None)
+        return soon
+
+
+async def test_answer_sent_soon_is_confirmed_or_fails_later(tmp_path: Path) -> None:
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        with daemon.subscribe("jobs") as messages:
+            asked = Asked(3, "jobs", b"q", False, 1)
+            assert messages.reply_soon(asked, b"a").result(DEADLINE_S) is None
+            with pytest.raises(UnreachableError):
+                messages.reply_soon(asked, b"late").result(DEADLINE_S)
+
+    await run_beside(tmp_path, program)
