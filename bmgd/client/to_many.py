@@ -202,7 +202,9 @@ class SendsToMany:
         if not self._connection.lasts:
             return error
         sent = isinstance(error, ControlError) and error.sent
-        lost = {each: UnreachableError(each, str(error), sent=sent) for each in ids}
+        lost: dict[int, DeliveryError] = {
+            each: UnreachableError(each, str(error), sent=sent) for each in ids
+        }
         return PartialError(Report(frozenset(), lost))
 
 

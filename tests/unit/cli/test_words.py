@@ -40,7 +40,7 @@ def test_what_others_say_is_shown_without_what_a_terminal_obeys(
     programs._show(Program(3, 1 << 32, EVIL), as_json=False)
     print(monitor._line({"event": EVIL, "time": NOW_S, "detail": EVIL}))
     print(line_of(Row(3, EVIL, digest=EVIL)))
-    _told("send", RequestError(EVIL))
+    _told("send", RequestError(EVIL), as_json=False)
     out, err = capsys.readouterr()
     lines = [*out.splitlines(), *err.splitlines()]
     assert len(lines) == 7

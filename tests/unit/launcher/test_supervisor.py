@@ -208,7 +208,12 @@ def test_supervisor_prints_what_it_has_to_say_before_it_answers(
     settled: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(settled.supervisor, "_flush", lambda: bool(done.append("printed")))
+
+    def flush() -> bool:
+        done.append("printed")
+        return False
+
+    monkeypatch.setattr(settled.supervisor, "_flush", flush)
     monkeypatch.setattr(
         settled.supervisor._server, "answer", lambda request, answer: done.append(str(answer))
     )
