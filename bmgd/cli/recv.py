@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 OUTPUT_S: Final = 1.0
-"""So long the output of a command that was ended is waited for."""
+"""So long the end of a command that was killed, and of its output, is waited for."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -194,10 +194,12 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+    # asyncio says that it has ended when its output is closed, too.
+    waiting = asyncio.create_task(process.wait())
     try:
-        await process.wait()
-        await asyncio.wait((reading,), timeout=OUTPUT_S)
+        await asyncio.wait((waiting, reading), timeout=OUTPUT_S)
     finally:
+        waiting.cancel()
         reading.cancel()
 
 

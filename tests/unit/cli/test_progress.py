@@ -44,7 +44,8 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     shown = Terminal()
-    monkeypatch.setattr(sys, "stderr", shown)
+    # Not sys.stderr itself: pytest puts its own there between a fixture and its test.
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
     return shown
 

@@ -141,7 +141,6 @@ async def test_recv_that_is_cancelled_waits_for_the_end_of_its_command(
 async def test_recv_does_not_wait_for_what_has_left_the_group_of_its_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("bmgd.cli.recv.OUTPUT_S", 0.01)
     begun = noted(monkeypatch)
     pid = tmp_path / "pid"
 
