@@ -12,7 +12,7 @@ from typing import Final
 
 from bmgd.config import CONTACTS_MAX, check, http_address
 from bmgd.config_files import secrets_now
-from bmgd.launcher.ports import choose_base_port
+from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.zygote import (
     JOINERS_MAX,
     NOT_FORKED,
@@ -73,9 +73,10 @@ class Daemons:
     Args:
         zygote: is told whom to start.
         plan: what the daemons are told.
+        ports: where those of joiners are chosen.
     """
 
-    def __init__(self, zygote: Zygote, plan: Plan) -> None:
+    def __init__(self, zygote: Zygote, plan: Plan, ports: ReservedPorts) -> None:
         self.plan = plan
         peers = plan.config.peers
         self.by_id = {
@@ -85,6 +86,7 @@ class Daemons:
         self.changed = True
         """Whether cluster.json does not say what is here."""
         self._zygote = zygote
+        self._ports = ports
         self._ids: dict[int, int] = {}
         self._joiner_count = 0
 
@@ -153,7 +155,7 @@ class Daemons:
             taken.update(range(pages[0], pages[1] + 1))
         ways = list(self.plan.spares[self._joiner_count :][:count])
         if direct := count - len(ways):
-            base = choose_base_port(direct, None, max(taken) + 1, taken)
+            base = self._ports.choose(direct, None, max(taken) + 1, taken)
             ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
         check(self.plan.config_of_joiner(Joiner(-1, *ways[0], -1), self._contacts()))
         numbers = []

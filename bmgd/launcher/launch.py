@@ -16,8 +16,10 @@ from dataclasses import replace
 
 from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.detour import Between, Detour, start_between
+from bmgd.launcher.ports import FIRST_PORT, ReservedPorts
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
+from bmgd.shell.process import allow_descriptors
 from bmgd.types import NodeId
 
 HTTP_SPARES = 64
@@ -79,27 +81,38 @@ def launch(
     """
     began_s = time.monotonic() - _age_s()
     zygote = start_zygote(load)
+    # Each reserved port is one.
+    allow_descriptors()
     lock = between_pid = -1
     place = RunDir.at(run_dir)
+    reserved = ReservedPorts()
     try:
         lock = place.prepare()
         own_flags = dict(flags or {})
         if http_port is not None:
-            own_flags["http"] = _http(count, http_port)
+            own_flags["http"] = _http(count, http_port, reserved)
         split = between is not None
         ports = base_port, http_port
         plan = _plan(
-            count, place, ports, own_flags, toml_path, split=split, with_secret=with_secret
+            count,
+            place,
+            ports,
+            reserved,
+            own_flags,
+            toml_path,
+            split=split,
+            with_secret=with_secret,
         )
         if between is not None:
             between_pid = start_between(between, place, _detours(plan))
         from bmgd.launcher.supervisor import Supervisor
 
         pid = between_pid if between is not None else None
-        supervisor = Supervisor(zygote, plan, show, flush, began_s, pid)
+        supervisor = Supervisor(zygote, plan, reserved, show, flush, began_s, pid)
         supervisor.cluster_file.is_ours = lambda: place.is_held_by(lock)
         return supervisor.run()
     finally:
+        reserved.close()
         zygote.channel.close()
         _end(zygote.pid)
         if between_pid >= 0:
@@ -115,6 +128,7 @@ def _plan(
     count: int,
     place: RunDir,
     ports: tuple[int | None, int | None],
+    reserved: ReservedPorts,
     flags: Mapping[str, object],
     toml_path: str | None,
     *,
@@ -122,7 +136,6 @@ def _plan(
     with_secret: bool,
 ) -> Plan:
     from bmgd.config_sources import load
-    from bmgd.launcher.ports import FIRST_PORT, choose_base_port
 
     if not 1 <= count <= LAUNCH_MAX:
         raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
@@ -131,7 +144,7 @@ def _plan(
     # Away from the HTTP ports, those of joiners too: none of them is bound yet.
     pages = range(0) if http_port is None else range(http_port, http_port + count + HTTP_SPARES)
     above = max(FIRST_PORT, pages.stop)
-    base = choose_base_port(2 * (count + spares) if split else count, base_port, above, pages)
+    base = reserved.choose(2 * (count + spares) if split else count, base_port, above, pages)
     own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
     config = load({**flags, **own}, os.environ, toml_path)
@@ -146,10 +159,8 @@ def _plan(
     return Plan(config, place, tuple(inside[:count]), ways[count:])
 
 
-def _http(count: int, http_port: int) -> str:
-    from bmgd.launcher.ports import choose_base_port
-
-    choose_base_port(count, http_port, flag="--http")
+def _http(count: int, http_port: int, reserved: ReservedPorts) -> str:
+    reserved.choose(count, http_port, flag="--http")
     return f"127.0.0.1:{{{http_port}+id}}"
 
 

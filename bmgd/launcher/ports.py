@@ -1,4 +1,11 @@
-"""Free ports for the daemons of a local cluster."""
+"""Free ports for the daemons of a local cluster, and how launches keep out of each other's way.
+
+A port that is found free is bound only when its daemon listens, some hundred milliseconds later. Until
+then another launch would find it too. So a launch reserves what it chose: it binds UDP sockets of the
+same numbers, which nothing else of bmgd uses. That is atomic, and it holds for other users of the machine
+too. Connections of a former cluster are not in its way, as they are for TCP for a minute. It ends with
+the launch, and keeps the port of a daemon that was killed until it is started again.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +67,77 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+class ReservedPorts:
+    """The ports of one launch, which no other launch finds until this process ends, or `close`."""
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def choose(
+        self,
+        count: int,
+        wanted: int | None,
+        above: int = FIRST_PORT,
+        taken: Container[int] = (),
+        *,
+        flag: str = "--base-port",
+    ) -> int:
+        """As `choose_base_port`, and reserve them.
+
+        A wanted port that cannot be reserved is still given: some other program uses its UDP port.
+
+        Raises:
+            LaunchError: as there, or this process may not have so many descriptors.
+        """
+        reserved_by_others: set[int] = set()
+        while True:
+            refused = _Either(taken, reserved_by_others)
+            base = choose_base_port(count, wanted, above, refused, flag=flag)
+            held, failed = _reserve(range(base, base + count))
+            if wanted is not None or not failed:
+                self._held += held
+                return base
+            reserved_by_others.update(failed)
+            _close(held)
+
+    def close(self) -> None:
+        """Give all of them up."""
+        _close(self._held)
+        self._held.clear()
+
+
+class _Either:
+    """What is in one container or in another."""
+
+    def __init__(self, *parts: Container[int]) -> None:
+        self._parts = parts
+
+    def __contains__(self, port: object) -> bool:
+        return any(port in part for part in self._parts)
+
+
+def _reserve(ports: range) -> tuple[list[socket.socket], list[int]]:
+    """Reserve what is not reserved; returns the sockets, and the ports that somebody else has."""
+    held: list[socket.socket] = []
+    failed: list[int] = []
+    for port in ports:
+        try:
+            claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        except OSError as error:
+            _close(held)
+            raise LaunchError(f"cannot reserve {len(ports)} ports: {error.strerror}") from None
+        try:
+            claim.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            failed.append(port)
+        else:
+            held.append(claim)
+    return held, failed
+
+
+def _close(claims: list[socket.socket]) -> None:
+    for claim in claims:
+        claim.close()

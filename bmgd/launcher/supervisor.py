@@ -24,6 +24,7 @@ from typing import Any, Final
 from bmgd.errors import LaunchError
 from bmgd.launcher.cluster_file import ClusterFile
 from bmgd.launcher.daemons import START_S, Daemons, State
+from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.progress import grow, look_again_s, restart
 from bmgd.launcher.requests import Request, RequestServer
 from bmgd.launcher.zygote import Ended, News, Plan, Signal, Spawned, Zygote
@@ -52,6 +53,7 @@ class Supervisor:
     Args:
         zygote: as `start_zygote` gave it.
         plan: what the daemons are told; its run directory is prepared.
+        ports: the launch's, those of joiners too.
         show: shown every event as it happens.
         flush: called after a batch of events, and again as long as it returns that something is left.
         began_s: `time.monotonic()` of the command's start.
@@ -62,6 +64,7 @@ class Supervisor:
         self,
         zygote: Zygote,
         plan: Plan,
+        ports: ReservedPorts,
         show: Show,
         flush: Callable[[], bool],
         began_s: float,
@@ -72,7 +75,7 @@ class Supervisor:
         self._flush = flush
         self._is_left = False
         self._began_s = began_s
-        self._daemons = Daemons(zygote, plan)
+        self._daemons = Daemons(zygote, plan, ports)
         self.cluster_file = ClusterFile(
             self._daemons, lambda detail: self._event("failed", detail=detail)
         )

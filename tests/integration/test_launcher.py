@@ -20,7 +20,7 @@ import pytest
 
 from bmgd.config import CONTROL_PATH_BYTES_MAX
 from bmgd.errors import LaunchError
-from bmgd.launcher.ports import choose_base_port
+from bmgd.launcher.ports import ReservedPorts, choose_base_port
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import AGAIN_S, TERM_MORE_S
 from bmgd.profiles import Timing
@@ -95,9 +95,12 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
     """Starts ``bmgd launch`` in a run directory; whatever a test does, nothing is left running."""
     launches: list[Launch] = []
 
-    def start(count: int, *more: str, run_dir: Path | None = None) -> Launch:
+    def start(
+        count: int, *more: str, run_dir: Path | None = None, searches: bool = False
+    ) -> Launch:
         place = run_dir or tmp_path / "run"
-        port = () if "--base-port" in more else ("--base-port", str(free_base_port(count)))
+        given = searches or "--base-port" in more
+        port = () if given else ("--base-port", str(free_base_port(count)))
         words = ("launch", "-n", str(count), "--run-dir", str(place), *port, *more)
         launches.append(Launch(place, "-m", "bmgd", *words))
         return launches[-1]
@@ -213,6 +216,37 @@ def test_ports_are_searched_upwards() -> None:
     with socket.create_server(("127.0.0.1", first + 2)):
         assert choose_base_port(2, None, above) == first
         assert choose_base_port(4, None, above) > first + 2
+
+
+def test_ports_of_a_launch_are_found_by_no_other_until_it_ends() -> None:
+    above = free_base_port(16)
+    first, second, third = ReservedPorts(), ReservedPorts(), ReservedPorts()
+    assert [ports.choose(4, None, above) for ports in (first, second)] == [above, above + 4]
+    # Nobody listens there yet.
+    assert choose_base_port(4, None, above) == above
+    first.close()
+    assert [third.choose(4, None, above) for _ in range(2)] == [above, above + 8]
+    for ports in (second, third):
+        ports.close()
+
+
+def test_ports_that_are_named_are_given_though_another_uses_their_udp_ports() -> None:
+    base = free_base_port(3)
+    reserved = ReservedPorts()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", base + 1))
+        assert reserved.choose(3, base) == base
+    reserved.close()
+
+
+def test_launches_at_once_find_different_ports(
+    launch: Callable[..., Launch], tmp_path: Path
+) -> None:
+    clusters = [launch(3, run_dir=tmp_path / f"run-{i}", searches=True) for i in range(4)]
+    for cluster in clusters:
+        cluster.until_shown("ready:")
+    assert len({node["address"] for cluster in clusters for node in cluster.nodes}) == 12
+    assert [cluster.end() for cluster in clusters] == [0] * 4
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(1, 0), (2, 65535), (40_000, None)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.launcher import launch, ports
-from bmgd.launcher.ports import FIRST_PORT, PORT_END, choose_base_port
+from bmgd.launcher.ports import FIRST_PORT, PORT_END, ReservedPorts, choose_base_port
 from bmgd.launcher.rundir import RunDir
 from bmgd.types import NodeId
 
@@ -33,5 +33,9 @@ def test_daemons_have_ports_below_a_page_that_has_a_high_one(
         monkeypatch.delenv(name)
     flags = {"http": f"127.0.0.1:{{{http_port}+id}}"}
     place, wanted = RunDir.at(str(tmp_path)), (None, http_port)
-    plan = launch._plan(4, place, wanted, flags, None, split=False, with_secret=False)
+    # Nobody else may have the first ports here.
+    monkeypatch.setattr(ports, "_reserve", lambda _: ([], []))
+    plan = launch._plan(
+        *(4, place, wanted, ReservedPorts(), flags, None), split=False, with_secret=False
+    )
     assert plan.config.peers.address_of(NodeId(0)) == f"127.0.0.1:{FIRST_PORT}"

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from bmgd.config import Config
-from bmgd.launcher import daemons, ports, supervisor, zygote
+from bmgd.launcher import ports, supervisor, zygote
 from bmgd.launcher.daemons import how_ended
+from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.requests import ACCEPT_PAUSE_S, Request
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import FLUSH_AGAIN_S, Supervisor
@@ -65,8 +66,9 @@ class Launch:
         monkeypatch.setattr(supervisor, "_signal_socket", lambda: self.signals[0])
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         config = Config(id=0, size=1, peers=PeerList.parse("127.0.0.1:7400", 1), http=http)
+        plan = Plan(config, self.run_dir)
         self.supervisor: Any = Supervisor(
-            self.zygote, Plan(config, self.run_dir), self.events.append, lambda: False, self.now_s
+            self.zygote, plan, ReservedPorts(), self.events.append, lambda: False, self.now_s
         )
         self.supervisor._daemons.spawn((0,))
 
@@ -120,7 +122,7 @@ def launch(
 @pytest.fixture
 def settled(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Launch:
     """The cluster of one founder is up; joiners have the ports from 20,000 on."""
-    monkeypatch.setattr(daemons, "choose_base_port", lambda *_: 20_000)
+    monkeypatch.setattr(ReservedPorts, "choose", lambda *_: 20_000)
     launch.join()
     launch.supervisor._settle()
     return launch
