@@ -16,7 +16,7 @@ from bmgd.chaos.history import (
     Acknowledged,
     Began,
     Believed,
-    Convicted,
+    DeclaredDead,
     Delivered,
     EvictAsked,
     Exited,
@@ -220,7 +220,7 @@ def _records_only_grow(facts: Facts) -> Found:
             last[fact.node, fact.about] = record
 
 
-def why_convicted(truth: Truth, fact: Convicted) -> str:
+def why_declared_dead(truth: Truth, fact: DeclaredDead) -> str:
     """Why a verdict was right or may be excused; "" when it was a false death.
 
     Single faults of links excuse nothing: that is what observers are asked for. Two at the same time
@@ -252,12 +252,12 @@ def why_convicted(truth: Truth, fact: Convicted) -> str:
     if truth.is_slow_within(about, from_ns, fact.at_ns):
         return "it was slow"
     if truth.is_slow_within(fact.node, from_ns, fact.at_ns):
-        return "who convicted it was slow, and heard no veto in time"
+        return "who declared it dead was slow, and heard no veto in time"
     return ""
 
 
-def _has_observer(truth: Truth, fact: Convicted, from_ns: int) -> bool:
-    """Whether a third node ran all the time, and quickly enough to answer the convicting one in time."""
+def _has_observer(truth: Truth, fact: DeclaredDead, from_ns: int) -> bool:
+    """Whether a third node ran all the time, and quickly enough to answer that it hears `about`."""
     return any(
         truth.runs_through(node, from_ns, fact.at_ns)
         and not truth.is_slow_within(node, from_ns, fact.at_ns)
@@ -266,14 +266,14 @@ def _has_observer(truth: Truth, fact: Convicted, from_ns: int) -> bool:
     )
 
 
-def _is_over(truth: Truth, fact: Convicted, present: Life) -> bool:
-    convicted = [i for i in truth.lives[fact.about] if i.incarnation == fact.incarnation]
-    return bool(convicted) and convicted[0] is not present
+def _is_over(truth: Truth, fact: DeclaredDead, present: Life) -> bool:
+    declared = [i for i in truth.lives[fact.about] if i.incarnation == fact.incarnation]
+    return bool(declared) and declared[0] is not present
 
 
 def _no_false_death(facts: Facts) -> Found:
-    for fact in facts.history.of(Convicted):
-        if not why_convicted(facts.truth, fact):
+    for fact in facts.history.of(DeclaredDead):
+        if not why_declared_dead(facts.truth, fact):
             yield (
                 fact.at_ns,
                 fact.node,

@@ -1,10 +1,10 @@
 """What happened to a cluster: facts in the order of time, the same from a simulator and a real one.
 
 Two kinds of facts lie side by side. *Truth* is what was done, known to whoever did it: a life began,
-died, was stopped. *Testimony* is what a daemon or a program said: it took a message, believed a
-record, convicted a neighbor. Checkers hold the one against the other.
+died, was stopped. *Reports* are what a daemon or a program said: it took a message, believed a
+record, declared a neighbor dead. Checkers hold the one against the other.
 
-Times are nanoseconds since the run began, on one clock; real testimony of equal times may stand in
+Times are nanoseconds since the run began, on one clock; real reports of equal times may stand in
 another order than it came about. A file of facts has one JSON object per line.
 """
 
@@ -30,7 +30,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """Testimony: a process began a new life without ending; the former incarnation is over."""
+    """Report: a process began a new life without ending; the former incarnation is over."""
 
     at_ns: int
     node: NodeId
@@ -125,7 +125,7 @@ class Mended:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Testimony: a program gave a message to its daemon.
+    """Report: a program gave a message to its daemon.
 
     Args:
         node, incarnation: the source and its life.
@@ -150,7 +150,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """Testimony: the source's daemon says that the destination took the message."""
+    """Report: the source's daemon says that the destination took the message."""
 
     at_ns: int
     node: NodeId
@@ -160,7 +160,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Testimony: the source's daemon gave the message up.
+    """Report: the source's daemon gave the message up.
 
     Args:
         error: the error's class.
@@ -177,7 +177,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Testimony: a program read a message.
+    """Report: a program read a message.
 
     Args:
         node, incarnation: the reader and its life.
@@ -220,7 +220,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """Testimony: a record of `about` changed at `node`; `revision` counts this node's changes."""
+    """Report: a record of `about` changed at `node`; `revision` counts this node's changes."""
 
     at_ns: int
     node: NodeId
@@ -234,7 +234,7 @@ class Believed:
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """Testimony: `node` asks others about `about`."""
+    """Report: `node` asks others about `about`."""
 
     at_ns: int
     node: NodeId
@@ -243,8 +243,8 @@ class Suspected:
 
 
 @dataclass(frozen=True, slots=True)
-class Convicted:
-    """Testimony: `node` declared a life of `about` dead."""
+class DeclaredDead:
+    """Report: `node` declared a life of `about` dead."""
 
     at_ns: int
     node: NodeId
@@ -255,7 +255,7 @@ class Convicted:
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """Testimony: a link came up."""
+    """Report: a link came up."""
 
     at_ns: int
     node: NodeId
@@ -265,7 +265,7 @@ class LinkOpened:
 
 @dataclass(frozen=True, slots=True)
 class LinkLost:
-    """Testimony: a link went down that this node did not close."""
+    """Report: a link went down that this node did not close."""
 
     at_ns: int
     node: NodeId
@@ -276,7 +276,7 @@ class LinkLost:
 
 @dataclass(frozen=True, slots=True)
 class LinkedExactly:
-    """Testimony: a node's links are exactly those that it wants."""
+    """Report: a node's links are exactly those that it wants."""
 
     at_ns: int
     node: NodeId
@@ -284,7 +284,7 @@ class LinkedExactly:
 
 @dataclass(frozen=True, slots=True)
 class BecameReady:
-    """Testimony: a node has joined."""
+    """Report: a node has joined."""
 
     at_ns: int
     node: NodeId
@@ -292,7 +292,7 @@ class BecameReady:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Testimony: anything else that a core observed, by its event's name."""
+    """Report: anything else that a core observed, by its event's name."""
 
     at_ns: int
     node: NodeId
@@ -302,7 +302,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Showed:
-    """Testimony: what a daemon showed of itself, by its status.
+    """Report: what a daemon showed of itself, by its status.
 
     Args:
         state: of its life, such as ``ready``.
@@ -344,7 +344,7 @@ Fact = (
     | Unread
     | Believed
     | Suspected
-    | Convicted
+    | DeclaredDead
     | LinkOpened
     | LinkLost
     | LinkedExactly

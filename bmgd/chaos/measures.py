@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bmgd.chaos.checkers import delivered_again, why_convicted
+from bmgd.chaos.checkers import delivered_again, why_declared_dead
 from bmgd.chaos.faults import Partition, read_fault
 from bmgd.chaos.history import (
     Acknowledged,
     Began,
     Believed,
-    Convicted,
+    DeclaredDead,
     Delivered,
     Died,
     EvictAsked,
@@ -242,7 +242,7 @@ class Measures:
     def verdicts(self) -> dict[str, int]:
         """How many verdicts there were, by why they were right or excused; "" is a false death."""
         return dict(
-            Counter(why_convicted(self._truth, fact) for fact in self._history.of(Convicted))
+            Counter(why_declared_dead(self._truth, fact) for fact in self._history.of(DeclaredDead))
         )
 
     def faults(self) -> dict[str, int]:

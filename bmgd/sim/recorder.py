@@ -8,7 +8,7 @@ from bmgd.chaos.history import (
     BecameReady,
     Began,
     Believed,
-    Convicted,
+    DeclaredDead,
     Died,
     Exited,
     Fact,
@@ -34,13 +34,13 @@ class Recorder(Watcher):
 
     Args:
         timeline: where the time is.
-        keeps_testimony: whether what cores showed is kept; without it only the truth is.
+        keeps_reports: whether what cores showed is kept; without it only the truth is.
     """
 
-    def __init__(self, timeline: Timeline, *, keeps_testimony: bool = True) -> None:
+    def __init__(self, timeline: Timeline, *, keeps_reports: bool = True) -> None:
         self.history = History()
         self._timeline = timeline
-        self._keeps_testimony = keeps_testimony
+        self._keeps_reports = keeps_reports
 
     def boot(self, host: Host) -> None:
         self.history.add(Began(self._timeline.now_ns, host.id, host.node.incarnation))
@@ -53,7 +53,7 @@ class Recorder(Watcher):
             self.history.add(Exited(now_ns, host.id, life, host.exit.code, host.exit.reason))
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
-        if not self._keeps_testimony:
+        if not self._keeps_reports:
             return
         for effect in effects:
             fact = None if isinstance(effect, Send) else self._fact_of(host, effect)
@@ -91,7 +91,7 @@ def observed_fact(at_ns: int, node: NodeId, observed: Observed) -> Fact:
             case "suspected":
                 return Suspected(at_ns, node, peer, observed.detail)
             case "verdict":
-                return Convicted(at_ns, node, peer, life, observed.detail)
+                return DeclaredDead(at_ns, node, peer, life, observed.detail)
             case "link up":
                 return LinkOpened(at_ns, node, peer, life)
             case "link down":

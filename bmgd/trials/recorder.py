@@ -18,7 +18,7 @@ from bmgd.chaos.history import (
     BecameReady,
     Began,
     Believed,
-    Convicted,
+    DeclaredDead,
     Delivered,
     Fact,
     History,
@@ -205,7 +205,7 @@ def fact_of(at_ns: int, node: NodeId, event: dict[str, Any]) -> Fact:
         case "suspected":
             return Suspected(at_ns, node, peer, detail)
         case "verdict":
-            return Convicted(at_ns, node, peer, life, detail)
+            return DeclaredDead(at_ns, node, peer, life, detail)
         case "link up":
             return LinkOpened(at_ns, node, peer, life)
         case "link down":

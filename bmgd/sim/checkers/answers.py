@@ -1,4 +1,4 @@
-"""Answers about a suspect: observers say what they hear, and one veto acquits."""
+"""Answers about a suspect: observers say what they hear, and one veto clears it."""
 
 from __future__ import annotations
 

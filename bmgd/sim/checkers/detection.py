@@ -1,4 +1,4 @@
-"""Suspicion and verdicts: nobody is accused, asked about or convicted but by the rules."""
+"""Suspicion and verdicts: nobody is accused, asked about or declared dead but by the rules."""
 
 from __future__ import annotations
 
@@ -85,20 +85,20 @@ class VerdictsAreProven(Checker):
     ) -> None:
         suspected = self._suspected.get(peer)
         if suspected is None:
-            self.violate(journal, f"convicts {peer} without proof or suspicion")
+            self.violate(journal, f"declares {peer} dead without proof or suspicion")
             return
         if suspected.incarnation != life:
             self.violate(journal, f"suspected {suspected.incarnation:#x} of {peer}, not {life:#x}")
         concurred = set(suspected.concurred)
         if isinstance(event, Received) and isinstance(event.message, Answer):
             if event.message.suspect == peer and event.message.alive:
-                self.violate(journal, f"convicts {peer} on a veto")
+                self.violate(journal, f"declares {peer} dead on a veto")
             if event.message.route.sequence == suspected.number:
                 concurred.add(event.message.route.source)
         ask_ns = journal.inside.settings.ask_ns
         waited = is_deadline(event) and journal.now_ns - suspected.since_ns >= ask_ns
         if not waited and not (suspected.asked and suspected.asked <= concurred):
-            self.violate(journal, f"convicts {peer} before the ask time is over")
+            self.violate(journal, f"declares {peer} dead before the ask time is over")
 
     def _check_record(
         self, journal: Journal, effects: Sequence[Effect], peer: NodeId, life: Incarnation

@@ -144,7 +144,7 @@ class Journal:
     failed: set[NodeId] = field(default_factory=set)
     requests: dict[int, tuple[SendTo, int]] = field(default_factory=dict)
     suspected: dict[NodeId, Suspected] = field(default_factory=dict)
-    convicted: dict[NodeId, Incarnation] = field(default_factory=dict)
+    declared_dead: dict[NodeId, Incarnation] = field(default_factory=dict)
     asks: dict[tuple[NodeId, NodeId], dict[int, int]] = field(default_factory=dict)
     ready: bool = False
     exited: bool = False
@@ -355,4 +355,4 @@ class Journal:
             assert life is not None
             self.suspected[peer] = Suspected(life, self.now_ns, observed.detail)
         elif observed.event == "verdict" and peer is not None and observed.incarnation is not None:
-            self.convicted[peer] = observed.incarnation
+            self.declared_dead[peer] = observed.incarnation

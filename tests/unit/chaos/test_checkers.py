@@ -13,7 +13,7 @@ from bmgd.chaos.faults import Cut, Partition, Slow, Takeover
 from bmgd.chaos.history import (
     Acknowledged,
     Began,
-    Convicted,
+    DeclaredDead,
     Delivered,
     Died,
     EvictAsked,
@@ -37,7 +37,7 @@ SENT = Sent(2 * S, N0, life(0), 1, N1, NONE, 1)
 TAKEN = Delivered(2 * S + 1, N1, life(1), N0, NONE, 1)
 DONE = Acknowledged(2 * S + 2, N0, 1, 1)
 DEAD = Died(5 * S, N3, life(3))
-VERDICT = Convicted(5 * S + 9, N2, N3, life(3), "refused")
+VERDICT = DeclaredDead(5 * S + 9, N2, N3, life(3), "refused")
 TOLD = [believed(5 * S + 10 + n, n, 3) for n in (0, 1, 2)]
 REST = [showed(20 * S, n, (0, 1, 2), [m for m in (0, 1, 2) if m != n]) for n in (0, 1, 2)]
 GOOD: list[Fact] = [SENT, TAKEN, DONE, DEAD, VERDICT, *TOLD, *REST]
@@ -112,7 +112,7 @@ LIES: list[tuple[str, Callable[[list[Fact]], None]]] = [
     ("every message has one outcome", _removed(DONE)),
     ("every message has one outcome", _added(Failed(3 * S, N0, 1, 1, "DeadError"))),
     ("records only grow", _added(believed(6 * S, 0, 3, Status.ALIVE))),
-    ("no false death", _added(Convicted(6 * S, N2, N1, life(1), "silence"))),
+    ("no false death", _added(DeclaredDead(6 * S, N2, N1, life(1), "silence"))),
     ("nobody ends by itself", _replaced(DEAD, at_ns=5 * S)),
     ("memberships are equal and true at the end", _replaced(REST[1], alive=(N0, N1, N2, N3))),
     ("memberships are equal and true at the end", _replaced(REST[1], alive=(N1, N2))),
@@ -160,14 +160,14 @@ def test_checkers_each_fire_in_one_of_these_tests() -> None:
 
 
 def test_checkers_take_an_eviction_for_no_end_by_itself() -> None:
-    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | DeclaredDead)]
     evicted: list[Fact] = [EvictAsked(5 * S, N3, N0), Exited(5 * S + 1, N3, life(3), 1, "evicted")]
     assert found(history(*facts, *evicted)) == set()
 
 
 def test_checkers_excuse_an_end_among_strangers_only() -> None:
     end = Exited(5 * S + 1, N3, life(3), 1, "every neighbor refuses this node: wrong cluster")
-    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | DeclaredDead)]
     assert found(history(*facts, end)) == {"nobody ends by itself"}
     assert found(history(*facts, end, disturbed(5 * S, Takeover((N0,), answers=True)))) == set()
 
@@ -221,7 +221,7 @@ def test_checkers_know_a_process_that_began_with_a_lower_life_than_the_one_befor
 
 
 def test_checkers_excuse_a_slow_nodes_verdict() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     slow = disturbed(5 * S, Slow(nodes=(N0,), delay_ms=200))
     assert found(history(*GOOD, slow, verdict)) == set()
 
@@ -255,30 +255,30 @@ def test_checkers_want_no_outcome_from_a_source_that_ended() -> None:
 @pytest.mark.parametrize("late_s", [0.5, 1.5])
 def test_checkers_excuse_the_verdict_on_a_node_that_was_sent_away(late_s: float) -> None:
     """However late its end is seen: it began to end when it was evicted."""
-    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | DeclaredDead)]
     at_ns = 5 * S + int(late_s * S)
     evicted: list[Fact] = [EvictAsked(5 * S, N3, N0), Exited(at_ns, N3, life(3), 1, "evicted")]
     assert found(history(*facts, *evicted, VERDICT)) == set()
 
 
 def test_checkers_do_not_excuse_the_verdict_on_a_node_that_was_to_end_and_did_not() -> None:
-    facts = [fact for fact in GOOD if not isinstance(fact, Died | Convicted)]
+    facts = [fact for fact in GOOD if not isinstance(fact, Died | DeclaredDead)]
     assert "no false death" in found(history(*facts, EvictAsked(5 * S, N3, N0), VERDICT))
 
 
 def test_checkers_excuse_the_verdict_on_a_stopped_node() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     assert found(history(*GOOD, Stopped(5 * S, N1), verdict)) == set()
 
 
 def test_checkers_do_not_excuse_a_verdict_by_one_cut_link() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     cut = disturbed(5 * S, Cut(((N0, N1),)))
     assert found(history(*GOOD, cut, verdict)) == {"no false death"}
 
 
 def test_checkers_excuse_a_verdict_by_one_cut_link_when_nobody_else_could_be_asked() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     cut = disturbed(5 * S, Cut(((N0, N1),)))
     assert found(history(cut, verdict, nodes=2)) == set()
     died = [Died(4 * S, N2, life(2)), Died(4 * S, N3, life(3))]
@@ -286,7 +286,7 @@ def test_checkers_excuse_a_verdict_by_one_cut_link_when_nobody_else_could_be_ask
 
 
 def test_checkers_excuse_a_verdict_by_one_cut_link_when_all_who_could_be_asked_are_slow() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     cut = disturbed(5 * S, Cut(((N0, N1),)))
     slow = disturbed(5 * S, Slow(nodes=(N2,), delay_ms=200))
     assert found(history(cut, slow, verdict, nodes=3)) == set()
@@ -294,14 +294,14 @@ def test_checkers_excuse_a_verdict_by_one_cut_link_when_all_who_could_be_asked_a
 
 
 def test_checkers_excuse_verdicts_across_a_partition() -> None:
-    verdict = Convicted(7 * S, N0, N1, life(1), "silence")
+    verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     parted = disturbed(5 * S, Partition(((N0, N2), (N1, N3))))
     assert found(history(*GOOD, parted, verdict)) == set()
 
 
-def test_checkers_do_not_excuse_the_conviction_of_a_new_life_for_the_former_ones_death() -> None:
+def test_checkers_do_not_excuse_the_false_death_of_a_new_life_for_the_former_ones_death() -> None:
     begun = Began(6 * S, N3, life(3, 2))
-    verdict = Convicted(20 * S, N0, N3, life(3, 2), "silence")
+    verdict = DeclaredDead(20 * S, N0, N3, life(3, 2), "silence")
     assert "no false death" in found(history(*GOOD, begun, verdict))
 
 

@@ -231,7 +231,7 @@ def test_peer_that_is_alive_again_over_a_silent_link_is_suspected_at_once() -> N
     assert suspects_by(now_ns + S // 20)
 
 
-def test_answer_of_one_that_was_not_asked_convicts_nobody() -> None:
+def test_answer_of_one_that_was_not_asked_declares_nobody_dead() -> None:
     """It was asked in an earlier suspicion, and was declared dead before the present one began."""
     life, now_ns = LIFE, 1
     node = linked_node(LinkId(7), LinkId(8))

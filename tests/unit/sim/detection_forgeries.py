@@ -23,7 +23,7 @@ def suspected_early(f: Forger) -> None:
     f.deadline(Observed("suspected", PEER, f.life, "silence"))
 
 
-def convicted_early(f: Forger) -> None:
+def declared_dead_early(f: Forger) -> None:
     f.journal.suspected[PEER] = Suspected(f.life, f.network.now_ns - S // 10, "silence")
     f.deadline(Observed("verdict", PEER, f.life, "silence"))
 
@@ -74,7 +74,7 @@ def longest_way_too_long(f: Forger) -> None:
 
 FORGERIES_OF_DETECTION: list[tuple[str, Callable[[Forger], None]]] = [
     ("detection-is-in-time", suspected_early),
-    ("detection-is-in-time", convicted_early),
+    ("detection-is-in-time", declared_dead_early),
     ("detection-is-in-time", stopped_and_not_found),
     ("cut-off-is-found", cut_off_and_not_found),
     ("heals-in-time", ways_too_long_on_average),

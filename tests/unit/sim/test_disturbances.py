@@ -10,7 +10,7 @@ import pytest
 from bmgd.chaos import faults
 from bmgd.chaos.faults import read_fault
 from bmgd.chaos.history import (
-    Convicted,
+    DeclaredDead,
     Died,
     Disturbed,
     EvictAsked,
@@ -83,7 +83,7 @@ def test_stopped_node_is_found_and_refutes_when_it_goes_on() -> None:
     scene = Scene()
     scene.do(fault="stop", nodes=[1])
     scene.run(4.0)
-    assert {fact.about for fact in scene.facts(Convicted)} == {1}
+    assert {fact.about for fact in scene.facts(DeclaredDead)} == {1}
     scene.do(fault="continue", nodes=[1])
     scene.run(10.0)
     assert unrest(scene.network) == ""
@@ -133,8 +133,8 @@ def test_partition_splits_and_mending_joins() -> None:
     scene = Scene(nodes=8)
     scene.do(fault="partition", groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
     scene.run(10.0)
-    convicted = {(fact.node < 4, fact.about < 4) for fact in scene.facts(Convicted)}
-    assert convicted == {(True, False), (False, True)}
+    declared_dead = {(fact.node < 4, fact.about < 4) for fact in scene.facts(DeclaredDead)}
+    assert declared_dead == {(True, False), (False, True)}
     scene.do(fault="mend")
     scene.run(30.0)
     assert unrest(scene.network) == ""
@@ -144,7 +144,7 @@ def test_cut_pair_is_no_death() -> None:
     scene = Scene(nodes=8)
     scene.do(fault="cut", links=[[0, 1]], one_way=True)
     scene.run(10.0)
-    assert scene.facts(Convicted) == []
+    assert scene.facts(DeclaredDead) == []
     scene.do(fault="mend", links=[[0, 1]])
     scene.run(20.0)
     assert unrest(scene.network) == ""
@@ -154,7 +154,7 @@ def test_half_open_link_is_found_and_replaced() -> None:
     scene = Scene(nodes=8)
     scene.do(fault="half-open", links=[[0, 1]])
     scene.run(10.0)
-    assert scene.facts(Convicted) == []
+    assert scene.facts(DeclaredDead) == []
     assert unrest(scene.network) == ""
 
 
@@ -164,7 +164,7 @@ def test_reset_breaks_links_and_they_come_back() -> None:
     scene.run(0.01)
     assert "reset" in {fact.evidence for fact in scene.facts(LinkLost)}
     scene.run(5.0)
-    assert scene.facts(Convicted) == []
+    assert scene.facts(DeclaredDead) == []
     assert unrest(scene.network) == ""
 
 
@@ -173,9 +173,9 @@ def test_takeover_hides_a_death_from_refusals_until_mended() -> None:
     scene.do(fault="kill", nodes=[2])
     scene.do(fault="takeover", nodes=[2])
     scene.run(0.5)
-    assert scene.facts(Convicted) == []
+    assert scene.facts(DeclaredDead) == []
     scene.run(8.0)
-    assert {fact.about for fact in scene.facts(Convicted)} == {2}
+    assert {fact.about for fact in scene.facts(DeclaredDead)} == {2}
     assert scene.network.hosts[NodeId(2)].squatter == "silent"
     scene.do(fault="mend")
     assert scene.network.hosts[NodeId(2)].squatter == ""
@@ -198,7 +198,7 @@ def test_clock_leaps_forward_and_never_back() -> None:
     scene.do(fault="clock", nodes=[0], step_ms=5000)
     assert host.local_ns(scene.network.now_ns) == before + 5_000_000_000
     scene.run(5.0)
-    assert scene.facts(Convicted) == []
+    assert scene.facts(DeclaredDead) == []
     assert unrest(scene.network) == ""
 
 
@@ -209,7 +209,7 @@ def test_hogged_nodes_stutter_and_recover() -> None:
     assert any(host.stopped for host in scene.network.hosts.values())
     scene.run(10.0)
     assert not any(host.stopped for host in scene.network.hosts.values())
-    assert scene.facts(Stopped, Convicted) == []
+    assert scene.facts(Stopped, DeclaredDead) == []
     assert unrest(scene.network) == ""
 
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from bmgd.chaos.checkers import why_convicted
-from bmgd.chaos.history import Began, Convicted, Fact, History, LieTold
+from bmgd.chaos.checkers import why_declared_dead
+from bmgd.chaos.history import Began, DeclaredDead, Fact, History, LieTold
 from bmgd.chaos.truth import Truth
 from bmgd.core.effects import Observed
 from bmgd.sim import Network
@@ -72,9 +72,9 @@ def test_death_of_who_was_said_to_be_elsewhere_is_excused(
     lied_ns: int | None, is_excused: bool
 ) -> None:
     life, about = Incarnation(1 << 32), NodeId(3)
-    verdict = Convicted(5 * S, NodeId(0), about, life, "wrong id")
+    verdict = DeclaredDead(5 * S, NodeId(0), about, life, "wrong id")
     facts: list[Fact] = [Began(0, about, life)]
     if lied_ns is not None:
         facts.append(LieTold(lied_ns, about, NodeId(0)))
     truth = Truth.of(History([*facts, verdict]))
-    assert bool(why_convicted(truth, verdict)) == is_excused
+    assert bool(why_declared_dead(truth, verdict)) == is_excused
