@@ -153,9 +153,9 @@ class Outgoing(Putting):
         """
         self._connection.check_loop()
         self._pump_all()
-        while (self._writers.count or not self.is_idle) and not self._over and self._error is None:
+        while (self._writers.count or not self.is_idle) and not self._over and self._is_lossless:
             await self.until_changed()
-        if self._error is not None:
+        if self._error is not None and not self._is_lossless:
             self.check()
 
     async def until_settled(self) -> None:

@@ -80,6 +80,9 @@ class Putting:
         """Whether the segment put last held one message only: others do not come at the same time."""
         self._changed = asyncio.Event()
         self._error: BmgdError | None = None
+        self._is_lossless = True
+        """Whether all that was written is confirmed, or may still be. A stream whose destination dies
+        when all of it is confirmed ends with an error that is of no message."""
         self._over = False
         self._closing = False
         self._is_told = False
@@ -280,6 +283,7 @@ class Putting:
                 message.confirmed.set_exception(error)
         if error is not None and len(segment.waited) < max(1, segment.count):
             self._error = self._error or error
+            self._is_lossless = False
 
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """The stream is over."""
@@ -298,6 +302,7 @@ class Putting:
             error = with_sent(error, sent=self.is_in_doubt)
         if error is not None:
             self._error = self._error or error
+        self._is_lossless = self._is_lossless and self.is_idle and not self._in_long
         over = error or RequestError("the stream is closed")
         self._underway.fail(over, unsent)
         self._backlog.fail(over)

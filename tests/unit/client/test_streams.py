@@ -606,6 +606,30 @@ async def test_writers_that_wait_when_their_stream_ends_are_told(
         await asyncio.wait_for(write(), DEADLINE_S)
 
 
+@pytest.mark.parametrize("size", [64, 100_000])
+async def test_what_is_confirmed_when_its_destination_is_declared_dead_has_not_failed(
+    core: FakeCore, daemon: bmgd.Daemon, size: int
+) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S):
+        async with daemon.stream(1, "jobs") as stream:
+            await stream.write(bytes(size))
+            flushing = asyncio.ensure_future(stream.flush())
+            sending = asyncio.ensure_future(daemon.send(1, bytes(size), topic="other"))
+            pieces = 1 if size == 64 else 2
+            await core.until_told(lambda: len(put(core)) == 2 * pieces)
+            for request in list(core.streams):
+                # The confirmation and the death are told at once.
+                confirmed, dead = pieces + 1, bmgd.DeadError(1, "it is dead")
+                core.server.answers.stream_moved(StreamMoved(request, confirmed, CREDIT_BYTES))
+                ended = StreamEnded(request, confirmed, confirmed, dead)
+                core.server.answers.stream_ended(ended)
+            await flushing
+            await sending
+        with pytest.raises(bmgd.DeadError):
+            await stream.write(b"later")
+
+
 async def test_long_message_that_waits_for_its_turn_in_vain_is_not_sent(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
