@@ -206,9 +206,9 @@ def frames(size: int) -> Iterator[str]:
         yield f"N={size:<4} {name:<10} {shown}"
 
 
-def pairs(pattern: str, size: int, random: Random) -> Iterator[Pair]:
-    """Who sends to whom."""
-    for at in range(MESSAGES):
+def pairs(pattern: str, size: int, random: Random, count: int = MESSAGES) -> Iterator[Pair]:
+    """Who sends to whom, of so many messages."""
+    for at in range(count):
         if pattern == "uniform":
             source, to = random.sample(range(size), 2)
         elif pattern == "all to one":
