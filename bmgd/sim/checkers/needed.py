@@ -55,7 +55,11 @@ class _Out:
 
 @dataclass(slots=True)
 class _Life:
-    """One life of one node, as its broadcasts went out and others answered."""
+    """One life of one node, as its broadcasts went out and others answered.
+
+    Args:
+        was_alone: whether at the last look nobody was linked and held alive.
+    """
 
     incarnation: Incarnation
     out: dict[int, _Out] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class _Life:
     excused: int = 0
     stable: int = 0
     stable_ns: int = 0
+    was_alone: bool = False
     looked_ns: int = 0
     acknowledged: dict[LifeKey, int] = field(default_factory=dict)
 
@@ -179,9 +184,11 @@ class SourcesSendWhatIsMissed(Checker):
             life.out = {count: out for count, out in life.out.items() if count > window.stable}
         life.looked_ns = now_ns
         is_late = journal.lag_ns > SLACK_NS
-        if is_late or not linked & living:
-            # There may have been nobody to tell.
+        is_alone = not linked & living
+        if is_late or is_alone or life.was_alone:
+            # There may have been nobody to tell: who is back meanwhile is told what it skips.
             life.excused = life.stable
+        life.was_alone = is_alone
         if is_late:
             # It stood still: what is overdue is done in the next steps.
             life.stable_ns = now_ns
