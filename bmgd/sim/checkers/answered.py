@@ -10,7 +10,7 @@ from bmgd.core.events import Event
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_that_came
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import NodeId
+from bmgd.types import NodeId, incarnation_tag, outranks
 from bmgd.wire.stream_messages import Segment, SegmentAck, SegmentFlag, SharedSegment, StreamReset
 
 ANSWERED_NS: Final = 20_000_000
@@ -27,7 +27,7 @@ class SegmentsAreAnswered(Checker):
 
     Looked at are streams whose source, in the life that sent it, is linked all the while: else there may
     be no way for an answer, or nobody who waits for it. A life that is known to be over is not answered,
-    though its links stay until it has heard so.
+    though its links stay until it has heard so. What it sent is acknowledged to nobody, and not taken.
     """
 
     name: ClassVar[str] = "segments-are-answered"
@@ -44,18 +44,28 @@ class SegmentsAreAnswered(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         waiting = self._waiting[journal.place]
+        former: dict[_Name, int] = {}
         for segment in segments_that_came(event):
             route = segment.route
             name = route.source, route.sequence >> 32
+            if outranks(journal.inside.membership.vouched(route.source), route.source_incarnation):
+                former[name] = incarnation_tag(route.source_incarnation)
             if route.destination == journal.host.id and self._is_owed(journal, segment):
                 waiting.setdefault(name, journal.now_ns)
-        if not waiting:
+        if not waiting and not former:
             return
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, SegmentAck | StreamReset):
                 route = effect.message.route
                 name = route.destination, route.sequence >> 32
-                if route.source == journal.host.id and name in waiting:
+                if route.source != journal.host.id:
+                    continue
+                if isinstance(effect.message, SegmentAck) and (
+                    former.get(name) == route.destination_tag
+                ):
+                    text = f"acknowledges stream {name[1]} of a former life of {name[0]}"
+                    self.violate(journal, text)
+                if name in waiting:
                     self._check(journal, name, waiting.pop(name))
         if is_deadline(event):
             limit_ns = ANSWERED_NS + SLACK_NS + journal.longest_lag_ns

@@ -24,7 +24,7 @@ from bmgd.errors import (
 )
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.narrowing import REFUSING, refusing
-from bmgd.types import NodeId, Record, Status, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Record, Status, incarnation_tag
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.segments import OVERHEAD_BYTES
 from bmgd.wire.stream_messages import SegmentAck, Unreachable
@@ -260,6 +260,15 @@ def segment_that_is_not_answered(f: Forger) -> None:
     comes_and_is_not_answered(f, f.record(Status.ALIVE))
 
 
+def acknowledged_to_a_former_life(f: Forger) -> None:
+    records, tag = f.inside.membership._records, incarnation_tag(f.life)
+    records[PEER] = Record(Incarnation(f.life + 1), 0, Status.ALIVE, "sim4:7400")
+    came = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    back = f.route(destination=PEER, destination_tag=tag, sequence=STREAM << 32 | 2)
+    ack = SegmentAck(back, incarnation_tag(f.host.node.incarnation), 10**6, False)
+    f.step(Received(f.link, segment(came, b"x", stream=STREAM, number=1)), [Send(f.link, ack)])
+
+
 FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("only-what-lacks-is-sent-again", sent_again_and_acknowledged),
     ("only-what-lacks-is-sent-again", sent_again_and_is_there),
@@ -281,5 +290,6 @@ FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("errors-have-their-reason", refused_with_room),
     *(("errors-have-their-reason", told_of_another_reason(kind)) for kind in KINDS),
     ("segments-are-answered", segment_that_is_not_answered),
+    ("segments-are-answered", acknowledged_to_a_former_life),
     ("bounds-hold", more_streams_than_there_may_be),
 ]
