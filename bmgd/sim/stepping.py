@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Final
 
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event
+from bmgd.errors import InvariantError
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.wires import Wires
+
+WAKES_MAX: Final = 300_000
+"""Hosts are woken so often at one moment; work that goes on in the next steps takes some thousands."""
 
 
 class Stepping:
@@ -46,6 +51,8 @@ class Stepping:
         self._watchers = watchers
         self._carry_out = carry_out
         self._crash = crash
+        self._woken_ns = -1
+        self._wakes = 0
         self._wires: Wires
 
     def begin(self, wires: Wires) -> None:
@@ -144,6 +151,13 @@ class Stepping:
     def _wake(self, host: Host, planned_ns: int) -> None:
         if not host.alive or host.pauses or host.wake_planned_ns != planned_ns:
             return
+        if self._timeline.now_ns != self._woken_ns:
+            self._woken_ns, self._wakes = self._timeline.now_ns, 0
+        self._wakes += 1
+        if self._wakes > WAKES_MAX:
+            raise InvariantError(
+                f"node {host.id} has a deadline again and again, and no time passes"
+            )
         host.wake_planned_ns = None
         due_ns = host.core.deadline_ns
         if due_ns is not None and due_ns <= host.local_ns(self._timeline.now_ns):

@@ -19,7 +19,7 @@ from bmgd.core.membership.membership import Membership
 from bmgd.core.neighbors.detector import Detector
 from bmgd.core.node import Node
 from bmgd.errors import PlanError, ProtocolError
-from bmgd.sim import simulation
+from bmgd.sim import simulation, stepping
 from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
@@ -202,3 +202,13 @@ def test_simulation_has_the_same_digest_in_other_processes(seed: str, tmp_path: 
     assert rows[0]["digest"] == rows[1]["digest"]
     assert histories[0] == histories[1]
     assert len([from_line(line) for line in histories[0].splitlines()]) > 100
+
+
+def test_core_whose_deadline_never_lies_ahead_is_a_bug_and_no_endless_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stepping, "WAKES_MAX", 2000)
+    monkeypatch.setattr(Node, "deadline_ns", property(lambda _: 0))
+    outcome = Simulation(Plan(3, 1.0, workload=Workload(0.0))).run()
+    (violation,) = outcome.violations
+    assert (violation.checker, "no time passes" in violation.text) == ("no-bug-is-met", True)
