@@ -39,7 +39,8 @@ LATELY = (
     "messages, which are new in the simulator, came from a node that was cut off; once a program of",
     "the simulator asked a daemon that had ended; once a checker did not see that a record had gone",
     "out. At 2 to 33 parts of a cluster that found each other late were judged at once, and a checker",
-    "took what came over a link that was closed at its beginning for heard.",
+    "took what came over a link that was closed at its beginning for heard. In an hour each, five times",
+    "a checker took for kept back what had become stable while its source was alone.",
     "",
 )
 
