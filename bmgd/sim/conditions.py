@@ -57,6 +57,8 @@ class Conditions:
         former_lives: how many messages of former lives come late, at most, to nodes that wait for
             their first answer of another, while faults go on.
         second_copies_percent: how many copies of messages at best effort come twice, while faults go on.
+        late_segments_percent: how many segments come twice to a destination that is a neighbor, while
+            faults go on.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
     """
@@ -95,6 +97,7 @@ class Conditions:
     forgeries: int = 0
     former_lives: int = 0
     second_copies_percent: int = 0
+    late_segments_percent: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0
 

@@ -84,6 +84,7 @@ _SELDOM: Final = (
     _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
+    _Seldom("late segments", "late_segments_percent", (3, 20), 0.2, 0.2),
     # Ids are given up soon only where that bound is narrow.
     _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
     _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),

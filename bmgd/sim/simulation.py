@@ -47,7 +47,7 @@ from bmgd.sim.rest import (
     unrest,
     unsettled,
 )
-from bmgd.sim.second_copies import SecondCopies
+from bmgd.sim.second_copies import SecondCopies, is_at_best_effort, is_of_a_stream
 from bmgd.sim.trace import Trace
 from bmgd.sim.workload import Programs
 
@@ -178,7 +178,12 @@ class Simulation:
             network, Random(f"former lives {plan.seed}"), count, self._programs.send
         )
         percent = network.conditions.second_copies_percent
-        self._second_copies = SecondCopies(network, Random(f"copies {plan.seed}"), percent)
+        self._second_copies = SecondCopies(
+            network, Random(f"copies {plan.seed}"), percent, is_at_best_effort
+        )
+        percent = network.conditions.late_segments_percent
+        random = Random(f"late segments {plan.seed}")
+        self._late_segments = SecondCopies(network, random, percent, is_of_a_stream)
         self._disturber = Disturber(network, Random(f"faults {plan.seed}"), self._note)
         self._trace = Trace(network.timeline)
         self._inspectors = [inspect(network, self._recorder.history) for inspect in inspects]
@@ -190,6 +195,7 @@ class Simulation:
             self._askers,
             self._former_lives,
             self._second_copies,
+            self._late_segments,
         ]
         if traces:
             network.watchers.append(self._trace)
@@ -237,6 +243,7 @@ class Simulation:
         self._forger.start(until_ns)
         self._former_lives.start(until_ns)
         self._second_copies.start(until_ns)
+        self._late_segments.start(until_ns)
         self._run_until(until_ns)
 
     def _start(self, number: int) -> None:

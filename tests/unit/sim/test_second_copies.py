@@ -1,19 +1,24 @@
-"""Copies at best effort that come a second time: a program is given each message once."""
+"""Copies that come a second time: a program is given each message once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 from bmgd.core.broadcast import broadcasting
-from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
+from bmgd.core.commands import BroadcastTo, MulticastTo, SendTo, Subscribe
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event, Received
 from bmgd.sim import Network
 from bmgd.sim.checkers import Scene, watch
 from bmgd.sim.host import Host
-from bmgd.sim.second_copies import COPIES_MAX, SecondCopies
+from bmgd.sim.observing import Watcher
+from bmgd.sim.second_copies import COPIES_MAX, SecondCopies, is_at_best_effort, is_of_a_stream
 from bmgd.types import LinkId, NodeId
 from bmgd.wire.messages import Message
+from bmgd.wire.stream_messages import Segment
 from tests.unit.core.clusters import S, settle
 
 SIZE = 9
@@ -28,7 +33,7 @@ def _send(percent: int) -> tuple[Network, Scene]:
     settle(network)
     for number in range(SIZE):
         network.issue(number, Subscribe("t", 64))
-    copies = SecondCopies(network, Random(1), percent)
+    copies = SecondCopies(network, Random(1), percent, is_at_best_effort)
     network.watchers.append(copies)
     copies.start(network.now_ns + 2 * S)
     for number in range(20):
@@ -57,7 +62,7 @@ def test_second_copies_come_and_are_taken_by_nobody(percent: int) -> None:
 def test_second_copies_are_few_though_each_is_sent_on(monkeypatch: pytest.MonkeyPatch) -> None:
     network, came = Network(SIZE), []
     settle(network)
-    copies = SecondCopies(network, Random(1), 100)
+    copies = SecondCopies(network, Random(1), 100, is_at_best_effort)
     network.watchers.append(copies)
     copies.start(network.now_ns + 5 * S)
     let_come = network.let_come
@@ -79,7 +84,7 @@ def test_second_copies_do_not_come_from_who_is_not_there(
     """They would tell a failure detector that it is."""
     network = Network(SIZE)
     settle(network)
-    copies = SecondCopies(network, Random(1), 100)
+    copies = SecondCopies(network, Random(1), 100, is_at_best_effort)
     network.watchers.append(copies)
     copies.start(network.now_ns + 2 * S)
     for source in (SOURCE, 1):
@@ -102,6 +107,34 @@ def test_second_copies_do_not_come_from_who_is_not_there(
     network.run(0.5)
     assert heard
     assert SOURCE not in heard
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+def test_late_segments_come_and_are_taken_by_nobody(percent: int) -> None:
+    network, count = Network(SIZE), 20
+    scene = watch(network)
+    settle(network)
+    network.issue(1, Subscribe("t", 64))
+    late = SecondCopies(network, Random(1), percent, is_of_a_stream)
+    seen = _Segments()
+    network.watchers += [late, seen]
+    late.start(network.now_ns + 2 * S)
+    for number in range(count):
+        network.issue(SOURCE, SendTo(NodeId(1), "t", b"%d" % number, S))
+        network.run(0.05)
+    network.run(2)
+    assert scene.violations == []
+    assert seen.count == (2 * count if percent else count)
+    assert sum(each.count for each in network.hosts[NodeId(1)].delivered) == count
+
+
+class _Segments(Watcher):
+    """Counts the segments that come."""
+
+    count = 0
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        self.count += isinstance(event, Received) and isinstance(event.message, Segment)
 
 
 def test_second_copy_that_is_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
