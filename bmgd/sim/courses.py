@@ -2,8 +2,9 @@
 
 By chance there are seldom joiners for long enough that anything becomes of them. Where they are nearly
 all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
-of a partition equally large for so long that each holds the other one dead. And seldom does nothing
-happen but that one or two nodes are silent, each for itself, until they are found.
+of a partition equally large for so long that each holds the other one dead. Seldom is a node evicted
+that cannot hear of it, and comes back in the same life. And seldom does nothing happen but that one or
+two nodes are silent, each for itself, until they are found.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.faults import Evict, Fault, Join, Kill, Leave, Mend, Partition, Restart, Stop
+from bmgd.chaos.faults import (
+    Continue,
+    Evict,
+    Fault,
+    Join,
+    Kill,
+    Leave,
+    Mend,
+    Partition,
+    Restart,
+    Stop,
+)
 from bmgd.chaos.plan import Plan, Scalar, Step
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES
 from bmgd.types import NodeId
@@ -49,6 +61,26 @@ def halved(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
     mend_s = round(_BEGIN_S + 2 * _detection_s(settings), 6)
     steps = Step(_BEGIN_S, parted), Step(mend_s, Mend())
     return replace(plan, steps=steps, seconds=max(plan.seconds, mend_s))
+
+
+def evicted(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
+    """A plan in which a node is out of reach, is evicted meanwhile, and comes back in the same life.
+
+    Args:
+        random: chooses.
+        plan: of at least two nodes; it lasts at least as long.
+        settings: of the daemons, for the times of detection.
+    """
+    victim, by = random.sample([NodeId(node) for node in range(plan.nodes)], 2)
+    away = random.choice((Stop((victim,)), _cut_off((victim,), plan.nodes)))
+    back: Fault = Continue((victim,)) if isinstance(away, Stop) else Mend()
+    away_s = _BEGIN_S + random.random()
+    # Before it is held dead, and after: the record of an eviction outranks both.
+    evict_s = away_s + random.choice((0.01, 2 * _detection_s(settings)))
+    back_s = evict_s + random.choice((0.1, 2 * _detection_s(settings)))
+    moments = (away_s, away), (evict_s, Evict((victim,), by)), (back_s, back)
+    steps = tuple(Step(round(at_s, 6), fault) for at_s, fault in moments)
+    return replace(plan, steps=steps, seconds=round(max(plan.seconds, back_s + 0.5), 6))
 
 
 def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:

@@ -1,4 +1,4 @@
-"""Courses of a cluster that a plan by chance seldom takes: it grows, or is in two equal halves."""
+"""Courses of a cluster that a plan by chance seldom takes: it grows, is halved, evicts who is away."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from bmgd.chaos.faults import Join, Partition
-from bmgd.chaos.history import Noted
+from bmgd.chaos.faults import Evict, Join, Partition
+from bmgd.chaos.history import Exited, Noted
 from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.checkers import inspect
-from bmgd.sim.courses import growing, halved
+from bmgd.sim.courses import evicted, growing, halved
 from bmgd.sim.simulation import Simulation
 
 QUIET = Workload(messages_per_second=0.0)
@@ -47,3 +47,13 @@ def test_halves_are_equal(nodes: int) -> None:
 def test_odd_number_of_nodes_has_no_halves() -> None:
     plan = replace(Plan(5, 2.0), seed=7)
     assert halved(Random(1), plan, {}) == plan
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_evicted_node_that_was_away_comes_back_to_be_refused(seed: int) -> None:
+    plan = evicted(Random(seed), Plan(5, 2.0, workload=QUIET), {})
+    plan.check()
+    report = Simulation(plan, [inspect], traces=False).run()
+    assert not report.violations
+    (evict,) = [step.fault for step in plan.steps if isinstance(step.fault, Evict)]
+    assert [fact.node for fact in report.history.of(Exited)] == list(evict.nodes)
