@@ -6,6 +6,7 @@ as it must be at rest.
 """
 
 from bmgd.chaos.history import History
+from bmgd.sim.checkers.aborting import UnfinishedAreAborted
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
@@ -52,7 +53,7 @@ from bmgd.sim.checkers.memberships import (
     RecordsAreJoined,
 )
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
-from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce
+from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce, WaysAreShared
 from bmgd.sim.checkers.needed import NodesAcknowledgeWhatCame, SourcesSendWhatIsMissed
 from bmgd.sim.checkers.observed import ClosedStreamsEnd, ExactLinksAreExact
 from bmgd.sim.checkers.orders import (
@@ -144,6 +145,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     ClosedStreamsEnd,
     ReadersGetEachOnce,
     LongMessagesAreWhole,
+    UnfinishedAreAborted,
     RequestsHaveOneOutcome,
     RoomOfAnswersIsGivenBack,
     StepsOfStreamsAreBounded,
@@ -158,6 +160,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     MulticastsReachOnlyWhomTheyName,
     EntriesArePartedOnce,
     BodiesCrossLinksOnce,
+    WaysAreShared,
     ConfirmedMeansRetained,
     ReportsAreTrue,
     SourcesSendWhatIsMissed,

@@ -1,15 +1,16 @@
-"""Reliable multicasts: what a frame carries on is what came, and a body crosses each link once."""
+"""Reliable multicasts: frames carry on what came, over ways that they share, once over each link."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bmgd.core.commands import MulticastTo
 from bmgd.core.effects import Effect, ForwardingChanged, Send
 from bmgd.core.events import CommandIssued, Event, Received
+from bmgd.routing import hop_count, rank_of
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
@@ -205,3 +206,58 @@ class BodiesCrossLinksOnce(Checker):
             if any(other not in linked for other in inside.membership.neighbors(me)):
                 return False
         return True
+
+
+class WaysAreShared(Checker):
+    """Of the neighbors that begin a shortest way the one is taken that most others can share.
+
+    So whatever the choice began with, one of those neighbors that most destinations have in common has
+    all of them. First it is among neighbors that get a copy anyway, then among the others. What goes
+    alone is left out: it need not have been ready when the others were parted.
+    """
+
+    name: ClassVar[str] = "ways-are-shared"
+    events: ClassVar[Kinds] = (SharedSegment, CommandIssued)
+    effects: ClassVar[Kinds] = ()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        is_multicast = isinstance(event, Received) or (
+            isinstance(event, CommandIssued) and isinstance(event.command, MulticastTo)
+        )
+        if not is_multicast or not journal.inside.membership.in_layout(journal.host.id):
+            return
+        peer_of: dict[NodeId, NodeId] = {}
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, SharedSegment):
+                ids = [entry.id for entry in effect.message.entries]
+                peer_of |= dict.fromkeys(ids, effect.message.route.destination)
+        ways = {each: self._ways(journal, each) for each in peer_of if each != peer_of[each]}
+        along = {each: found for each, hops in ways.items() if (found := hops & peer_of.keys())}
+        apart = {each: hops for each, hops in ways.items() if hops and each not in along}
+        for part in (along, apart):
+            counts = Counter(hop for hops in part.values() for hop in hops)
+            most = [hop for hop, count in counts.items() if count == max(counts.values())]
+            if most and not any(_has_all(hop, part, peer_of) for hop in most):
+                self.violate(journal, f"could send {sorted(part)} of a multicast over {most[0]}")
+
+    @staticmethod
+    def _ways(journal: Journal, destination: NodeId) -> set[NodeId]:
+        """The linked neighbors that are one hop less away from a destination."""
+        membership = journal.inside.membership
+        if not membership.in_layout(destination):
+            return set()
+        size, end = membership.layout_size, rank_of(destination, membership.outside)
+
+        def hops_from(node_id: NodeId) -> int:
+            return hop_count(size, (end - rank_of(node_id, membership.outside)) % size)
+
+        me = journal.host.id
+        linked = [n for n in membership.neighbors(me) if n in journal.inside.links.by_peer]
+        return {each for each in linked if hops_from(each) == hops_from(me) - 1}
+
+
+def _has_all(
+    hop: NodeId, part: Mapping[NodeId, Collection[NodeId]], peer_of: Mapping[NodeId, NodeId]
+) -> bool:
+    """Whether a neighbor is sent every destination that it begins a shortest way to."""
+    return all(peer_of[each] == hop for each, hops in part.items() if hop in hops)

@@ -170,6 +170,24 @@ def sends_a_body_again(f: Any) -> None:
     _multicast(f, *[shared(TO_PEER, ENTRY)] * 2)
 
 
+def parts_who_could_go_together(f: Any) -> None:
+    # From node 5 neighbor 1 begins a shortest way to 0 and to 2, neighbor 6 to 0 alone.
+    groups = {NodeId(6): (6, 0), NodeId(1): (1, 2)}
+    f.step(
+        CommandIssued(78, MulticastTo(id_set([0, 1, 2, 6]), "news", b"x", True, 10 * S)),
+        [
+            Send(
+                f.journal.to(peer)[0].id,
+                shared(
+                    replace(TO_PEER, destination=peer),
+                    *(ENTRY._replace(id=NodeId(each)) for each in ids),
+                ),
+            )
+            for peer, ids in groups.items()
+        ],
+    )
+
+
 def sends_bulk_over_a_full_link(f: Any) -> None:
     f.step(Backlog(f.link, 300_000))
     route = Route(PEER, ME, f.inside.context.incarnation, sequence=9 << 32 | 1, priority=3)
@@ -405,6 +423,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("entries-are-parted-once", gains_hops_for_entries),
     ("entries-are-parted-once", multicasts_to_somebody_else),
     ("bodies-cross-links-once", sends_a_body_again),
+    ("ways-are-shared", parts_who_could_go_together),
     ("own-bulk-waits", sends_bulk_over_a_full_link),
     ("confirmed-means-retained", confirms_what_is_not_there),
     ("confirmed-means-retained", calls_stable_what_is_not),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bmgd.core.commands import MulticastTo, OpenStream, PutSegment, SendTo
+from bmgd.core.commands import MulticastTo, OpenStream, PutSegment, SendTo, Subscribe
 from bmgd.core.effects import Reply, Send, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Received
 from bmgd.core.streams.stream_in import StreamIn
@@ -269,7 +269,24 @@ def acknowledged_to_a_former_life(f: Forger) -> None:
     f.step(Received(f.link, segment(came, b"x", stream=STREAM, number=1)), [Send(f.link, ack)])
 
 
+def passes_over_an_unfinished_long_message(f: Forger) -> None:
+    f.network.issue(ME, Subscribe("t", 9, takes_long=True))
+    request = f.network.issue(PEER, OpenStream(ME, "t"))
+    put = PutSegment(0, b"first piece", size=100, first=True)
+    f.network.issue_as(f.network.hosts[PEER], request, put)
+    f.network.run(1)
+    (long,) = f.inside.topics.longs.by_stream.values()
+    stream = f.inside.stream_in(PEER, long.stream)
+    assert stream is not None
+    route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    came = Received(f.link, segment(route, b"x", stream=long.stream, number=stream.next))
+    f.scene.before(f.host, came)
+    stream.next += 1
+    f.scene.after(f.host, came, [])
+
+
 FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
+    ("unfinished-are-aborted", passes_over_an_unfinished_long_message),
     ("only-what-lacks-is-sent-again", sent_again_and_acknowledged),
     ("only-what-lacks-is-sent-again", sent_again_and_is_there),
     ("only-what-lacks-is-sent-again", sent_again_too_soon),
