@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, get_args
 
 from bmgd.core.commands import (
+    AskReports,
     BroadcastTo,
     CloseStream,
     Consumed,
+    ConsumedAnnouncements,
     Evict,
     FindReaders,
     MulticastTo,
@@ -242,7 +244,10 @@ class HellosAreAnsweredByRule(Checker):
                 del journal.hellos[hello.link]
 
 
-_UNANSWERED = (PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe)
+_UNANSWERED = (
+    *(PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe),
+    *(ConsumedAnnouncements, AskReports),
+)
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
 _TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders | Evict
 """Commands that are answered at their deadline, or when their node ends or takes another id."""
