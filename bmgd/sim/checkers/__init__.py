@@ -65,6 +65,7 @@ from bmgd.sim.checkers.orders import (
 )
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
+from bmgd.sim.checkers.programs_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue
@@ -130,6 +131,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     HellosAreAnsweredByRule,
     HellosMeanWhatTheySay,
     FramesMeanWhatTheySay,
+    ControlFramesMeanWhatTheySay,
     BadHellosAreRefused,
     BadInputEndsItsOwnLink,
     RequestsAreAnsweredOnce,

@@ -139,7 +139,9 @@ def packed(value: object) -> bytes:
             return array_head(len(value)) + b"".join(map(packed, value))
         case dict():
             pairs = (packed(key) + packed(each) for key, each in value.items())
-            return bytes((0x80 + len(value),)) + b"".join(pairs)
+            count = len(value)
+            head = bytes((0x80 + count,)) if count < 16 else _sized(count, ((0xDE, 2), (0xDF, 4)))
+            return head + b"".join(pairs)
     raise TypeError(f"no value of a message: {value!r}")
 
 
