@@ -11,6 +11,7 @@ from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.assigning import JoinersAreGivenIds
+from bmgd.sim.checkers.backends import BackendsAgree
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.broadcasts import (
     AudiencesNeverChange,
@@ -136,6 +137,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BadInputEndsItsOwnLink,
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
+    BackendsAgree,
     MessagesAreTakenOnce,
     DoubtHasAReason,
     ErrorsHaveTheirReason,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bmgd.core.effects import ForwardingChanged
 from bmgd.core.events import LinkDown
 from bmgd.errors import ProtocolError
+from bmgd.routing import reference
 from bmgd.sim.checkers.frames import EVERY, FIRST, FramesMeanWhatTheySay
 from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
 from bmgd.sim.doorstep import Doorstep
@@ -140,7 +142,26 @@ def _listener(f: Forger) -> Listener:
     return Listener(Random(1), lambda text: checker.violate(f.journal, text))
 
 
+def snapshot_of_which_the_backends_say_different_things(f: Forger) -> None:
+    snapshot = f.inside.forwarding.snapshot
+    f.deadline(ForwardingChanged(snapshot))
+    assert "backends-agree" not in {found.checker for found in f.scene.violations}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reference, "_spread", lambda flow, self_id, count: 0)
+        for _ in range(20):
+            f.deadline(ForwardingChanged(snapshot))
+
+
+def bytes_of_which_the_backends_make_different_things(f: Forger) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reference, "_malformed", lambda buffer, body: None)
+        for _ in range(100):
+            f.deadline(ForwardingChanged(f.inside.forwarding.snapshot))
+
+
 FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
+    ("backends-agree", snapshot_of_which_the_backends_say_different_things),
+    ("backends-agree", bytes_of_which_the_backends_make_different_things),
     ("frames-mean-what-they-say", frame_of_another_message),
     ("frames-mean-what-they-say", frame_that_is_read_otherwise),
     ("frames-mean-what-they-say", frame_with_a_wrong_length),
