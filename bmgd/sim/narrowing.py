@@ -48,6 +48,9 @@ NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
     (("linklayer.outbox", "sim.linkmodel"), "BULK_TURN_BYTES", 7 * 512),
     (("linklayer.outbox",), "GATHER_MAX", 1),
     (("linklayer.contract",), "KNOWN_NOTICES_MAX", 1),
+    (("core.membership.membership",), "LISTED_SPACE_MAX", 2),
+    (("core.neighbors.watched_links",), "WATCH_ALL_MAX", 4),
+    (("core.neighbors.watched_links",), "EXPONENTS", 3),
 )
 """The modules that have a bound, its name there, and what it is where it is narrow."""
 REFUSING: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (

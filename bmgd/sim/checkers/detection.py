@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from bmgd.core.effects import Close, Effect, Observed, RecordChanged, Send
 from bmgd.core.events import DeadlineReached, DialFailed, Event, LinkDown, LinkUp, Received
-from bmgd.core.neighbors.watched_links import watched_peers
 from bmgd.policy import HealingTrigger
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal, SeenLink, Suspected
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
+from bmgd.sim.checkers.watching import Watching
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -132,11 +132,13 @@ class SuspicionsHaveAReason(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._dialled: Incarnation | None = None
+        self._watching = Watching()
         self._due: dict[NodeId, int] = {}
         self._stretches: dict[NodeId, deque[tuple[int, int]]] = {}
         self._parted: dict[NodeId, dict[NodeId, int]] = {}
 
     def on_boot(self, journal: Journal) -> None:
+        self._watching.on_boot(journal)
         self._due[journal.place] = 0
         self._stretches[journal.place] = deque()
         self._parted[journal.place] = {}
@@ -223,6 +225,7 @@ class SuspicionsHaveAReason(Checker):
             self.violate(journal, f"a timeout stretched by {detector.stretch_ns // 10**6} ms")
         stretch_ns = self._longest_stretch(journal, min(journal.lag_ns, most_ns), 2 * most_ns)
         patience_ns = 2 * inside.settings.timeout_ns + stretch_ns
+        self._watching.look(journal)
         if journal.now_ns > self._due[journal.place]:
             self._check_links(journal, inside, patience_ns)
 
@@ -238,7 +241,7 @@ class SuspicionsHaveAReason(Checker):
         return falling[0][0]
 
     def _check_links(self, journal: Journal, inside: Inside, patience_ns: int) -> None:
-        watched = watched_peers(inside.membership, journal.host.id)
+        watched, watched_ns = self._watching.look(journal)
         # In a large cluster the others are tried in turn, one in each interval.
         turn_ns = inside.settings.heartbeat_ns * (1 + len(journal.links))
         earliest_ns = journal.now_ns
@@ -251,7 +254,7 @@ class SuspicionsHaveAReason(Checker):
             # What came on another link of the pair, until that ended, was heard from the same peer.
             parted_ns = self._parted[journal.place].get(link.peer, 0)
             since_ns = max(link.heard_ns, journal.late_ns, journal.starting_ns, parted_ns)
-            since_ns = max(since_ns, link.opened_ns)
+            since_ns = max(since_ns, link.opened_ns, watched_ns.get(link.peer, 0))
             # Who is gone already is not suspected; its link closes when silence is looked at again.
             grace_ns = inside.settings.timeout_ns * inside.membership.is_gone(link.peer)
             if watched is not None and link.peer not in watched:

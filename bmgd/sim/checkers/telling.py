@@ -9,6 +9,7 @@ from bmgd.core.effects import Effect, Exit, RecordChanged, Send, Welcome
 from bmgd.core.events import DeadlineReached, Event, LinkUp, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
+from bmgd.sim.checkers.watching import Watching
 from bmgd.types import NODE_ID_MAX, LinkId, NodeId, NodeState, Record
 from bmgd.wire.bounds import RECORDS_PER_NOTICE_MAX
 from bmgd.wire.link_messages import (
@@ -27,8 +28,6 @@ REST_NS = 12_000_000_000
 """For so long after its last page a peer for which another one waited need not be asked again."""
 FLOOD_NS = 100_000_000
 """How long a changed record may be gathered with others before it goes out."""
-_PACE = 128
-"""Up to so many members every link carries every heartbeat."""
 
 
 class ChangesAreFlooded(Checker):
@@ -167,7 +166,7 @@ class LinksBeginWithADigest(Checker):
 
 
 class HeartbeatsArePaced(Checker):
-    """In a cluster of up to 128 every link carries a heartbeat each interval, with a true digest."""
+    """Every watched link carries a heartbeat each interval, with a true digest: of 128 nodes all are."""
 
     name: ClassVar[str] = "heartbeats-are-paced"
     events: ClassVar[Kinds] = (DeadlineReached,)
@@ -175,11 +174,13 @@ class HeartbeatsArePaced(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._watching = Watching()
         self._due: dict[NodeId, int] = {}
         self._started: dict[NodeId, int] = {}
         """When each process reached its first deadline: its clock may leap before."""
 
     def on_boot(self, journal: Journal) -> None:
+        self._watching.on_boot(journal)
         self._due[journal.place] = 0
         self._started.pop(journal.place, None)
 
@@ -193,16 +194,21 @@ class HeartbeatsArePaced(Checker):
                 beat = effect.message if isinstance(effect, Send) else None
                 if isinstance(beat, Heartbeat) and beat.digest != digest:
                     self.violate(journal, "a heartbeat with another digest than its own")
-        if not is_deadline(event) or inside.membership.id_space > _PACE or journal.lag_ns:
+        if not is_deadline(event) or journal.lag_ns:
             return
+        self._watching.look(journal)
         if journal.now_ns > self._due[journal.place]:
             self._check_pauses(journal, 3 * inside.settings.heartbeat_ns)
 
     def _check_pauses(self, journal: Journal, pause_ns: int) -> None:
+        watched, watched_ns = self._watching.look(journal)
         # No pause is too long before the present one of some link is.
         earliest_ns = journal.now_ns
         for link in journal.links.values():
+            if watched is not None and link.peer not in watched:
+                continue
             since_ns = max(link.beat_ns, journal.late_ns, self._started[journal.place])
+            since_ns = max(since_ns, watched_ns.get(link.peer, 0))
             if journal.now_ns - since_ns > pause_ns:
                 self.violate(journal, f"no heartbeat to {link.peer} for {pause_ns // 10**6} ms")
                 link.beat_ns = journal.now_ns
