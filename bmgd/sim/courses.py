@@ -3,14 +3,16 @@
 By chance there are seldom joiners for long enough that anything becomes of them. Where they are nearly
 all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
 of a partition equally large for so long that each holds the other one dead. Seldom is a node evicted
-that cannot hear of it, and comes back in the same life. And seldom does nothing happen but that one or
-two nodes are silent, each for itself, until they are found.
+that cannot hear of it, and comes back in the same life. Seldom are founders apart from the first moment
+until they no longer wait for each other. And seldom does nothing happen but that one or two nodes are
+silent, each for itself, until they are found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -81,6 +83,23 @@ def evicted(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
     moments = (away_s, away), (evict_s, Evict((victim,), by)), (back_s, back)
     steps = tuple(Step(round(at_s, 6), fault) for at_s, fault in moments)
     return replace(plan, steps=steps, seconds=round(max(plan.seconds, back_s + 0.5), 6))
+
+
+def strangers(random: Random, plan: Plan, start_ms: int) -> Plan:
+    """A plan in which founders are cut off from the first moment until they are ready without others.
+
+    Args:
+        random: chooses who is with whom.
+        plan: whose number of nodes it has; it lasts at least as long.
+        start_ms: how long founders wait for others.
+    """
+    ids = [NodeId(node) for node in range(plan.nodes)]
+    random.shuffle(ids)
+    bounds = sorted(random.sample(range(1, plan.nodes), random.randint(1, plan.nodes - 1)))
+    groups = tuple(tuple(sorted(ids[low:high])) for low, high in pairwise([0, *bounds, plan.nodes]))
+    mend_s = round(start_ms / 1000 + random.choice((0.05, 1.0)), 6)
+    steps = Step(0.0, Partition(groups)), Step(mend_s, Mend())
+    return replace(plan, steps=steps, seconds=max(plan.seconds, round(mend_s + 0.5, 6)))
 
 
 def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:

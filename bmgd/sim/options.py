@@ -17,7 +17,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
-from bmgd.sim.courses import apart, evicted, growing, halved, silent
+from bmgd.sim.courses import apart, evicted, growing, halved, silent, strangers
 from bmgd.sim.workload import BATCH_MAX
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -164,6 +164,10 @@ def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, f
     if plan.nodes > 1 and (thrown_out := _drawn("evicted", seed, 0.04)):
         courses.add("evicted")
         plan = evicted(thrown_out, plan, settings)
+    if plan.nodes > 1 and (unmet := _drawn("strangers", seed, 0.04)):
+        courses.add("strangers")
+        settings |= {"start_ms": unmet.choice((1_000, 3_000))}
+        plan = strangers(unmet, plan, int(settings["start_ms"]))
     if grown := _drawn("growing", seed, 0.08):
         courses.add("growing")
         plan = growing(grown, plan, settings)

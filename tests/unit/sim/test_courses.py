@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from bmgd.chaos.faults import Evict, Join, Partition
-from bmgd.chaos.history import Exited, Noted
+from bmgd.chaos.history import BecameReady, Exited, Noted
 from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.checkers import inspect
-from bmgd.sim.courses import evicted, growing, halved
+from bmgd.sim.courses import evicted, growing, halved, strangers
 from bmgd.sim.simulation import Simulation
 
 QUIET = Workload(messages_per_second=0.0)
@@ -57,3 +57,20 @@ def test_evicted_node_that_was_away_comes_back_to_be_refused(seed: int) -> None:
     assert not report.violations
     (evict,) = [step.fault for step in plan.steps if isinstance(step.fault, Evict)]
     assert [fact.node for fact in report.history.of(Exited)] == list(evict.nodes)
+
+
+@pytest.mark.parametrize("nodes", [2, 5])
+@pytest.mark.parametrize("seed", range(6))
+def test_founders_that_were_apart_are_ready_alone_and_then_one_cluster(
+    seed: int, nodes: int
+) -> None:
+    plan = strangers(Random(seed), Plan(nodes, 2.0, workload=QUIET), 1_000)
+    plan = replace(plan, settings={"start_ms": 1_000})
+    plan.check()
+    (apart, _) = plan.steps
+    assert isinstance(apart.fault, Partition)
+    assert len(apart.fault.groups) > 1
+    report = Simulation(plan, [inspect], traces=False).run()
+    assert not report.violations
+    mend_ns = plan.steps[1].at_s * 1e9
+    assert any(fact.at_ns < mend_ns for fact in report.history.of(BecameReady))
