@@ -6,6 +6,9 @@ together first, and the credit of its last piece goes back when the program take
 
     first piece --further ones--> whole
        +--a piece is missed, nothing comes for `SILENCE_S`, too many others--> missed as a whole: `Missed`
+
+It is silence only where the daemon had credit: what a program has yet to take holds others up
+(`broadcast_credit.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from bmgd.client.broadcast_credit import BroadcastCredit
 from bmgd.client.message import BroadcastMessage, LongMessage, Message, Pieces, nothing
 from bmgd.client.to_many import Missed
 from bmgd.errors import BmgdError, UnreachableError
@@ -38,7 +42,7 @@ class LongBroadcasts:
     Args:
         max_message: a longer one is not put together, in bytes.
         give: hands over what the program can take.
-        consume: gives the credit of so many pieces back.
+        credit: of all broadcasts of the subscription.
         bind: makes of that what gives it to the daemon of now, and to no later one.
     """
 
@@ -46,12 +50,12 @@ class LongBroadcasts:
         self,
         max_message: int,
         give: Callable[[Message | Missed], None],
-        consume: Consume,
+        credit: BroadcastCredit,
         bind: Callable[[Consume], Consume],
     ) -> None:
         self._max_message = max_message
         self._give = give
-        self._consume = consume
+        self._credit = credit
         self._bind = bind
         self._found: dict[Key, _Unfinished] = {}
 
@@ -64,7 +68,7 @@ class LongBroadcasts:
         unfinished = self._found.get(key)
         if unfinished is None or unfinished.received != at:
             # It began before this subscription, or is given up already.
-            self._consume(1)
+            self._credit.finished(1)
             return
         unfinished.take(value["body"], value["sequence"])
         pieces = unfinished.pieces
@@ -80,7 +84,7 @@ class LongBroadcasts:
                 BroadcastMessage(pieces.source, pieces.topic, whole, True, pieces.incarnation)
             )
         elif not is_long:
-            self._consume(1)
+            self._credit.finished(1)
 
     def on_missed(self, missed: Missed) -> None:
         """Of a long broadcast that lacks a piece the whole is missed."""
@@ -108,8 +112,10 @@ class LongBroadcasts:
         if len(self._found) >= LONGS_MAX:
             self._miss(next(iter(self._found)))
         self._found[key] = _Unfinished(pieces, sequence, lambda: self._on_silence(key))
-        pieces.consume = self._bind(self._consume)
+        pieces.consume = self._bind(self._credit.finished)
         if pieces.size > self._max_message:
+            pieces.on_waiting = self._credit.begin_waiting
+            pieces.on_waited = self._credit.end_waiting
             message = LongMessage(pieces.source, pieces.topic, b"", True, pieces.incarnation)
             message._pieces = pieces
             pieces.on_taken = pieces.consume
@@ -119,12 +125,10 @@ class LongBroadcasts:
         unfinished = self._found.get(key)
         if unfinished is None:
             return
-        pieces = unfinished.pieces
-        if pieces.size > self._max_message and pieces.unconsumed:
-            # The program has yet to read what is here: its daemon may have no credit for more.
+        if self._credit.was_there_for(SILENCE_S):
+            self._miss(key)
+        else:
             unfinished.wait()
-            return
-        self._miss(key)
 
     def _miss(self, key: Key) -> None:
         """One is not waited for any more."""

@@ -161,14 +161,16 @@ class Parts(AsyncIterator[bytes]):
     No generator: one that was cancelled is over, and the rest of the message would look like its end.
     """
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_is_over", "_pieces")
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
+        self._is_over = False
 
     async def __anext__(self) -> bytes:
-        piece = await self._pieces.next()
+        piece = None if self._is_over else await self._pieces.next()
         if piece is None:
+            self._is_over = True
             raise StopAsyncIteration
         return piece
 
@@ -200,16 +202,30 @@ class Pieces:
         """The program has finished so many more pieces."""
         self.consume: Callable[[int], None] = nothing
         """Give the credit of so many pieces back."""
+        self.on_waiting: Callable[[], None] = nothing
+        """The program waits for a piece."""
+        self.on_waited: Callable[[], None] = nothing
+        """It waits no longer."""
+        self.ended = False
+        """The program was told that there is no further piece."""
 
     def cut_off(self) -> None:
         """The daemon is gone: no further piece comes, and none is given back."""
         self.on_taken = self.consume = nothing
+        self.on_waiting = self.on_waited = nothing
         if not self.complete:
             detail = "the daemon went away before the whole was here"
             self.abort(UnreachableError(self.source, detail, sent=True))
 
     async def next(self) -> bytes | None:
-        """The next piece; None behind the last one."""
+        """The next piece; None behind the last one.
+
+        Raises:
+            RequestError: the rest was dropped, or its end was told before.
+            BmgdError: no further piece comes, for this reason.
+        """
+        if self.ended:
+            raise RequestError("a long message is read once, and this one was")
         if self.taken:
             self.taken = False
             self._unreported += 1
@@ -218,12 +234,39 @@ class Pieces:
         while not self.waiting:
             if self.aborted is not None:
                 raise self.aborted
+            if self.dropped:
+                detail = "the next one was taken, or the subscription left"
+                raise RequestError(f"the rest of a long message is gone: {detail}")
             if self.complete:
+                self.ended = True
                 return None
-            self.changed.clear()
-            await self.changed.wait()
+            await self._until_changed()
         self.taken = True
         return self.waiting.popleft()
+
+    async def _until_changed(self) -> None:
+        self.changed.clear()
+        self.on_waiting()
+        try:
+            await self.changed.wait()
+        finally:
+            self.on_waited()
+
+    def drop(self) -> None:
+        """The program does not want to read the rest."""
+        self.give_back()
+        self.leave()
+
+    def leave(self) -> None:
+        """The program goes away, and has not finished what is here."""
+        self.dropped = True
+        self.waiting.clear()
+        self.changed.set()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the program has all of it."""
+        return self.complete and not self.waiting
 
     def abort(self, error: BmgdError) -> None:
         """No further piece comes."""

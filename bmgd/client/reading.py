@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final, cast
 
+from bmgd.client.broadcast_credit import BroadcastCredit
 from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
 from bmgd.client.long_broadcasts import GivenUp, LongBroadcasts
@@ -66,8 +67,9 @@ class Messages(Stream[Message]):
         self._longs = LongMessages(
             max_message, credit_bytes, self._give, self._piece_consumer, self._question_of
         )
+        self._credit_of_broadcasts = BroadcastCredit(self._consume_broadcasts)
         self._broadcasts = LongBroadcasts(
-            max_message, self._give, self._consume_broadcasts, self._for_this_daemon
+            max_message, self._give, self._credit_of_broadcasts, self._for_this_daemon
         )
         self.malformed = 0
         """Messages that could not be read."""
@@ -167,6 +169,7 @@ class Messages(Stream[Message]):
                 item._pieces.cut_off()
         self._longs.cut_off()
         self._broadcasts.cut_off()
+        self._credit_of_broadcasts.begin_anew()
         self._taken, self._special = 0, None
         # The askers of what is here know that no answer comes.
         self._replies.end()
@@ -197,11 +200,10 @@ class Messages(Stream[Message]):
             self._consume_piece(special.long, 1)
         elif isinstance(special, LongMessage):
             # What the program did not read of it is not kept for it.
-            special._pieces.dropped = True
-            special._pieces.give_back()
+            special._pieces.drop()
         elif not isinstance(special, GivenUp):
             # Broadcasts, and what was missed of them, have a credit of their own.
-            self._connection.write(control.ConsumedBroadcasts(self.sequence, 1))
+            self._credit_of_broadcasts.finished(1)
 
     # --- what comes ---------------------------------------------------------------------------
 
@@ -243,6 +245,7 @@ class Messages(Stream[Message]):
             case {"missed": _}:
                 missed = missed_of(value)
                 assert missed is not None
+                self._credit_of_broadcasts.came(0)
                 self._broadcasts.on_missed(missed)
             case {
                 "source": int(),
@@ -250,8 +253,9 @@ class Messages(Stream[Message]):
                 "topic": str(),
                 "sequence": int(),
                 "piece": [int(), int(), int()],
-                "body": bytes(),
+                "body": bytes(body),
             }:
+                self._credit_of_broadcasts.came(len(body))
                 self._broadcasts.on_piece(value)
             case {
                 "source": int(source),
@@ -260,6 +264,7 @@ class Messages(Stream[Message]):
                 "payload": bytes(payload),
                 "broadcast": True,
             }:
+                self._credit_of_broadcasts.came(len(payload))
                 self._give(BroadcastMessage(source, topic, payload, True, incarnation))
             case _:
                 raise ProtocolError("not a message")
@@ -325,7 +330,13 @@ class Messages(Stream[Message]):
             self._connection.write(control.ConsumedPieces(self.sequence, count, long))
 
     def finish_taken(self) -> None:
-        """The program ends the subscription: what it has taken it has finished."""
+        """The program ends the subscription: what it has taken it has finished.
+
+        But for a long message of which it has not read all: to its source that is not confirmed.
+        """
+        if isinstance(self._special, LongMessage) and not self._special._pieces.is_read:
+            self._special._pieces.leave()
+            self._special = None
         self._report()
 
 

@@ -13,6 +13,7 @@ from bmgd.client.kept_streams import KEPT_MAX
 from bmgd.client.outgoing import Outgoing
 from bmgd.core.commands import CloseStream, Consumed, PutSegment, Withdraw
 from bmgd.core.effects import Deliver, StreamEnded, StreamMoved
+from bmgd.errors import RequestError
 from bmgd.shell.control import CALLS_MAX
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
@@ -295,10 +296,57 @@ async def test_what_is_not_read_of_a_long_message_gives_its_credit_back_once(
         assert [await anext(parts) for _ in range(3)] == [b"\0", b"\1", b"\2"]
         core.put(b"behind")
         assert (await anext(messages)).payload == b"behind"
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(anext(parts), 0.01)
+        with pytest.raises(RequestError, match="the next one was taken"):
+            await anext(parts)
     counts = [c.count for _, c in core.told if isinstance(c, Consumed) and c.long]
     assert sum(counts) == 5
+
+
+async def test_long_message_is_read_once(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"first")
+        piece(core, b"lasts", last=True)
+        message = await anext(messages)
+        parts = message.parts()
+        assert [part async for part in parts] == [b"first", b"lasts"]
+        assert [part async for part in parts] == []
+        with pytest.raises(RequestError, match="read once"):
+            await anext(message.parts())
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_rest_of_a_long_message_is_gone_when_its_subscription_was_left(
+    core: FakeCore, daemon: bmgd.Daemon, is_whole: bool
+) -> None:
+    async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
+        piece(core, b"first")
+        piece(core, b"lasts", last=is_whole)
+        parts = (await anext(messages)).parts()
+        assert await anext(parts) == b"first"
+    with pytest.raises(bmgd.BmgdError, match="left" if is_whole else "over"):
+        await anext(parts)
+
+
+async def test_long_message_of_which_not_all_was_read_is_not_finished_when_its_reader_leaves(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
+        for number in range(3):
+            piece(core, bytes([number]), last=number == 2)
+        parts = (await anext(messages)).parts()
+        assert await anext(parts) == b"\0"
+    assert sum(c.count for _, c in core.told if isinstance(c, Consumed) and c.long) < 3
+
+
+async def test_long_message_that_was_read_is_finished_when_its_reader_leaves(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
+        for number in range(3):
+            piece(core, bytes([number]), last=number == 2)
+        parts = (await anext(messages)).parts()
+        assert [await anext(parts) for _ in range(3)] == [b"\0", b"\1", b"\2"]
+    assert sum(c.count for _, c in core.told if isinstance(c, Consumed) and c.long) == 3
 
 
 async def test_long_message_up_to_the_bound_is_put_together(

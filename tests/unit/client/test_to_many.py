@@ -20,7 +20,7 @@ from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece
 from tests.unit.cli.test_commands import run
-from tests.unit.fake_core import FakeCore
+from tests.unit.fake_core import DEADLINE_S, FakeCore
 
 FAILED = [
     {"id": 7, "error": "DeadError", "detail": "it is dead", "sent": True},
@@ -343,6 +343,85 @@ async def test_long_broadcast_of_which_nothing_more_comes_is_missed(
         assert (missed.source, missed.first, missed.last) == (4, 5, 5)
         core.announce(b"next")
         assert (await anext(messages)).payload == b"next"
+
+
+def given_back(core: ManyCore) -> int:
+    return sum(c.count for _, c in core.told if isinstance(c, ConsumedAnnouncements))
+
+
+async def test_what_comes_between_pieces_gives_its_credit_back_while_one_is_waited_for(
+    core: ManyCore,
+) -> None:
+    """Else the next piece would wait behind it, and it behind the piece."""
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        piece(core, 1, 0, b"part-0", 12)
+        parts = (await anext(messages)).parts()
+        assert await anext(parts) == b"part-0"
+        waiting = asyncio.create_task(_next_of(parts))
+        for number in range(100):
+            core.announce(b"%d" % number)
+        piece(core, 2, 0, b"x" * 11, 22, number=10)
+        await core.until_told(lambda: given_back(core) == 102)
+        piece(core, 3, 6, b"part-6", 12)
+        assert await waiting == b"part-6"
+        assert [part async for part in parts] == []
+        for number in range(100):
+            assert (await anext(messages)).payload == b"%d" % number
+        assert (await anext(messages)).is_long
+        core.announce(b"next")
+        assert (await anext(messages)).payload == b"next"
+    await core.until_told(lambda: given_back(core) == 104)
+
+
+async def test_credit_goes_back_early_up_to_a_bound(
+    core: ManyCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmgd.client.broadcast_credit.EARLY_MAX", 5)
+    monkeypatch.setattr("bmgd.client.long_broadcasts.SILENCE_S", 0.05)
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        piece(core, 1, 0, b"part-0", 12)
+        parts = (await anext(messages)).parts()
+        assert await anext(parts) == b"part-0"
+        for number in range(100):
+            core.announce(b"%d" % number)
+        with pytest.raises(UnreachableError, match="piece"):
+            await anext(parts)
+        assert given_back(core) == 1 + 5
+        for number in range(100):
+            assert (await anext(messages)).payload == b"%d" % number
+
+
+async def test_long_broadcast_is_not_missed_while_its_program_takes_nothing(
+    core: ManyCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmgd.client.long_broadcasts.SILENCE_S", 0.05)
+    monkeypatch.setattr("bmgd.client.broadcast_credit.BROADCASTS_MAX", 1)
+    async with (
+        bmgd.connect(core.address) as daemon,
+        daemon.subscribe("news", max_message=10) as messages,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        piece(core, 1, 0, b"0123", 9)
+        core.announce(b"between")
+        await core.until_told(lambda: given_back(core) == 1)
+        silent_for_long = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.1, silent_for_long.set)
+        await silent_for_long.wait()
+        piece(core, 2, 4, b"45678", 9)
+        assert (await anext(messages)).payload == b"between"
+        assert (await anext(messages)).payload == b"012345678"
+
+
+async def _next_of(parts: AsyncIterator[bytes]) -> bytes:
+    return await anext(parts)
 
 
 async def test_piece_of_what_began_before_the_subscription_is_left_out(core: ManyCore) -> None:
