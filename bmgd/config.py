@@ -247,6 +247,8 @@ def control_path(address: str) -> str:
     Raises:
         ConfigError: the address has another form, or its path is too long for a socket.
     """
+    if not isinstance(address, str):
+        raise ConfigError(f"a control address is a text, not {type(address).__name__}")
     path = address.removeprefix("unix:")
     if not path or "\0" in path or (path == address and "/" not in path):
         raise ConfigError(f"not a control address of the form unix:PATH: {address!r}")

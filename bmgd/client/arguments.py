@@ -90,16 +90,28 @@ def check_bound(what: str, size: int) -> None:
         raise RequestError(f"{what} is a whole number of bytes, 0 or more")
 
 
+def checked_word(what: str, word: str) -> str:
+    """A text that names something; what it may be its daemon knows.
+
+    Args:
+        what: what the error calls it.
+
+    Raises:
+        RequestError: it is no text.
+    """
+    if not isinstance(word, str):
+        raise RequestError(f"{what} is a text, not {type(word).__name__}")
+    return word
+
+
 def checked_topic(topic: str) -> str:
     """A topic.
 
     Raises:
         RequestError: it is no text of 1 to 255 bytes.
     """
-    if not isinstance(topic, str):
-        raise RequestError(f"a topic is a text, not {type(topic).__name__}")
     try:
-        length = len(topic.encode())
+        length = len(checked_word("a topic", topic).encode())
     except UnicodeEncodeError:
         raise RequestError("the topic is not valid text") from None
     if not 1 <= length <= TOPIC_BYTES_MAX:

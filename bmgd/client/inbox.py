@@ -199,7 +199,7 @@ class _LongAnswer:
 
 
 def _too_long(size: int) -> RequestError:
-    return RequestError(f"the answer has {size} bytes, more than max_answer")
+    return RequestError(f"the answer has {size} bytes, more than max_answer", sent=True)
 
 
 def _error(kind: int, stream: Questions, text: bytes) -> DeliveryError:

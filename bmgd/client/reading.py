@@ -62,6 +62,7 @@ class Messages(Stream[Message]):
         self._taken = 0
         """Messages taken that the daemon has not heard of."""
         self._special: Message | None = None
+        self._is_left = False
         self._interruptions = 0
         """Those that the program has not been shown."""
         self._longs = LongMessages(
@@ -209,6 +210,8 @@ class Messages(Stream[Message]):
 
     def on_item(self, value: Any) -> None:
         """A segment, a piece, a broadcast, or that some were missed."""
+        if self._is_left:
+            return
         match value:
             case {"long": int(long)}:
                 self._longs.on_piece(long, value)
@@ -338,6 +341,10 @@ class Messages(Stream[Message]):
             self._special._pieces.leave()
             self._special = None
         self._report()
+        if not self._over:
+            # What waits here comes again, to the next reader.
+            self._is_left = True
+            self._items.clear()
 
 
 _new_message = tuple.__new__

@@ -115,7 +115,8 @@ class Question:
 
         Raises: as `bmgd.Message.reply`.
         """
-        detail = text.encode()[:TEXT_BYTES_MAX]
+        # Names of files may be in it that are no valid text.
+        detail = text.encode(errors="backslashreplace")[:TEXT_BYTES_MAX]
         await self._send(answer_head(FAILED, self._number) + detail, timeout)
 
     async def answer_soon(
@@ -195,7 +196,11 @@ class Question:
     async def _send_long(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
         stream = self._replies.new_stream(self._asker)
         overdue = "no confirmation of the whole answer before the deadline"
-        await send_long(stream, whole, timeout, overdue)
+        try:
+            await send_long(stream, whole, timeout, overdue)
+        finally:
+            # As of a short one.
+            self.answered = stream.has_put
 
 
 def _is_unsent(soon: asyncio.Future[None] | None) -> bool:

@@ -25,6 +25,7 @@ from bmgd.client.arguments import (
     check_timeout,
     checked_payload,
     checked_topic,
+    checked_word,
 )
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import Inbox
@@ -65,6 +66,7 @@ class Asking:
         check_destination(destination)
         question_bytes = checked_payload(payload)
         checked_topic(topic)
+        checked_word("a priority", priority)
         check_timeout(timeout)
         check_bound("max_answer", max_answer)
         self._connection.check_loop()

@@ -13,6 +13,7 @@ from bmgd.client.arguments import (
     check_timeout,
     checked_payload,
     checked_topic,
+    checked_word,
 )
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
@@ -45,7 +46,12 @@ class SharedStreams:
             self.watch(made)
             return made
 
-        return self._shared.get((destination, topic, priority, quality), make)
+        words = (
+            checked_word("a topic", topic),
+            checked_word("a priority", priority),
+            checked_word("a quality", quality),
+        )
+        return self._shared.get((destination, *words), make)
 
     async def send(
         self,

@@ -13,7 +13,7 @@ from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import GRACE_S
 from bmgd.client.outgoing import Outgoing
-from bmgd.errors import UnreachableError
+from bmgd.errors import RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 _OVERDUE: Final = "no confirmation before the deadline"
@@ -96,6 +96,9 @@ class Writer:
         self._tell_cut()
         cut = self._stream
         await cut.until_sendable()
+        if self._make is None:
+            # Another task has closed it meanwhile.
+            raise RequestError("the stream is closed")
         if self._stream is cut:
             # Else another task has made it, which writes to the same.
             self._stream = self._make()

@@ -384,3 +384,20 @@ async def test_error_of_a_daemon_that_goes_away_says_what_it_may_have_taken(
         with pytest.raises(bmgd.NoDaemonError) as lost:
             await each
         assert not lost.value.sent
+
+
+@pytest.mark.parametrize("word", ["topic", "priority", "quality"])
+async def test_send_refuses_a_word_that_is_no_text(daemon: bmgd.Daemon, word: str) -> None:
+    wrong: dict[str, Any] = {word: []}
+    with pytest.raises(bmgd.RequestError, match=f"a {word} is a text"):
+        await daemon.send(1, b"x", **wrong)
+    if word != "quality":
+        with pytest.raises(bmgd.RequestError, match=f"a {word} is a text"):
+            await daemon.request(1, b"x", **wrong)
+
+
+@pytest.mark.parametrize("address", [None, 5, b"/tmp/d.sock"])
+async def test_connect_refuses_an_address_that_is_no_text(address: Any) -> None:
+    with pytest.raises(bmgd.ConfigError, match="is a text"):
+        async with bmgd.connect(address):
+            pass

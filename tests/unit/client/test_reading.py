@@ -229,3 +229,23 @@ async def test_restarts_of_a_daemon_whose_program_does_not_read_heap_up_no_more_
     assert isinstance(taken[-2], Interrupted)
     messages.finish_taken()
     assert connection.written == [control.Consumed(8, 1)]
+
+
+async def test_what_waits_when_its_reader_leaves_is_taken_by_nobody_here() -> None:
+    messages = reading(Recorded())
+    for payload in (b"1", b"2"):
+        short(messages, payload)
+    assert (await anext(messages)).payload == b"1"
+    messages.finish_taken()
+    # It is underway until the daemon has heard that the reader left.
+    short(messages, b"3")
+    messages.on_end(None, {})
+    assert [message async for message in messages] == []
+
+
+async def test_what_is_here_when_the_daemon_ends_a_subscription_can_still_be_taken() -> None:
+    messages = reading(Recorded())
+    short(messages, b"1")
+    messages.on_end(None, {})
+    messages.finish_taken()
+    assert [message.payload async for message in messages] == [b"1"]

@@ -181,6 +181,29 @@ async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path:
             await block.aclose()
 
 
+async def test_stream_that_is_closed_while_a_writer_waits_for_its_daemon_refuses_what_it_wrote(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            await stream.flush()
+            connection = daemon._connection
+            assert isinstance(connection, LastingConnection)
+            gone = connection._changed
+        await gone.wait()
+        writing = asyncio.ensure_future(stream.write(b"y"))
+        await asyncio.sleep(0)
+        await stream.close()
+        async with fake_daemon(path):
+            with pytest.raises(RequestError, match="closed"):
+                await writing
+            await block.aclose()
+
+
 async def test_writers_that_wait_for_room_go_on_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:

@@ -72,6 +72,29 @@ async def test_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -
         await question.answer(b"third", DEADLINE_S)
 
 
+async def test_long_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -> None:
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    await cancelled(asyncio.ensure_future(question.answer(2 * FULL, DEADLINE_S)))
+    again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [b"second"]
+    await cancelled(again)
+
+
+async def test_reason_of_a_failure_may_be_no_valid_text() -> None:
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    failing = asyncio.ensure_future(question.fail("no file \udcff", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [b"no file \\udcff"]
+    await cancelled(failing)
+
+
 async def test_answer_that_is_cancelled_while_it_waits_for_room_can_be_given_again() -> None:
     daemon = Daemon()
     replies = Replies(daemon)

@@ -11,7 +11,7 @@ import pytest
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import SETTLED_MAX
 from bmgd.client.requesting import Asking
-from bmgd.errors import LeavingError, NoDaemonError
+from bmgd.errors import LeavingError, NoDaemonError, RequestError
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
 from bmgd.wire.batch import pack_messages, unpack_messages
@@ -91,6 +91,23 @@ async def test_a_question_that_is_done_is_settled_in_a_moment(
         await answered(wire, Asking(wire.connection), 1)
         await wire.until(lambda: bool(wire.settled()))
     assert [(told.count, told.questions) for told in wire.settled()] == [(1, [1])]
+
+
+async def test_question_whose_answer_is_too_long_may_have_been_worked_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 2))
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.until(lambda: wire.put() == 1)
+        body = pack_messages([answer_head(ANSWER, 1) + b"too long"])
+        asking.inbox.on_item({"source": 1, "count": 1, "body": body})
+        with pytest.raises(RequestError, match="more than max_answer") as error:
+            await asked
+    assert error.value.sent
 
 
 async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
