@@ -249,6 +249,8 @@ def why_declared_dead(truth: Truth, fact: DeclaredDead) -> str:
             return "its links were impaired"
         if not _has_observer(truth, fact, max(0, from_ns)):
             return "nobody else could be asked"
+        if truth.met_nobody(fact.node, fact.at_ns):
+            return "who declared it dead had met nobody who could be asked"
     if truth.is_slow_within(about, from_ns, fact.at_ns):
         return "it was slow"
     if truth.is_slow_within(fact.node, from_ns, fact.at_ns):

@@ -24,6 +24,7 @@ from bmgd.chaos.history import (
     JoinAsked,
     LeaveAsked,
     LieTold,
+    LinkOpened,
     Mended,
     Renewed,
     Resumed,
@@ -72,6 +73,7 @@ class Truth:
         lives: of each node, oldest first.
         sent_away: when each node was asked to leave, or another to evict it.
         stops: when each node was stopped.
+        unmet: when each process had begun, and had been linked to nobody.
         impairments: when something was wrong with the link of a pair, lower id first.
         slow_nodes: when all links of a node were slow.
         hogged: when processor time was taken away.
@@ -86,6 +88,7 @@ class Truth:
     lives: dict[NodeId, list[Life]] = field(default_factory=lambda: defaultdict(list))
     sent_away: dict[NodeId, list[int]] = field(default_factory=lambda: defaultdict(list))
     stops: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    unmet: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
     impairments: dict[Pair, list[Span]] = field(default_factory=lambda: defaultdict(list))
     slow_nodes: dict[NodeId, list[Span]] = field(default_factory=lambda: defaultdict(list))
     hogged: list[Span] = field(default_factory=list)
@@ -109,6 +112,8 @@ class Truth:
             case Began(at_ns, node, incarnation) | Renewed(at_ns, node, incarnation):
                 if isinstance(fact, Began) and self._runs(node):
                     self.given_twice.add(node)
+                if isinstance(fact, Began):
+                    self.unmet[node].append(Span(at_ns))
                 self._end_life(node, at_ns)
                 self.lives[node].append(Life(incarnation, Span(at_ns)))
             case Died(at_ns, node, incarnation) | Exited(at_ns, node, incarnation):
@@ -116,8 +121,11 @@ class Truth:
                     # It ended before anybody could read its beginning.
                     self.lives[node].append(Life(incarnation, Span(at_ns)))
                 self._end_life(node, at_ns)
+                _close(self.unmet[node], at_ns)
                 if isinstance(fact, Exited) and self.lives[node]:
                     self.lives[node][-1].ended_by_itself = True
+            case LinkOpened(at_ns, node):
+                _close(self.unmet[node], at_ns)
             case JoinAsked(_, place, _):
                 self.joiners_from = min(place, self.joiners_from or place)
             case LeaveAsked(at_ns, node) | EvictAsked(at_ns, node):
@@ -212,6 +220,10 @@ class Truth:
     def stopped_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether a node was stopped at some moment of a span."""
         return any(span.meets(from_ns, to_ns) for span in self.stops.get(node, ()))
+
+    def met_nobody(self, node: NodeId, at_ns: int) -> bool:
+        """Whether a process had been linked to nobody by then: it knows the founders alone."""
+        return any(span.meets(at_ns, at_ns) for span in self.unmet.get(node, ()))
 
     def lied_about_within(self, node: NodeId, from_ns: int, to_ns: int) -> bool:
         """Whether something that is not so was said of a node in a span."""

@@ -21,6 +21,7 @@ from bmgd.chaos.history import (
     Fact,
     Failed,
     History,
+    LinkOpened,
     Reads,
     Renewed,
     Sent,
@@ -274,7 +275,18 @@ def test_checkers_excuse_the_verdict_on_a_stopped_node() -> None:
 def test_checkers_do_not_excuse_a_verdict_by_one_cut_link() -> None:
     verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     cut = disturbed(5 * S, Cut(((N0, N1),)))
-    assert found(history(*GOOD, cut, verdict)) == {"no false death"}
+    met = LinkOpened(4 * S, N0, N2, life(2))
+    assert found(history(*GOOD, met, cut, verdict)) == {"no false death"}
+
+
+def test_checkers_excuse_a_verdict_by_one_cut_link_of_who_has_met_nobody() -> None:
+    """A founder that lost its state knows of no joiner who could be asked."""
+    cut = disturbed(5 * S, Cut(((N0, N1),)))
+    facts = [cut, Died(6 * S, N0, life(0)), Began(7 * S, N0, life(0, 2))]
+    verdict = DeclaredDead(30 * S, N0, N1, NONE, "no answer")
+    met = LinkOpened(29 * S, N0, N2, life(2))
+    assert found(history(*facts, verdict)) == set()
+    assert found(history(*facts, met, verdict)) == {"no false death"}
 
 
 def test_checkers_excuse_a_verdict_by_one_cut_link_when_nobody_else_could_be_asked() -> None:
@@ -289,8 +301,9 @@ def test_checkers_excuse_a_verdict_by_one_cut_link_when_all_who_could_be_asked_a
     verdict = DeclaredDead(7 * S, N0, N1, life(1), "silence")
     cut = disturbed(5 * S, Cut(((N0, N1),)))
     slow = disturbed(5 * S, Slow(nodes=(N2,), delay_ms=200))
-    assert found(history(cut, slow, verdict, nodes=3)) == set()
-    assert found(history(cut, slow, verdict, nodes=4)) == {"no false death"}
+    met = LinkOpened(4 * S, N0, N2, life(2))
+    assert found(history(met, cut, slow, verdict, nodes=3)) == set()
+    assert found(history(met, cut, slow, verdict, nodes=4)) == {"no false death"}
 
 
 def test_checkers_excuse_verdicts_across_a_partition() -> None:
