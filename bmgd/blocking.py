@@ -14,13 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, Generic, TypeVar
 
 from bmgd import client
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
-from bmgd.client.arguments import Payload, Priority, Quality
+from bmgd.client.arguments import Payload, Priority, Quality, check_timeout
 from bmgd.client.draining import Drained
 from bmgd.client.items import Stream
 from bmgd.client.loop_thread import LoopThread
@@ -36,20 +41,22 @@ T = TypeVar("T")
 
 
 class Reader(Generic[T]):
-    """Items from the daemon, in order; read with ``for``, by one thread at a time."""
+    """Items from the daemon, in order; read with ``for``, by one thread at a time.
+
+    What a call took in the moment in which it was interrupted (Ctrl-C), the next one returns.
+    """
 
     def __init__(self, thread: LoopThread, stream: Stream[T]) -> None:
         self._thread = thread
         self._stream = stream
+        self._handed: list[T] = []
+        """Taken in the loop, and not returned yet."""
 
     def __iter__(self) -> Reader[T]:
         return self
 
     def __next__(self) -> T:
-        item = self._thread.call(self._following(None))
-        if item is None:
-            raise StopIteration
-        return item[0]
+        return self._following(None)
 
     def get(self, timeout: float | None = None) -> T:
         """The next item.
@@ -62,18 +69,23 @@ class Reader(Generic[T]):
             StopIteration: none will come.
             SubscriptionError: this program read too slowly.
             NoDaemonError: the daemon is gone.
+            RequestError: a bad timeout.
         """
-        item = self._thread.call(self._following(timeout))
-        if item is None:
-            raise StopIteration
-        return item[0]
+        if timeout is not None:
+            check_timeout(timeout)
+        return self._following(timeout)
 
-    async def _following(self, timeout_s: float | None) -> tuple[T] | None:
-        try:
+    def _following(self, timeout_s: float | None) -> T:
+        if not self._handed:
+            self._thread.call(self._take_one(timeout_s))
+        if not self._handed:
+            raise StopIteration
+        return self._handed.pop(0)
+
+    async def _take_one(self, timeout_s: float | None) -> None:
+        with suppress(StopAsyncIteration):
             async with asyncio.timeout(timeout_s):
-                return (await anext(self._stream),)
-        except StopAsyncIteration:
-            return None
+                self._handed.append(await anext(self._stream))
 
 
 class MessageReader(Reader[Message]):
@@ -85,16 +97,27 @@ class MessageReader(Reader[Message]):
 
     def take(self, most: int = 1) -> list[Message]:
         """At least one message, at most so many; [] when none will come."""
-        return self._thread.call(self._messages.take(most))
+        if most < 1 or not self._handed:
+            self._thread.call(self._take_some(most))
+        taken, self._handed = self._handed[:most], self._handed[most:]
+        return taken
+
+    async def _take_some(self, most: int) -> None:
+        self._handed += await self._messages.take(most)
 
     def put_back(self) -> None:
         """What was taken last is not finished: when the subscription ends, it goes to the next reader."""
+        self._thread.call(self._put_back())
 
-        async def put_back() -> None:
-            # In the loop's own thread, where messages come.
-            self._messages.put_back()
+    def put_unreturned_back(self) -> None:
+        """What no call has returned is not finished."""
+        if self._handed:
+            self._handed = []
+            self.put_back()
 
-        self._thread.call(put_back())
+    async def _put_back(self) -> None:
+        # In the loop's own thread, where messages come.
+        self._messages.put_back()
 
     def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:
         """Answer a request; returns when the asker's daemon holds the answer."""
@@ -123,24 +146,31 @@ class MessageReader(Reader[Message]):
 
     def parts(self, message: Message) -> Iterator[bytes]:
         """The payload of a message in pieces, as they come; of a short one, one piece."""
-        pieces = message.parts()
-        while True:
-            piece = self._thread.call(_piece_of(pieces))
-            if piece is None:
-                return
-            yield piece
+        return Parts(self._thread, message.parts())
+
+
+class Parts(Iterator[bytes]):
+    """The pieces of a message; as of a `Reader`, none is lost where a call is interrupted."""
+
+    def __init__(self, thread: LoopThread, pieces: AsyncIterator[bytes]) -> None:
+        self._thread = thread
+        self._pieces = pieces
+        self._handed: list[bytes] = []
+
+    def __next__(self) -> bytes:
+        if not self._handed:
+            self._thread.call(self._take_one())
+        if not self._handed:
+            raise StopIteration
+        return self._handed.pop(0)
+
+    async def _take_one(self) -> None:
+        with suppress(StopAsyncIteration):
+            self._handed.append(await anext(self._pieces))
 
 
 async def _confirmed(soon: asyncio.Future[None]) -> None:
     await soon
-
-
-async def _piece_of(pieces: Any) -> bytes | None:
-    try:
-        piece: bytes = await anext(pieces)
-    except StopAsyncIteration:
-        return None
-    return piece
 
 
 class Writer:
@@ -276,7 +306,18 @@ class Daemon:
         messages = self._daemon.subscribe(
             topic, credit=credit, credit_bytes=credit_bytes, max_message=max_message
         )
-        return self._entered(messages, MessageReader)
+        return self._reading(messages)
+
+    @contextmanager
+    def _reading(
+        self, subscription: AbstractAsyncContextManager[Messages]
+    ) -> Iterator[MessageReader]:
+        with self._thread.hold(subscription) as messages:
+            reader = MessageReader(self._thread, messages)
+            try:
+                yield reader
+            finally:
+                reader.put_unreturned_back()
 
     def multicast(
         self,

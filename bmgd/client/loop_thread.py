@@ -20,7 +20,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
@@ -101,17 +101,32 @@ class LoopThread:
             raise
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let a coroutine run in the loop, and wait for what comes of it."""
-        done = self.begin(work)
+        """Let a coroutine run in the loop, and wait for what comes of it.
+
+        What an interrupted one had done in that moment is done: its result is lost.
+        """
+        call, is_over = _Call(work), False
         try:
-            return done.result()
+            try:
+                done = self.begin(call.run())
+            except NoDaemonError:
+                work.close()
+                raise
+            result = done.result()
+            is_over = True
+            return result
         finally:
-            done.cancel()
+            if not is_over:
+                # Interrupted (Ctrl-C), in begin() perhaps: it may run, or begin later.
+                self._soon(call.cancel)
 
     def set_soon(self, event: asyncio.Event) -> None:
         """Set an event of the loop; nothing happens where the loop has ended."""
+        self._soon(event.set)
+
+    def _soon(self, act: Callable[[], None]) -> None:
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(event.set)
+            self._loop.call_soon_threadsafe(act)
 
     def hold(self, context: AbstractAsyncContextManager[T]) -> Held[T]:
         """An asynchronous context as one for `with`, entered and left in the loop."""
@@ -125,6 +140,29 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
         _running.discard(self)
+
+
+class _Call(Generic[T]):
+    """A coroutine that another thread waits for; used in the loop's thread but for its making."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    async def run(self) -> T:
+        """The coroutine, unless nobody waits for it any more."""
+        if self._is_cancelled:
+            self._work.close()
+            raise asyncio.CancelledError
+        self._task = asyncio.current_task()
+        return await self._work
+
+    def cancel(self) -> None:
+        """Nobody waits for it."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 @atexit.register

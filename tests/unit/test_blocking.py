@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from bmgd import blocking
 from bmgd.client.arguments import Payload
+from bmgd.client.loop_thread import LoopThread
 from bmgd.client.message import Message
-from bmgd.errors import UnreachableError
+from bmgd.errors import RequestError, UnreachableError
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
 
@@ -148,6 +150,81 @@ class Asked(Message):
         else:
             loop.call_soon(soon.set_result, None)
         return soon
+
+
+class _Interrupted(concurrent.futures.Future[T]):
+    """The outcome of a call whose caller is interrupted in the moment in which it comes."""
+
+    def __init__(self, outcome: concurrent.futures.Future[T]) -> None:
+        super().__init__()
+        self._outcome = outcome
+
+    def result(self, timeout: float | None = None) -> T:
+        self._outcome.result(timeout)
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupted(thread: LoopThread) -> Iterator[None]:
+    """The calls inside are interrupted when they are done."""
+    begin = thread.begin
+
+    def begin_in_vain(work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return _Interrupted(begin(work))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(thread, "begin", begin_in_vain)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+async def test_message_that_is_taken_when_its_reader_is_interrupted_is_returned_next(
+    tmp_path: Path,
+) -> None:
+    taken: list[bytes] = []
+
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        core.put(*(b"%d" % number for number in range(5)))
+        with daemon.subscribe("jobs") as messages:
+            with interrupted(daemon._thread):
+                messages.get(DEADLINE_S)
+            taken.append(messages.get(DEADLINE_S).payload)
+            with interrupted(daemon._thread):
+                messages.take(2)
+            with interrupted(daemon._thread):
+                messages.put_back()
+            taken.extend(message.payload for message in messages.take(1))
+            taken.extend(message.payload for message in messages.take(9))
+            taken.append(next(messages).payload)
+
+    await run_beside(tmp_path, program)
+    assert taken == [b"%d" % number for number in range(4)]
+
+
+async def test_message_that_no_call_has_returned_goes_to_the_next_reader(tmp_path: Path) -> None:
+    again: list[bytes] = []
+
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        core.put(b"x")
+        with daemon.subscribe("jobs") as messages, interrupted(daemon._thread):
+            messages.get(DEADLINE_S)
+        with daemon.subscribe("jobs") as messages:
+            again.append(messages.get(DEADLINE_S).payload)
+
+    await run_beside(tmp_path, program)
+    assert again == [b"x"]
+
+
+@pytest.mark.parametrize("wait_s", [0, -1, float("nan"), float("inf")])
+async def test_get_refuses_what_is_no_timeout(tmp_path: Path, wait_s: float) -> None:
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        with (
+            daemon.subscribe("jobs") as messages,
+            pytest.raises(RequestError, match="timeout"),
+        ):
+            messages.get(wait_s)
+
+    await run_beside(tmp_path, program)
 
 
 async def test_answer_sent_soon_is_confirmed_or_fails_later(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_checkers_do_not_excuse_a_verdict_by_one_cut_link() -> None:
 def test_checkers_excuse_a_verdict_by_one_cut_link_of_who_has_met_nobody() -> None:
     """A founder that lost its state knows of no joiner who could be asked."""
     cut = disturbed(5 * S, Cut(((N0, N1),)))
-    facts = [cut, Died(6 * S, N0, life(0)), Began(7 * S, N0, life(0, 2))]
+    facts: list[Fact] = [cut, Died(6 * S, N0, life(0)), Began(7 * S, N0, life(0, 2))]
     verdict = DeclaredDead(30 * S, N0, N1, NONE, "no answer")
     met = LinkOpened(29 * S, N0, N2, life(2))
     assert found(history(*facts, verdict)) == set()

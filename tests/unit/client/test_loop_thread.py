@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,30 @@ def test_a_program_that_is_interrupted_in_a_block_leaves_it(loop: LoopThread) ->
         raise KeyboardInterrupt
     assert left == [("a", KeyboardInterrupt)]
     loop.close()
+
+
+def test_call_that_is_interrupted_before_it_has_begun_does_not_run(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, ran = loop.begin, []
+
+    async def work() -> None:
+        ran.append(True)
+
+    def begin_and_interrupt(work: Coroutine[Any, Any, None]) -> None:
+        begin(work)
+        raise KeyboardInterrupt
+
+    held = threading.Event()
+    loop._loop.call_soon_threadsafe(held.wait, DEADLINE_S)
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "begin", begin_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            loop.call(work())
+    held.set()
+    loop.call(asyncio.sleep(0))
+    loop.call(asyncio.sleep(0))
+    assert not ran
 
 
 def test_a_call_that_is_under_way_when_the_loop_ends_fails(loop: LoopThread) -> None:
