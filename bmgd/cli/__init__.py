@@ -72,13 +72,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = sys.argv[1:] if argv is None else list(argv)
-    if sys.stdout is None:
-        # The process was started with its output closed. The number must not go to a socket.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process runs)
+    _take_closed_numbers()
     try:
         return _run(words)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _take_closed_numbers() -> None:
+    """Where the process was started with a standard stream closed, its number must not go to a socket."""
+    if sys.stdin is None:
+        # Who reads it is told, see `standard_input`.
+        os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (for as long as the process runs)
+    if sys.stderr is None:
+        # What is printed to None goes to the output.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _run(words: Sequence[str]) -> int:

@@ -191,7 +191,8 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]
         process: the command; it may have ended.
         reading: takes its output. What has left its group may hold that open for ever.
     """
-    if process.returncode is None:
+    if process.returncode is None or not reading.done():
+        # Where the shell has ended, what it left in the background may hold the output still.
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     # asyncio says that it has ended when its output is closed, too.

@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.progress import bytes_gone, with_progress
+from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 
 
@@ -33,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Ask, and print the answer."""
     address = address_of(args)
-    asked = sys.stdin.buffer.read() if args.payload == "-" else os.fsencode(args.payload)
+    asked = standard_input().buffer.read() if args.payload == "-" else os.fsencode(args.payload)
 
     async def main() -> int:
         from bmgd.client import connect

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
-import sys
 import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from bmgd.cli.output import print_json
 from bmgd.cli.progress import bytes_gone, with_progress
+from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 from bmgd.errors import ConfigError
 
@@ -117,7 +117,7 @@ class _Lines:
 
     async def send(self, stream: Writer, timeout_s: float) -> None:
         """Send them all; returns when they are confirmed."""
-        async for line in _lines(sys.stdin.fileno()):
+        async for line in _lines(standard_input().fileno()):
             await stream.write(line)
             self.count += 1
             self.bytes += len(line)
@@ -126,7 +126,7 @@ class _Lines:
 
     def gone(self) -> str:
         """How much has gone; "" while none comes, and where somebody types them."""
-        if sys.stdin.isatty() or (self.count == self._told and not self._is_read):
+        if standard_input().isatty() or (self.count == self._told and not self._is_read):
             return ""
         self._told = self.count
         rest = ", all read" if self._is_read else ""
@@ -178,7 +178,7 @@ def _payload(args: Namespace) -> Iterator[Payload]:
     if args.payload != "-":
         yield os.fsencode(args.payload)
     elif args.file is None:
-        yield sys.stdin.buffer.read()
+        yield standard_input().buffer.read()
     else:
         with _opened(args.file) as file:
             if not os.fstat(file.fileno()).st_size:

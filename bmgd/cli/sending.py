@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import id_ranges, print_json
+from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import seconds, topic
 from bmgd.errors import RequestError
 from bmgd.printable import printable
@@ -53,7 +54,7 @@ def payload_of(text: str, quality: str) -> bytes:
         return os.fsencode(text)
     bytes_max = LONG_MAX if quality == "reliable" else WHOLE_BYTES_MAX
     # One byte more than fits shows that it is too much, however much follows.
-    payload = sys.stdin.buffer.read(bytes_max + 1)
+    payload = standard_input().buffer.read(bytes_max + 1)
     if len(payload) > bytes_max:
         raise RequestError(f"the payload has more than {bytes_max} bytes")
     return payload

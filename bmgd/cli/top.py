@@ -45,7 +45,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Show the table."""
     address = address_of(args)
-    is_plain = args.plain or args.json or not (sys.stdin.isatty() and sys.stdout.isatty())
+    is_plain = (
+        args.plain or args.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
+    )
 
     async def main() -> int:
         from bmgd.client import connect

@@ -49,6 +49,44 @@ def test_command_without_a_stdout_does_its_work(tmp_path: Path, words: list[str]
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def _without(closed: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with a standard stream closed, as a shell does it."""
+    command = [sys.executable, "-m", "bmgd", *words]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_command_without_a_stderr_tells_its_error_by_its_code_alone(tmp_path: Path) -> None:
+    ended = _without("2>&-", "status", "--control", str(tmp_path / "none.sock"))
+    assert (ended.returncode, ended.stdout) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["send", "1"],
+        ["send", "1", "-"],
+        ["send", "1", "--lines"],
+        ["broadcast", "-"],
+        ["request", "1"],
+    ],
+    ids=" ".join,
+)
+def test_command_that_reads_a_closed_stdin_says_so(tmp_path: Path, words: list[str]) -> None:
+    with_daemon = [*words, "--control", str(tmp_path / "none.sock")]
+    ended = _without("<&-", *with_daemon)
+    name = words[0]
+    if "--lines" in words:
+        # It is read when there is a daemon.
+        assert ended.returncode == 3
+        return
+    assert (ended.returncode, ended.stderr) == (2, f"bmgd {name}: standard input is closed\n")
+
+
 def test_command_interrupted_while_it_is_loaded_ends_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -138,6 +138,29 @@ async def test_recv_that_is_cancelled_waits_for_the_end_of_its_command(
     assert are_over(begun)
 
 
+async def test_recv_that_is_cancelled_ends_what_its_command_left_in_the_background(
+    message: Message, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    command = f"sleep 1000 & echo $! >{pid}.new; mv {pid}.new {pid}; cat"
+    answering = asyncio.create_task(answer(command, message, as_json=False))
+    async with asyncio.timeout(DEADLINE_S):
+        await until_true("it runs in the background", pid.exists)
+        answering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+        await until_true("it has ended", lambda: not _runs(int(pid.read_text())))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process runs: one that has ended waits for nobody here."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
 async def test_recv_does_not_wait_for_what_has_left_the_group_of_its_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
