@@ -112,6 +112,7 @@ class Message(_Fields):
 
         Raises:
             UnreachableError: its source went away, or gave it up, before the whole was here.
+            RequestError: the next message was taken, the subscription left, or it was read before.
         """
         yield self.payload
 
