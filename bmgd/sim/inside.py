@@ -13,6 +13,7 @@ from bmgd.core.node import Node
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.features import Feature
+from bmgd.wire.stream_messages import Segment
 
 
 def membership_of(node: Node) -> Membership:
@@ -111,6 +112,23 @@ def _compares(node: Node, heard: Heard) -> bool:
         if heard.copies and told < reach and peer != heard.source:
             return True
     return False
+
+
+def has_passed(node: Node, segment: Segment) -> bool:
+    """Whether a stream into a node has gone on beyond a segment: it was taken."""
+    source, stream_id = segment.route.source, segment.route.sequence >> 32
+    known = node.parts.inbound._sources.get(source)
+    stream = known.streams.get(stream_id) if known else None
+    return (
+        stream is not None
+        and stream.incarnation == segment.route.source_incarnation
+        and stream.next > segment.route.sequence & 0xFFFF_FFFF
+    )
+
+
+def has_stream_of(node: Node, request: int) -> bool:
+    """Whether a program's stream out of a node is open."""
+    return request in node.parts.outbound.table.owned
 
 
 def unread_bodies(node: Node) -> list[tuple[int, bytes]]:

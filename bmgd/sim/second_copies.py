@@ -5,7 +5,9 @@ neighbor's mistake, and what its reader is given once must be known by its numbe
 others may come, by other ways.
 
 A segment is sent again by its source, over another way where there is one. Of two copies one may wait at
-a relay that was late, until the stream has long gone on, or its next segment was refused.
+a relay that was late, until the other was taken, and perhaps the next segment refused. One that was not
+taken comes no second time: its source would not know of that copy, and could tell its program that it
+is not sent.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Final, TypeGuard
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event
 from bmgd.sim.host import End, Host
+from bmgd.sim.inside import has_passed
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, NodeId
@@ -89,6 +92,8 @@ class SecondCopies(Watcher):
         host, network = end.host, self._network
         is_there = network.hosts.get(host.where) is host and host.joiner is None
         if not is_there or not host.alive or host.pauses or end.closing or not _carries(end):
+            return
+        if isinstance(message, Segment) and not has_passed(host.node, message):
             return
         # What a node hears over a link says that its other end is there.
         if end.other is not None and not network.blockade.blocks(end.other.host.where, host.where):
