@@ -52,6 +52,7 @@ class Conditions:
         rekeys: how often the secret changes that links are made under, on one host after the other;
             0 for links without one.
         looks_per_s: how many programs look at something in a second, while faults go on.
+        unusable_per_s: how many programs ask for what cannot be in a second, while faults go on.
         malformed_per_s: how many malformed frames members say in a second, while faults go on.
         forgeries: how many lies about members come over links, while faults go on.
         former_lives: how many messages of former lives come late, at most, to nodes that wait for
@@ -93,6 +94,7 @@ class Conditions:
     older_percent: int = 0
     looks_per_s: int = 0
     rekeys: int = 0
+    unusable_per_s: int = 0
     malformed_per_s: int = 0
     forgeries: int = 0
     former_lives: int = 0

@@ -111,6 +111,7 @@ class Network:
         watchers: told of each step and fault.
         keys: what links of the hosts that begin are made under; () for nothing.
         malformed: what members gone wrong have said.
+        unusable: the requests with which programs ask for what cannot be.
         timing: the numbers of detection as they were configured, not as a core has them.
     """
 
@@ -142,6 +143,7 @@ class Network:
         )
         emit_all = self._stepping.step_all
         self.malformed = MalformedFrames()
+        self.unusable: set[int] = set()
         self.wires = Wires(
             self.timeline, self.random, conditions, self.blockade, emit_all, self.malformed
         )

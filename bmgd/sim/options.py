@@ -80,6 +80,7 @@ _SELDOM: Final = (
     _Seldom("older", "older_percent", (5, 50, 95), 0.2, 0.2),
     _Seldom("secrets", "rekeys", (1, 1, 3), 0.15, 0.15),
     _Seldom("looks", "looks_per_s", (2, 20, 60), 0.3, 0.3),
+    _Seldom("unusable", "unusable_per_s", (2, 20), 0.25, 0.25),
     _Seldom("lies", "malformed_per_s", (3, 30), 0.25, 0.25),
     _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),

@@ -49,6 +49,7 @@ from bmgd.sim.rest import (
 )
 from bmgd.sim.second_copies import SecondCopies, is_at_best_effort, is_of_a_stream
 from bmgd.sim.trace import Trace
+from bmgd.sim.unusable_requests import UnusableRequests
 from bmgd.sim.workload import Programs
 
 REST_LIMIT_S: Final = 120.0
@@ -167,6 +168,8 @@ class Simulation:
         self._askers = Askers(network, Random(f"requests {plan.seed}"), plan.workload)
         per_second = network.conditions.looks_per_s
         self._onlookers = Onlookers(network, Random(f"looks {plan.seed}"), per_second)
+        per_second = network.conditions.unusable_per_s
+        self._unusable = UnusableRequests(network, Random(f"unusable {plan.seed}"), per_second)
         per_second = network.conditions.malformed_per_s
         self._corrupt_members = CorruptMembers(network, Random(f"lies of {plan.seed}"), per_second)
         rekeys = network.conditions.rekeys
@@ -238,6 +241,7 @@ class Simulation:
         self._registrants.start(until_ns)
         self._askers.start(until_ns)
         self._onlookers.start(until_ns)
+        self._unusable.start(until_ns)
         self._corrupt_members.start(until_ns)
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)

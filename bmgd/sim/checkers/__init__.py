@@ -93,6 +93,7 @@ from bmgd.sim.checkers.telling import (
     NoticesAreWellFormed,
     QuestionsAreAnswered,
 )
+from bmgd.sim.checkers.unusable import UnusableAreRefused
 from bmgd.sim.network import Network
 
 CHECKERS: tuple[type[Checker], ...] = (
@@ -136,6 +137,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BadHellosAreRefused,
     BadInputEndsItsOwnLink,
     RequestsAreAnsweredOnce,
+    UnusableAreRefused,
     SnapshotsAreCurrent,
     BackendsAgree,
     MessagesAreTakenOnce,

@@ -266,6 +266,7 @@ class RequestsAreAnsweredOnce(Checker):
     """
 
     name: ClassVar[str] = "requests-are-answered-once"
+    sees_unusable: ClassVar[bool] = True
     events: ClassVar[Kinds] = (CommandIssued, DeadlineReached)
     effects: ClassVar[Kinds] = (Reply, Displaced)
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from bmgd.chaos.verdict import Violation
 from bmgd.core.effects import Effect
-from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.checkers.inside import Inside
@@ -58,12 +58,14 @@ class Checker:
         name: in the table of checkers, in violations and in reports.
         events, effects: a step with any of these is told to `after`.
         before_events: a step with any of these is told to `before`.
+        sees_unusable: whether it is told of steps with what a program asks for and cannot be.
     """
 
     name: ClassVar[str]
     events: ClassVar[Kinds] = EVERY
     effects: ClassVar[Kinds] = ()
     before_events: ClassVar[Kinds] = EVERY
+    sees_unusable: ClassVar[bool] = False
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -119,6 +121,7 @@ class Scene(Inspector):
             c for c in self.checkers if type(c).on_disturbed is not Checker.on_disturbed
         ]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
+        self._of_unusable = [c for c in self.checkers if c.sees_unusable]
         self._told_after: dict[tuple[type, frozenset[type]], list[After]] = {}
         self._told_before: dict[type, list[Before]] = {}
         self._by_name = {checker.name: checker for checker in self.checkers}
@@ -215,6 +218,10 @@ class Scene(Inspector):
         """A core is about to take an event."""
         journal = self.journals[host.where]
         journal.begin(host.local_ns(self.network.now_ns))
+        if self._is_unusable(event):
+            for checker in self._of_unusable:
+                checker.before(journal, event)
+            return
         came: type = type(event.message) if isinstance(event, Received) else type(event)
         told = self._told_before.get(came)
         if told is None:
@@ -231,6 +238,10 @@ class Scene(Inspector):
         """A core took an event; the effects are not carried out yet."""
         journal = self.journals[host.where]
         kinds = journal.write(event, effects)
+        if self._is_unusable(event):
+            for checker in self._of_unusable:
+                checker.after(journal, event, effects)
+            return
         came: type = type(event)
         if isinstance(event, Received):
             came = type(event.message)
@@ -241,6 +252,10 @@ class Scene(Inspector):
             told = self._told_after[came, kinds] = self._concerned_by(event, came, kinds)
         for after in told:
             after(journal, event, effects)
+
+    def _is_unusable(self, event: Event) -> bool:
+        """Whether a program asks for what cannot be: nothing of it is to be expected."""
+        return isinstance(event, CommandIssued) and event.request in self.network.unusable
 
     def _deadline_kind(self, journal: Journal, kinds: frozenset[type]) -> type:
         if kinds in _QUIET:

@@ -13,18 +13,22 @@ from bmgd.core.commands import (
     OpenQuestions,
     OpenStream,
     PutSegment,
+    Register,
     Settled,
     Subscribe,
     Unsubscribe,
 )
-from bmgd.core.effects import Deliver, Effect, StreamMoved
+from bmgd.core.effects import Deliver, Effect, Reply, Send, StreamMoved
 from bmgd.core.events import CommandIssued
 from bmgd.core.streams import table
 from bmgd.core.topics.inboxes import topic_of
 from bmgd.core.topics.questions import Asker
+from bmgd.errors import DeadError
+from bmgd.sim.unusable_requests import NEVER_SENT
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.answers import ANSWER, NO_READER, READER_LOST, answer_head
 from bmgd.wire.batch import pack_messages
+from tests.unit.segments import segment
 
 if TYPE_CHECKING:
     from tests.unit.sim.test_checkers import Forger
@@ -187,7 +191,25 @@ def answers_that_are_not_counted(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def unusable_request_that_is_taken(f: Forger) -> None:
+    f.network.unusable.add(77)
+    f.step(CommandIssued(77, Register("")), [Reply(77)])
+
+
+def unusable_request_that_is_refused_for_no_reason(f: Forger) -> None:
+    f.network.unusable.add(77)
+    f.step(CommandIssued(77, Register("")), [Reply(77, error=DeadError(4, "it is dead"))])
+
+
+def unusable_payload_that_is_sent(f: Forger) -> None:
+    f.network.unusable.add(77)
+    f.deadline(Send(f.link, segment(f.route(source=ME), NEVER_SENT)))
+
+
 FORGERIES_OF_REQUESTS: list[tuple[str, Callable[[Forger], None]]] = [
+    ("unusable-are-refused", unusable_request_that_is_taken),
+    ("unusable-are-refused", unusable_request_that_is_refused_for_no_reason),
+    ("unusable-are-refused", unusable_payload_that_is_sent),
     ("requests-have-one-outcome", outcome_of_nothing),
     ("requests-have-one-outcome", two_outcomes),
     ("requests-have-one-outcome", outcome_from_another_node),
