@@ -15,10 +15,11 @@ deadline in every heartbeat interval.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeGuard
 
 from bmgd.chaos.verdict import Violation
-from bmgd.core.effects import Effect
+from bmgd.core.commands import Unsubscribe
+from bmgd.core.effects import Effect, Reply, StreamEnded
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
@@ -39,6 +40,8 @@ LOOK_EVERY: Final = 4
 _QUIET: Final = frozenset({NO_KINDS, frozenset({Heartbeat})})
 DISTURBED_NS = 8_000_000_000
 """How long after a fault ended its effects may be seen: a detection, stretched, and its veto."""
+_NOTHING: Final = CommandIssued(0, Unsubscribe())
+"""Nothing follows from it: a program ends what it never began."""
 VIOLATIONS_MAX = 1000
 """The first ones say it; a broken invariant can be broken at every step."""
 
@@ -58,7 +61,8 @@ class Checker:
         name: in the table of checkers, in violations and in reports.
         events, effects: a step with any of these is told to `after`.
         before_events: a step with any of these is told to `before`.
-        sees_unusable: whether it is told of steps with what a program asks for and cannot be.
+        sees_unusable: whether it is told of what programs ask for and cannot be, and how that is
+            answered. Others are told only what else such a step orders.
     """
 
     name: ClassVar[str]
@@ -221,7 +225,7 @@ class Scene(Inspector):
         if self._is_unusable(event):
             for checker in self._of_unusable:
                 checker.before(journal, event)
-            return
+            event = _NOTHING
         came: type = type(event.message) if isinstance(event, Received) else type(event)
         told = self._told_before.get(came)
         if told is None:
@@ -241,7 +245,8 @@ class Scene(Inspector):
         if self._is_unusable(event):
             for checker in self._of_unusable:
                 checker.after(journal, event, effects)
-            return
+            effects = [effect for effect in effects if not _answers(effect, event)]
+            event = _NOTHING
         came: type = type(event)
         if isinstance(event, Received):
             came = type(event.message)
@@ -253,7 +258,7 @@ class Scene(Inspector):
         for after in told:
             after(journal, event, effects)
 
-    def _is_unusable(self, event: Event) -> bool:
+    def _is_unusable(self, event: Event) -> TypeGuard[CommandIssued]:
         """Whether a program asks for what cannot be: nothing of it is to be expected."""
         return isinstance(event, CommandIssued) and event.request in self.network.unusable
 
@@ -299,3 +304,7 @@ class Scene(Inspector):
 def is_deadline(event: Event) -> bool:
     """Whether a step was the core's own, with everything due done."""
     return isinstance(event, DeadlineReached)
+
+
+def _answers(effect: Effect, event: CommandIssued) -> bool:
+    return isinstance(effect, Reply | StreamEnded) and effect.request == event.request
