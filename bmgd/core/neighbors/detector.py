@@ -256,6 +256,9 @@ class Detector:
         """Suspect every peer whose links are all silent; wake again when the next could be."""
         context = self.context
         next_ns = context.now_ns + self.timeout_ns
+        if context.now_ns < self._trusts_until_ns:
+            # Who is silent by then is suspected then.
+            next_ns = min(next_ns, self._trusts_until_ns)
         for peer, links in list(self.links.by_peer.items()):
             silent_at = max(self._silent_at(link) for link in links)
             if silent_at > context.now_ns:

@@ -457,6 +457,26 @@ def test_own_lag_stretches_the_timeout_where_only_the_watch_for_silence_was_that
     assert node.parts.detector.stretch_ns == lag_ns * 3 // 4
 
 
+def test_who_is_silent_when_a_late_node_may_accuse_again_is_suspected_then() -> None:
+    node = linked_node(LinkId(1))
+    detector = node.parts.detector
+    node.step((node.deadline_ns or 0) + 2 * LATE_NS, DeadlineReached())
+    trusts_until_ns = detector._trusts_until_ns
+    run_until(node, trusts_until_ns - 1)
+    # By now its own lag counts for less, and the peer is silent.
+    detector.look_at(NodeId(1))
+    node.step(trusts_until_ns - 1, DeadlineReached())
+    assert detector.suspects == []
+    run_until(node, trusts_until_ns)
+    assert detector.suspects == [1]
+
+
+def run_until(node: Node, until_ns: int) -> None:
+    """Let a node reach its deadlines, each in time."""
+    while (due_ns := node.deadline_ns) is not None and due_ns <= until_ns:
+        node.step(due_ns, DeadlineReached())
+
+
 def test_dial_that_fails_while_there_is_a_link_counts_for_nothing() -> None:
     node = linked_node(LinkId(1), LinkId(8))
     peering = node.parts.dialling.peering(NodeId(8))
