@@ -369,15 +369,15 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
             return PutSegment(sequence, count, flags, size, timeout, body)
         case 0x85, [count] if _is_count(count) and count:
             return Consumed(sequence, count)
-        case 0x80, [str(verb), dict(params)] if len(verb) <= _VERB_BYTES_MAX:
+        case 0x80, [str(verb), dict(params)] if len(verb) <= _VERB_BYTES_MAX and _is_named(params):
             return Request(sequence, verb, params)
         case 0x81, [value]:
             return Result(sequence, value)
-        case 0x82, [str(name), str(message), dict(fields)]:
+        case 0x82, [str(name), str(message), dict(fields)] if _is_named(fields):
             return Failure(sequence, name, message, fields)
         case 0x84, [str(name), str(message)]:
             return End(sequence, name, message)
-        case 0x84, [str(name), str(message), dict(fields)]:
+        case 0x84, [str(name), str(message), dict(fields)] if _is_named(fields):
             return End(sequence, name, message, fields)
         case 0x88, [number] if _is_count(number):
             return Withdraw(sequence, number)
@@ -392,6 +392,11 @@ def _read(kind: int, sequence: int, items: list[Any]) -> Frame:
         case 0x86, []:
             return Cancel(sequence)
     raise ProtocolError(f"a control frame of kind {kind:#x} with wrong fields")
+
+
+def _is_named(values: dict[Any, Any]) -> bool:
+    """Whether all keys of a map are texts: msgpack takes bytes for strict keys, too."""
+    return all(type(name) is str for name in values)
 
 
 def _is_count(value: object) -> bool:
