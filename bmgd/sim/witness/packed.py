@@ -14,6 +14,8 @@ _BIN: Final = {0xC4: (1, 0), 0xC5: (2, 1 << 8), 0xC6: (4, 1 << 16)}
 _TEXT: Final = {0xD9: (1, 32), 0xDA: (2, 1 << 8), 0xDB: (4, 1 << 16)}
 _ARRAY: Final = {0xDC: (2, 16), 0xDD: (4, 1 << 16)}
 """By the first byte: how many bytes of a number follow, and from which number on no form is shorter."""
+_NEGATIVE: Final = ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8))
+"""The first byte of a number below -32, and how many follow, the shortest form first."""
 _SIGNED: Final = {0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8}
 
 
@@ -156,7 +158,8 @@ def _packed_number(number: int) -> bytes:
     if -32 <= number < 0x80:
         return bytes((number & 0xFF,))
     if number < 0:
-        return b"\xd3" + number.to_bytes(8, "big", signed=True)
+        first, size = next(form for form in _NEGATIVE if number >= -(1 << 8 * form[1] - 1))
+        return bytes((first,)) + number.to_bytes(size, "big", signed=True)
     return _sized(number, ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8)))
 
 

@@ -11,10 +11,12 @@ from bmgd.sim.witness.control import KINDS, any_body, written
 from bmgd.wire import control
 
 LONG = b"x" * (control.SHORT_BODY_BYTES + 1)
+NUMBERS = [-1, -32, -33, -128, -129, -32_768, -32_769, -(2**31), -(2**31) - 1, -(2**63), 2**64 - 1]
 MANY = {f"field{number}": number for number in range(16)}
 FRAMES = [
     (control.Request(1, "ping", MANY), ("ping", MANY)),
     (control.Result(2, [1, None]), ([1, None],)),
+    (control.Result(2, NUMBERS), (NUMBERS,)),
     (
         control.Failure(3, "DeadError", "gone", {"sent": True}),
         ("DeadError", "gone", {"sent": True}),
