@@ -22,6 +22,7 @@ from bmgd.sim.checkers.broadcasts import (
     StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.cut_off import CutOffIsFound
 from bmgd.sim.checkers.detection import (
@@ -66,7 +67,6 @@ from bmgd.sim.checkers.orders import (
 )
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
-from bmgd.sim.checkers.programs_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue

@@ -11,7 +11,7 @@ from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Reply
 from bmgd.core.events import CommandIssued
 from bmgd.errors import DeadError
-from bmgd.sim.checkers.programs_frames import EVERY, ControlFramesMeanWhatTheySay
+from bmgd.sim.checkers.control_frames import EVERY, ControlFramesMeanWhatTheySay
 from bmgd.wire import control, control_errors, control_reader
 
 if TYPE_CHECKING:
