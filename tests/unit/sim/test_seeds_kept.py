@@ -42,9 +42,15 @@ def test_merged_rows_have_the_fuller_hundred_and_what_passes_now() -> None:
     after = [row(1, seeds=3), row(101, seeds=50)]
     assert merged([*before, *after]) == [
         before[0],
-        row(101, seeds=50) | {"passes_now": []},
+        row(101, seeds=50),
         before[2],
     ]
+
+
+def test_merged_rows_name_as_passing_only_what_the_fuller_row_violated() -> None:
+    before = row(1, seeds=20) | {"failed": [7, 9], "passes_now": [7, 9]}
+    after = row(1, seeds=50) | {"failed": [9, 31]}
+    assert merged([before, after]) == [after | {"passes_now": [9]}]
 
 
 def test_core_is_the_same_after_a_change_of_words_and_another_after_one_of_code(
