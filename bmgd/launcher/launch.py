@@ -119,7 +119,9 @@ def launch(
             _end(between_pid)
         if lock >= 0:
             if place.is_held_by(lock):
-                place.clear()
+                # The directory may be something else by now, or take no change any more.
+                with suppress(OSError):
+                    place.clear()
                 place.remove_sockets_dir()
             os.close(lock)
 

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import struct
+import time
 
 from bmgd.errors import ControlError, NoDaemonError
 
@@ -24,6 +25,7 @@ class ListeningProcess:
     def __init__(self, path: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_CONNECT_S)
+            asked_s = time.clock_gettime(time.CLOCK_BOOTTIME)
             try:
                 probe.connect(path)
                 options = probe.getsockopt(
@@ -33,10 +35,11 @@ class ListeningProcess:
                 self._pidfd = os.pidfd_open(self.pid)
             except OSError as error:
                 raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
-            # Still connected: it was alive after its process was opened, so it is that process.
-            if _readable(probe, 0):
-                os.close(self._pidfd)
-                raise NoDaemonError(f"the daemon at {path} has just ended")
+        # The number may have been given out again meanwhile; the socket says nothing of that, as a
+        # daemon that refuses this user closes it.
+        if _readable(self._pidfd, 0) or _began_s(self.pid) > asked_s:
+            os.close(self._pidfd)
+            raise NoDaemonError(f"the daemon at {path} has just ended")
 
     def __enter__(self) -> ListeningProcess:
         return self
@@ -54,6 +57,16 @@ class ListeningProcess:
     def wait(self, within_s: float) -> bool:
         """Wait until the process has ended; False when it has not."""
         return _readable(self._pidfd, within_s)
+
+
+def _began_s(pid: int) -> float:
+    """When a process began, in seconds since the host did, rounded down; for ever where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return float("inf")
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _readable(source: socket.socket | int, within_s: float) -> bool:

@@ -3,9 +3,10 @@
     {"restart": 3}  ->   <-  {"pid": 4711, "seconds": 0.05}   or   {"error": "…"}
     {"grow": 2}     ->   <-  {"ids": [16, 17], "seconds": 0.1}
 
-Bounded: `CONNECTIONS_MAX` at a time (one more is closed at once), `LINE_BYTES_MAX` a request (a longer
-one is closed), and each is answered within the launcher's own deadlines. Where the host has no descriptor
-left for one who asks, he waits in the kernel's queue, and `ACCEPT_PAUSE_S` pass between two tries.
+Bounded: `CONNECTIONS_MAX` at a time (one more takes the place of the oldest that has asked nothing yet,
+or is closed), `LINE_BYTES_MAX` a request (a longer one is closed), and each is answered within the
+launcher's own deadlines. Where the host has no descriptor left for one who asks, he waits in the kernel's
+queue, and `ACCEPT_PAUSE_S` pass between two tries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bmgd.errors import LaunchError, NoDaemonError, RequestError
-from bmgd.launcher.rundir import RunDir
+from bmgd.launcher.rundir import RunDir, check_own
 
 CONNECTIONS_MAX: Final = 64
 LINE_BYTES_MAX: Final = 4096
@@ -70,6 +71,8 @@ class RequestServer:
         self.again_s = 0.0
         """When `on_time` is to be called, by `time.monotonic()`; 0 for not at all."""
         self._connections: dict[int, tuple[socket.socket, bytes]] = {}
+        self._unasked: dict[int, None] = {}
+        """Of these nothing whole has come, the oldest first."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         umask = os.umask(0o177)
         try:
@@ -119,9 +122,14 @@ class RequestServer:
             return
         self._is_told = False
         if len(self._connections) >= CONNECTIONS_MAX:
-            connection.close()
-            return
+            if not self._unasked:
+                connection.close()
+                return
+            oldest = next(iter(self._unasked))
+            self._poll.unregister(oldest)
+            self._drop(oldest)
         connection.setblocking(False)
+        self._unasked[connection.fileno()] = None
         self._connections[connection.fileno()] = (connection, b"")
         self._poll.register(connection, select.POLLIN)
 
@@ -134,6 +142,7 @@ class RequestServer:
         if b"\n" in data:
             # Until it is answered, nothing more is read from it.
             self._poll.unregister(fd)
+            del self._unasked[fd]
             return self._parse(connection, data)
         if data == before or len(data) > LINE_BYTES_MAX:
             self._poll.unregister(fd)
@@ -159,6 +168,7 @@ class RequestServer:
 
     def _drop(self, fd: int) -> None:
         connection, _ = self._connections.pop(fd)
+        self._unasked.pop(fd, None)
         connection.close()
 
 
@@ -171,8 +181,12 @@ def ask_restart(run_dir: str, node_id: int) -> dict[str, Any]:
     Raises:
         NoDaemonError: no launcher runs there.
         RequestError: the daemon still runs, does not join, or the cluster has no such id.
+        ConfigError: the run directory could be another user's.
     """
-    return _ask(run_dir, {"restart": node_id})
+    match _ask(run_dir, {"restart": node_id}):
+        case {"pid": int(), "seconds": int() | float()} as answer:
+            return answer
+    raise RequestError(_NO_ANSWER)
 
 
 def ask_grow(run_dir: str, count: int) -> dict[str, Any]:
@@ -184,11 +198,21 @@ def ask_grow(run_dir: str, count: int) -> dict[str, Any]:
     Raises:
         NoDaemonError: no launcher runs there.
         RequestError: they are too many, or not all of them joined.
+        ConfigError: the run directory could be another user's.
     """
-    return _ask(run_dir, {"grow": count})
+    match _ask(run_dir, {"grow": count}):
+        case {"ids": [*ids], "seconds": int() | float()} as answer if all(
+            isinstance(each, int) for each in ids
+        ):
+            return answer
+    raise RequestError(_NO_ANSWER)
+
+
+_NO_ANSWER: Final = "what listens at the launcher's socket gives another answer than a launcher"
 
 
 def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
+    check_own(run_dir)
     path = RunDir.at(run_dir).launcher_socket
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ASK_S)
@@ -199,13 +223,21 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
                 line = answers.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
             raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
+        except ConnectionResetError:
+            raise RequestError("the launcher has closed the connection: too many ask it") from None
         except OSError as error:
             raise NoDaemonError(
                 f"no launcher runs in {run_dir} ({error.strerror}): give the --run-dir of a bmgd launch"
             ) from None
     if not line:
         raise NoDaemonError(f"the launcher in {run_dir} ended")
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise RequestError(answer["error"])
-    return answer
+    try:
+        answer: object = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    match answer:
+        case {"error": str(text)}:
+            raise RequestError(text)
+        case dict():
+            return answer
+    raise RequestError(_NO_ANSWER)

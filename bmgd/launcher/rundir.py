@@ -203,13 +203,22 @@ def _make_private(directory: str) -> None:
         raise LaunchError(problem)
 
 
-def _check_own(directory: str) -> None:
-    try:
-        problem = _foreign(directory)
-    except FileNotFoundError:
-        return
-    if problem:
-        raise ConfigError(problem)
+def check_own(run_dir: str) -> None:
+    """Refuse what another user could have put where everybody may make directories.
+
+    Raises:
+        ConfigError: the run directory is the default in /tmp, or its sockets lie there, and it is
+            another user's, who could name sockets and processes of his choice.
+    """
+    sockets = RunDir.at(run_dir).sockets
+    for directory in {run_dir: None, sockets: None}:
+        if directory.startswith(_shared_default()):
+            try:
+                problem = _foreign(directory)
+            except FileNotFoundError:
+                continue
+            if problem:
+                raise ConfigError(problem)
 
 
 def _foreign(directory: str) -> str:
@@ -245,11 +254,9 @@ def read_members(run_dir: str) -> list[Member]:
 
     Raises:
         NoDaemonError: no cluster runs there.
-        ConfigError: its cluster.json cannot be read, or it is the default in /tmp and another user's,
-            who could name sockets and processes of his choice.
+        ConfigError: its cluster.json cannot be read, or see `check_own`.
     """
-    if run_dir == _shared_default():
-        _check_own(run_dir)
+    check_own(run_dir)
     path = RunDir.at(run_dir).cluster_file
     try:
         with open(path, "rb") as file:

@@ -35,6 +35,8 @@ READ_ONLY: Final = frozenset(
 
 _CREDENTIALS: Final = struct.Struct("iII")
 _SO_PEERGROUPS: Final = 59
+_GROUP_MAX: Final = 2**32 - 2
+"""One more stands for no change."""
 _GROUPS_BYTES_MAX: Final = 1024
 """The most that `socket.getsockopt` takes: 256 groups."""
 _OWNER, _ONE_GROUP, _EVERYBODY = 0o600, 0o660, 0o666
@@ -125,6 +127,9 @@ def _number_of(name: str, flag: str) -> int | None:
     if not name:
         return None
     try:
-        return int(name) if name.isascii() and name.isdigit() else grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise ConfigError(f"{flag}: there is no group {name!r}") from None
+        number = int(name) if name.isascii() and name.isdigit() else grp.getgrnam(name).gr_gid
+    except (KeyError, ValueError):
+        raise ConfigError(f"{flag}: there is no group {name[:80]!r}") from None
+    if number > _GROUP_MAX:
+        raise ConfigError(f"{flag}: a group has a number up to {_GROUP_MAX}, not {name[:80]}")
+    return number

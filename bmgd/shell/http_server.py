@@ -192,6 +192,8 @@ class HttpServer:
             # Streams have a bound of their own.
             self._slots.leave(writer)
             writer.write(self._head(200, "text/event-stream", None))
+            if is_head:
+                return
             await answer.serve(reader, writer)
             return
         writer.write(self._head(answer.status, answer.content_type, len(answer.body)))

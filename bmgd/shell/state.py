@@ -96,13 +96,17 @@ class JoinedState:
             return None
         try:
             match json.loads(self._file.read_bytes()):
+                case {"id": bool()} | {"size": bool()}:
+                    pass  # Python counts them as 0 and 1.
                 case {"id": int(node_id), "size": int(size), "peers": str(text)} if (
                     0 <= node_id <= NODE_ID_MAX and 1 <= size <= NODE_ID_MAX + 1
                 ):
                     return Granted(NodeId(node_id), size, PeerList.parse(text, size))
         except OSError as error:
             raise ConfigError(f"{self._file}: {error.strerror}") from error
-        except ValueError:
+        except ConfigError as error:
+            raise ConfigError(f"{self._file}: not what a joiner keeps: {error}") from None
+        except (ValueError, RecursionError):
             pass
         raise ConfigError(f"{self._file}: not what a joiner keeps")
 

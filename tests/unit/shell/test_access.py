@@ -71,6 +71,12 @@ def test_access_names_groups() -> None:
         Access.of("", "no such group")
 
 
+@pytest.mark.parametrize("number", [str(2**32 - 1), "9" * 20, "9" * 5000])
+def test_access_refuses_a_number_that_no_group_has(number: str) -> None:
+    with pytest.raises(ConfigError, match="--control-group"):
+        Access.of(number, "")
+
+
 def test_access_reads_the_kernels_word() -> None:
     one, other = socket.socketpair()
     with one, other:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import stat
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from bmgd.shell import control as server_module
 from bmgd.shell import control_calls
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.control_connection import PAUSE_BYTES
-from bmgd.shell.control_socket import bind_control_socket
+from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
 from bmgd.types import Status
 from bmgd.wire.control import (
     ANSWER_BYTES_MAX,
@@ -468,6 +470,53 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no socket"):
         bind_control_socket(f"unix:{path}")
     assert path.read_text() == "precious"
+
+
+def test_a_socket_that_cannot_be_given_to_its_group_leaves_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    path = tmp_path / "d.sock"
+    with pytest.raises(ConfigError, match="not permitted"):
+        bind_control_socket(f"unix:{path}", group=1)
+    assert not path.exists()
+
+
+def test_a_socket_whose_directory_is_none_any_more_ends_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    sock, inode = bind_control_socket(f"unix:{place}/d.sock")
+    sock.close()
+    (place / "d.sock").unlink()
+    place.rmdir()
+    place.write_text("a file")
+    remove_control_socket(f"unix:{place}/d.sock", inode)
+
+
+def test_of_daemons_that_begin_at_once_one_replaces_a_stale_socket(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/d.sock"
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(tmp_path / "d.sock"))
+        bound: list[socket.socket] = []
+        ready = threading.Barrier(4)
+
+        def begin(ready: threading.Barrier = ready, bound: list[socket.socket] = bound) -> None:
+            ready.wait()
+            with suppress(ConfigError):
+                bound.append(bind_control_socket(address)[0])
+
+        daemons = [threading.Thread(target=begin) for _ in range(4)]
+        for daemon in daemons:
+            daemon.start()
+        for daemon in daemons:
+            daemon.join()
+        assert len(bound) == 1
+        bound[0].close()
+        (tmp_path / "d.sock").unlink()
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:

@@ -356,6 +356,18 @@ async def test_events_begin_with_the_state_and_go_on() -> None:
                 await asyncio.sleep(0.01)
 
 
+async def test_events_of_a_head_are_its_head_alone() -> None:
+    async with serving() as served:
+        reader, writer = await served.connect()
+        writer.write(b"HEAD /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(DEADLINE_S):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.endswith(b"\r\n\r\n")
+        assert not len(served.streams)
+        writer.close()
+
+
 async def test_events_are_written_to_so_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "STREAMS_MAX", 1)
     async with serving() as served:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.errors import ConfigError
-from bmgd.shell.state import StateDirectory
+from bmgd.shell.state import JoinedState, StateDirectory
 from bmgd.types import Incarnation, counter_of
 
 
@@ -55,6 +55,22 @@ def test_state_is_refused_to_a_second_daemon_of_that_id(tmp_path: Path) -> None:
     assert counter_of(StateDirectory(str(tmp_path), 5).begin_life()) == 1
     first.close()
     assert counter_of(StateDirectory(str(tmp_path), 4).begin_life()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"id":true,"size":2,"peers":"127.0.0.1:{1+id}"}',
+        '{"id":1,"size":true,"peers":"127.0.0.1:{1+id}"}',
+        '{"id":1,"size":2,"peers":"garbage"}',
+    ],
+    ids=lambda text: text[:20],
+)
+def test_state_of_a_joiner_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "joined.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"joined\.json: not what a joiner keeps"):
+        JoinedState(str(tmp_path)).read()
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "4294967296", "1 2", "²", "9" * 5000])
