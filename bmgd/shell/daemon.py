@@ -69,6 +69,8 @@ class Daemon:
         self._access = Access.of(config.control_group, config.control_readonly)
         self._listener = bind_listener(config.listen or self._becoming.settings.address)
         self._held: list[tuple[int, Command]] = []
+        self._has_node = False
+        """Since it has its first id; a joiner waits for that."""
         self._began_ns = time.monotonic_ns()
         self._manager = ServiceManager(os.environ)
         self.vitals = Vitals()
@@ -105,10 +107,13 @@ class Daemon:
                     self._config, self._spawn, self._telling.say, self._telling.warn
                 )
                 self._ending.flight = self._flight
+                self._handle_signals()
+                self._reloading.start()
                 await self._open_web()
                 if await self._become_member(None):
                     await self._serve()
         finally:
+            self._reloading.stop()
             if self._web is not None:
                 self._web.close()
             self._listener.close()
@@ -169,6 +174,7 @@ class Daemon:
         self._transport = self._make_transport(life.incarnation)
         self._carrying_out.begin(self._transport)
         self._stepping.begin(self._node, self._transport, self._flight, note)
+        self._has_node = True
 
     def _make_transport(self, incarnation: Incarnation) -> Transport:
         return Transport(
@@ -185,8 +191,6 @@ class Daemon:
         )
 
     async def _serve(self) -> None:
-        self._handle_signals()
-        self._reloading.start()
         try:
             await self._live()
             while self._ending.displaced is not None and self._ending.await_id():
@@ -197,7 +201,6 @@ class Daemon:
                 self._telling.report("renumbered", former=former)
                 await self._live()
         finally:
-            self._reloading.stop()
             self._stepping.stop()
             if self._telling.control is not None:
                 self._telling.control.close()
@@ -280,10 +283,20 @@ class Daemon:
 
     def issue(self, request: int, command: Command) -> None:
         """Hand a program's command to the core; its reply may come before this returns."""
-        if self._ending.displaced is not None:
+        if not self._has_node:
+            self._do_without_node(command)
+        elif self._ending.displaced is not None:
             self._issue_without_id(request, command)
         else:
             self._stepping.emit(CommandIssued(request, command))
+
+    def _do_without_node(self, command: Command) -> None:
+        """A signal asks for it, while the first id is waited for: no program can."""
+        match command:
+            case Leave():
+                self._ending.end(0, "ended without an id")
+            case _:
+                self._telling.log.line("status", "this daemon waits for its first id")
 
     def _issue_without_id(self, request: int, command: Command) -> None:
         """There is no core that could do it: what waits for the next one, and what does not."""
@@ -351,7 +364,13 @@ class Daemon:
             self._loop.add_signal_handler(number, self.issue, OWN_REQUEST, Leave())
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, OWN_REQUEST, ShowStatus())
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        self._loop.add_signal_handler(signal.SIGUSR2, self._flight.on_signal)
+        self._loop.add_signal_handler(signal.SIGUSR2, self._on_usr2)
+
+    def _on_usr2(self) -> None:
+        if self._has_node:
+            self._flight.on_signal()
+        else:
+            self._telling.log.line("recording", "nothing is recorded before the first id")
 
     def _on_hangup(self) -> None:
         self._manager.reloading()
@@ -378,9 +397,13 @@ class Daemon:
         """The files hold something else: hellos speak of it, and links follow, one after the other."""
         self._becoming.use(config)
         self._telling.config = self._config
+        self._warn_of_dates()
+        if not self._has_node:
+            # The next hello of the joiner is made of them.
+            self._telling.log.line("reload", "the files were read anew")
+            return
         own = self._transport.own
         own.tls = self._becoming.tls
-        self._warn_of_dates()
         own.identity = replace(own.identity, secrets=config.secrets)
         self._telling.log.line(
             "reload", f"links are made under {', '.join(own.keys())} from now on"

@@ -78,6 +78,7 @@ def daemon() -> Any:
 def equip(daemon: Any, core: Core, around: Any) -> None:
     """Let a daemon have this core, and this in the place of its links and its programs."""
     daemon._node, daemon._transport, daemon._telling.control = core, around, around
+    daemon._has_node = True
     daemon._carrying_out.begin(around)
 
 

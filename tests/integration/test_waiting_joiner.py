@@ -1,0 +1,46 @@
+"""A joiner that waits for its first id: signals do what they do later, or say that they cannot yet."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.ports import free_base_port
+from tests.processes import started
+
+DEADLINE_S = 30.0
+ANSWERS = {
+    signal.SIGUSR1: "waits for its first id",
+    signal.SIGUSR2: "nothing is recorded before the first id",
+    signal.SIGHUP: "reload",
+}
+
+
+async def _line_with(log: asyncio.StreamReader, text: str) -> None:
+    while text not in (line := (await log.readline()).decode()):
+        assert line, f"it ended, and never said {text!r}"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+async def test_joiner_without_an_id_answers_signals_and_ends_well(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    contact = free_base_port(2)
+    command = [sys.executable, "-m", "bmgd", "run", "--join", f"127.0.0.1:{contact}"]
+    command += ["--listen", f"127.0.0.1:{contact + 1}", "--state-dir", str(tmp_path)]
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        started(*command, stderr=asyncio.subprocess.PIPE) as process,
+    ):
+        assert process.stderr is not None
+        await _line_with(process.stderr, "not joined")
+        for number, answer in ANSWERS.items():
+            process.send_signal(number)
+            await _line_with(process.stderr, answer)
+        process.send_signal(ending)
+        await _line_with(process.stderr, "ended without an id")
+        assert await process.wait() == 0
