@@ -222,9 +222,8 @@ class Scene(Inspector):
         """A core is about to take an event."""
         journal = self.journals[host.where]
         journal.begin(host.local_ns(self.network.now_ns))
-        if self._is_unusable(event):
-            for checker in self._of_unusable:
-                checker.before(journal, event)
+        asked = event if self._is_unusable(event) else None
+        if asked is not None:
             event = _NOTHING
         came: type = type(event.message) if isinstance(event, Received) else type(event)
         told = self._told_before.get(came)
@@ -237,6 +236,10 @@ class Scene(Inspector):
             ]
         for before in told:
             before(journal, event)
+        if asked is not None:
+            # Last: what they were told before is of nothing.
+            for checker in self._of_unusable:
+                checker.before(journal, asked)
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         """A core took an event; the effects are not carried out yet."""

@@ -55,6 +55,7 @@ class UnusableAreRefused(Checker):
             if isinstance(effect, Send) and NEVER_SENT in _content(effect.message):
                 self.violate(journal, f"sends {type(effect.message).__name__} which cannot be")
         if isinstance(event, CommandIssued) and self._is_watched:
+            self._is_watched = False
             self._check_answer(journal, event, effects)
 
     def _check_answer(

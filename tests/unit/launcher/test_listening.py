@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ def test_process_that_refuses_who_asks_has_not_ended(tmp_path: Path) -> None:
 
         def refuse() -> None:
             connection, _ = listening.accept()
-            connection.sendall(b"you may not")
-            connection.close()
+            with connection, suppress(BrokenPipeError):
+                connection.sendall(b"you may not")
 
         refusing = threading.Thread(target=refuse)
         refusing.start()

@@ -8,6 +8,7 @@ import pytest
 
 from bmgd.core.commands import Subscribe
 from bmgd.core.streams.outbound import Outbound
+from bmgd.core.streams.stream_out import Sending, StreamOut
 from bmgd.sim import Network
 from bmgd.sim.checkers import Scene, watch
 from bmgd.sim.unusable_requests import UnusableRequests
@@ -42,10 +43,18 @@ def test_no_unusable_requests_come_where_there_are_none() -> None:
     assert scene.violations == []
 
 
-@pytest.mark.parametrize("check", ["refusal", "_wrong"])
-def test_unusable_request_that_is_taken_is_found(
-    monkeypatch: pytest.MonkeyPatch, check: str
-) -> None:
-    monkeypatch.setattr(Outbound, check, lambda *_: None)
+def test_unusable_request_that_is_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outbound, "refusal", lambda *_: None)
+    _, scene = _ask(200)
+    assert "unusable-are-refused" in {violation.checker for violation in scene.violations}
+
+
+def test_unusable_segment_that_is_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Outbound._wrong
+
+    def take_pieces(self: Outbound, stream: StreamOut, sending: Sending) -> str:
+        return "" if sending.size and not sending.count else wrong(self, stream, sending)
+
+    monkeypatch.setattr(Outbound, "_wrong", take_pieces)
     _, scene = _ask(200)
     assert "unusable-are-refused" in {violation.checker for violation in scene.violations}
