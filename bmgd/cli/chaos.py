@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
     import asyncio
 
     from bmgd.trials.feasible import check_feasible
-    from bmgd.trials.priority import hurry
+    from bmgd.trials.priority import hurrying
     from bmgd.trials.runner import run_trial
     from bmgd.trials.verdict import judge, lines
 
@@ -78,9 +78,9 @@ def run(args: Namespace) -> int:
         print(line, file=progress, flush=True)
 
     with opened(args.history) as history:
-        hurry()
         try:
-            outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
+            with hurrying():
+                outcome = run_async(lambda: run_trial(cluster, plan, show, rest_within_s=args.rest))
         except asyncio.CancelledError:
             print("bmgd chaos: interrupted; everything was undone", file=sys.stderr)
             return INTERRUPTED

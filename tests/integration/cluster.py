@@ -376,6 +376,8 @@ class Cluster(ABC):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=_environment(FLAVOURS[0]),
+            # `bmgd chaos` hurries, and all of its session with it: not the tests beside it.
+            start_new_session=True,
         )
         try:
             async with asyncio.timeout(within_s):

@@ -154,7 +154,12 @@ async def test_chaos_interrupted_undoes_everything(tmp_path: Path) -> None:
     async with launched(SIZE, tmp_path, "--fault-proxy") as cluster:
         words = ["-m", "bmgd", "chaos", "--run-dir", str(cluster.directory), "--plan", str(plan)]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            sys.executable,
+            *words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # It hurries, and all of its session with it.
+            start_new_session=True,
         )
         trial = psutil.Process(process.pid)
         victim = psutil.Process(cluster.pid(5))
@@ -183,7 +188,9 @@ async def test_chaos_killed_leaves_no_link_cut_and_no_hog(tmp_path: Path) -> Non
     ]}""")
     async with launched(SIZE, tmp_path, "--fault-proxy") as cluster:
         words = ["-m", "bmgd", "chaos", "--run-dir", str(cluster.directory), "--plan", str(plan)]
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=-3)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *words, stdout=-3, start_new_session=True
+        )
         trial = psutil.Process(process.pid)
         await until_true("it hogs", lambda: bool(trial.children()))
         hogs = trial.children()
