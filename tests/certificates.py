@@ -39,13 +39,14 @@ class Root:
             *("-days", "30", "-addext", "basicConstraints=critical,CA:TRUE"),
         )
 
-    def sign(self, *names: str, name: str = "", days: tuple[int, int] = (-1, 30)) -> Certificate:
+    def sign(self, *names: str, name: str = "", days: int = 30) -> Certificate:
         """A certificate.
 
         Args:
             names: what stands behind ``URI:bmgd:`` in it, such as ``bmgd/3``.
             name: of its files; by default a number.
-            days: from when until when it holds, in days from now.
+            days: for how long it holds from now; one that has ended is of a negative number, as
+                `x509 -req` of OpenSSL 3.0 takes no other date.
         """
         self._signed += 1
         stem = name or f"{self.cert.stem}-{self._signed}"
@@ -61,18 +62,10 @@ class Root:
         _openssl(
             *("x509", "-req", "-in", str(request), "-CA", str(self.cert), "-CAkey", str(self._key)),
             *("-CAcreateserial", "-out", str(cert), "-extfile", str(extensions)),
-            *_validity(days, self._directory),
+            *("-days", str(days)),
         )
         key.chmod(0o600)
         return Certificate(cert, key, self.cert)
-
-
-def _validity(days: tuple[int, int], directory: Path) -> list[str]:
-    """`x509 -req` of OpenSSL 3.0 knows `-days` alone, negative for one that has ended."""
-    begin, end = days
-    if begin <= 0:
-        return ["-days", str(end)]
-    raise ValueError("not yet valid certificates are made by sign_later")
 
 
 def sign_later(root: Root, directory: Path, name: str) -> Certificate:

@@ -110,7 +110,7 @@ def bad_ones(directory: Path, root: Root) -> dict[str, Certificate]:
     """Certificates that node 2 of 3 should not get in with, by what is said of them."""
     elsewhere = Root(directory, "elsewhere").sign("bmgd/2")
     return {
-        "certificate has expired": root.sign("bmgd/2", days=(-2, -1)),
+        "certificate has expired": root.sign("bmgd/2", days=-1),
         "certificate is not yet valid": sign_later(root, directory, "later"),
         "unable to get local issuer certificate": Certificate(
             elsewhere.cert, elsewhere.key, root.cert
@@ -234,7 +234,7 @@ async def test_tls_certificates_rotate(tmp_path: Path) -> None:
         assert code != DONE
         assert "nothing was changed" in out
         await cluster.exchange()
-        stale = root.sign("bmgd/0", days=(-2, -1))
+        stale = root.sign("bmgd/0", days=-1)
         shutil.copy(stale.key, tmp_path / "node-0.key")
         shutil.copy(stale.cert, tmp_path / "node-0.pem")
         await cluster.command("reload", "--control", cluster.control(0))

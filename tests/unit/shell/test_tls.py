@@ -118,7 +118,7 @@ def test_tls_refuses_certificates_that_are_not_good(
 ) -> None:
     elsewhere = Root(directory, "elsewhere")
     cases = {
-        "certificate has expired": root.sign("blue/5", days=(-2, -1)),
+        "certificate has expired": root.sign("blue/5", days=-1),
         "certificate is not yet valid": sign_later(root, directory, "later"),
         "unable to get local issuer certificate": elsewhere.sign("blue/5"),
     }
@@ -169,9 +169,10 @@ def test_tls_dialer_speaks_to_whom_it_wants(
 def test_tls_side_says_which_own_certificate_is_not_valid_now(
     directory: Path, root: Root, one: Certificate
 ) -> None:
+    expired, later = root.sign("blue/5", days=-1), sign_later(root, directory, "dated")
+    # Now is after they were signed: the first is valid from then on, if it were not for its end.
     now_s = time.time()
     assert not side(one).outside_dates(now_s)
-    expired, later = root.sign("blue/5", days=(-2, -1)), sign_later(root, directory, "dated")
     said = side(expired).outside_dates(now_s)
     assert said.startswith(f"the certificate in {expired.cert} has expired at 20")
     said = side(later).outside_dates(now_s)
@@ -182,7 +183,7 @@ def test_tls_side_says_which_own_certificate_is_not_valid_now(
 
 def test_certificate_dates_are_those_that_openssl_shows(root: Root) -> None:
     for days in (30, 365 * 40, 365 * 500):
-        cert = root.sign("blue/1", days=(-1, days)).cert
+        cert = root.sign("blue/1", days=days).cert
         words = ["openssl", "x509", "-noout", "-dates", "-in", str(cert)]
         shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         dates = [line.partition("=")[2] for line in shown.splitlines()]
