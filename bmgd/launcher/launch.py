@@ -20,6 +20,7 @@ from bmgd.launcher.ports import FIRST_PORT, ReservedPorts
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
 from bmgd.shell.process import allow_descriptors
+from bmgd.shell.process_stat import process_began_s
 from bmgd.types import NodeId
 
 HTTP_SPARES = 64
@@ -184,6 +185,4 @@ def _end(pid: int) -> None:
 
 def _age_s() -> float:
     """Seconds since this process began, to a hundredth: the interpreter's start is counted too."""
-    with open("/proc/self/stat", "rb") as stat:
-        ticks = int(stat.read().rpartition(b")")[2].split()[19])
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - process_began_s(os.getpid()))

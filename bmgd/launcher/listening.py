@@ -10,6 +10,7 @@ import struct
 import time
 
 from bmgd.errors import ControlError, NoDaemonError
+from bmgd.shell.process_stat import process_began_s
 
 _CONNECT_S = 5.0
 _PEER_CREDENTIALS = struct.Struct("=iII")
@@ -37,7 +38,7 @@ class ListeningProcess:
                 raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
         # The number may have been given out again meanwhile; the socket says nothing of that, as a
         # daemon that refuses this user closes it.
-        if _readable(self._pidfd, 0) or _began_s(self.pid) > asked_s:
+        if _readable(self._pidfd, 0) or _is_younger(self.pid, asked_s):
             os.close(self._pidfd)
             raise NoDaemonError(f"the daemon at {path} has just ended")
 
@@ -59,14 +60,12 @@ class ListeningProcess:
         return _readable(self._pidfd, within_s)
 
 
-def _began_s(pid: int) -> float:
-    """When a process began, in seconds since the host did, rounded down; for ever where it is gone."""
+def _is_younger(pid: int, moment_s: float) -> bool:
+    """Whether a process began after a moment of CLOCK_BOOTTIME, or is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+        return process_began_s(pid) > moment_s
     except OSError:
-        return float("inf")
-    return ticks / os.sysconf("SC_CLK_TCK")
+        return True
 
 
 def _readable(source: socket.socket | int, within_s: float) -> bool:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
+from bmgd.shell.process_stat import ARG_END, ARG_START, process_stat
+
 GARBAGE_OBJECTS = 20_000
 """So many new objects must have stayed before the collector looks for cycles."""
 DESCRIPTORS_MAX = 65_536
 _PR_SET_PDEATHSIG = 1
 _COMM_BYTES_MAX = 15
-# Fields of /proc/PID/stat, counted from the one behind the name (see proc(5)).
-_STAT_ARG_START = 48 - 3
-_STAT_ARG_END = 49 - 3
 
 
 def allow_descriptors() -> None:
@@ -39,9 +38,8 @@ def set_title(title: str, name: str) -> None:
     with suppress(OSError):
         with open("/proc/self/comm", "wb") as comm:
             comm.write(name.encode()[:_COMM_BYTES_MAX])
-        with open("/proc/self/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
-        start, end = int(fields[_STAT_ARG_START]), int(fields[_STAT_ARG_END])
+        fields = process_stat(os.getpid())
+        start, end = int(fields[ARG_START]), int(fields[ARG_END])
         # The kernel reads the command line from this place in the process's own memory.
         with open("/proc/self/mem", "r+b", buffering=0) as memory:
             memory.seek(start)

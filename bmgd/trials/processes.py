@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bmgd.errors import ControlError, NoDaemonError
-
-# Fields of /proc/PID/stat, counted from the one behind the name (see proc(5)).
-_STAT_STATE = 3 - 3
-_STAT_START = 22 - 3
+from bmgd.shell.process_stat import START_TICKS, STATE, process_stat
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ class Adopted:
     def is_stopped(self) -> bool:
         """Whether it was stopped by a signal."""
         with suppress(NoDaemonError):
-            return _stat(self.pid)[_STAT_STATE] in (b"T", b"t")
+            return _stat(self.pid)[STATE] in (b"T", b"t")
         return False
 
     def _pin(self) -> int:
@@ -129,12 +126,11 @@ def _has_ended(pidfd: int) -> bool:
 
 
 def _started_ticks(pid: int) -> int:
-    return int(_stat(pid)[_STAT_START])
+    return int(_stat(pid)[START_TICKS])
 
 
 def _stat(pid: int) -> list[bytes]:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return process_stat(pid)
     except OSError:
         raise NoDaemonError(f"process {pid} has ended") from None
-    return stat.rpartition(b")")[2].split()
