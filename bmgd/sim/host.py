@@ -156,6 +156,11 @@ class Host:
         return self.stopped or self.busy
 
     @property
+    def answers_programs(self) -> bool:
+        """Whether it is a member whose process runs; a step that goes on only delays its answer."""
+        return self.joiner is None and self.alive and not self.stopped
+
+    @property
     def node(self) -> Node:
         """The core of a member.
 

@@ -68,12 +68,11 @@ class Onlookers:
         """Let a program look at each daemon that runs, at all that it shows of itself."""
         for _, host in sorted(self._network.hosts.items()):
             for command in _SHOWN:
-                if host.joiner is None and host.alive and not host.stopped:
+                if host.answers_programs:
                     self._network.issue_as(host, self._network.next_request(), command())
 
     def _look(self) -> None:
-        hosts = self._network.hosts.values()
-        there = [host for host in hosts if host.joiner is None and host.alive and not host.stopped]
+        there = [host for host in self._network.hosts.values() if host.answers_programs]
         if there:
             host = self._random.choice(there)
             command = self._random.choice(self._questions)()

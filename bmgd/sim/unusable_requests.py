@@ -76,8 +76,7 @@ class UnusableRequests:
         self._arrivals.start(until_ns)
 
     def _ask(self) -> None:
-        hosts = self._network.hosts.values()
-        there = [host for host in hosts if host.joiner is None and host.alive and not host.stopped]
+        there = [host for host in self._network.hosts.values() if host.answers_programs]
         if not there:
             return
         host = self._random.choice(there)
