@@ -81,11 +81,20 @@ def run(args: Namespace) -> int:
         raise ConfigError("how many daemons? give -n N")
     from bmgd.launcher.launch import launch
     from bmgd.launcher.lines import Lines
-    from bmgd.launcher.zygote import LAUNCH_MAX
+    from bmgd.launcher.plan import LAUNCH_MAX
+    from bmgd.launcher.planning import Wanted
 
     count = _whole(args.count, "-n")
     if not 1 <= count <= LAUNCH_MAX:
         raise ConfigError(f"-n must be in 1..{LAUNCH_MAX}, not {count}")
+    wanted = Wanted(
+        count,
+        base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
+        http_port=None if args.http is None else _whole(args.http, "--http"),
+        flags={key: getattr(args, key) for key in _SHARED},
+        toml_path=args.config,
+        with_secret=not args.without_secret,
+    )
     text = _json if args.json else _text
     now_s = 0.0
     lines = Lines(
@@ -101,16 +110,11 @@ def run(args: Namespace) -> int:
 
     try:
         return launch(
-            count,
+            wanted,
             args.run_dir,
-            base_port=None if args.base_port is None else _whole(args.base_port, "--base-port"),
-            http_port=None if args.http is None else _whole(args.http, "--http"),
-            flags={key: getattr(args, key) for key in _SHARED},
-            toml_path=args.config,
             show=show,
             flush=lines.flush,
             between=_proxy if args.fault_proxy else None,
-            with_secret=not args.without_secret,
         )
     finally:
         with suppress(BrokenPipeError):

@@ -12,16 +12,10 @@ from typing import Final
 
 from bmgd.config import CONTACTS_MAX, check, http_address
 from bmgd.config_files import secrets_now
+from bmgd.launcher.orders import JOINERS_MAX, NOT_FORKED, Spawn, SpawnJoiners
+from bmgd.launcher.plan import Joiner, Plan
 from bmgd.launcher.ports import ReservedPorts
-from bmgd.launcher.zygote import (
-    JOINERS_MAX,
-    NOT_FORKED,
-    Joiner,
-    Plan,
-    Spawn,
-    SpawnJoiners,
-    Zygote,
-)
+from bmgd.launcher.zygote import Zygote
 from bmgd.peers import split_address
 from bmgd.types import NodeId
 

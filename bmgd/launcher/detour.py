@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from bmgd.dataclass import dataclass
+from bmgd.launcher.child import finish_process, take_descriptors
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import finish_process, take_descriptors
 from bmgd.shell.process import die_with_parent, set_title
 
 

@@ -10,23 +10,17 @@ import hmac
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
-from bmgd.errors import ConfigError, LaunchError
-from bmgd.launcher.detour import Between, Detour, start_between
-from bmgd.launcher.ports import FIRST_PORT, ReservedPorts
+from bmgd.errors import ConfigError
+from bmgd.launcher.detour import Between, start_between
+from bmgd.launcher.planning import Wanted, detours, make_plan
+from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import LAUNCH_MAX, Load, Plan, Target, start_zygote
+from bmgd.launcher.zygote import Load, Target, start_zygote
 from bmgd.shell.process import allow_descriptors
 from bmgd.shell.process_stat import process_began_s
-from bmgd.types import NodeId
-
-HTTP_SPARES = 64
-"""Behind the founders' HTTP ports so many stay free for those of joiners."""
-SPARES = 16
-"""So many joiners are reached through the process between the daemons; further ones directly."""
 
 
 def load_daemon() -> Target:
@@ -45,33 +39,23 @@ def load_daemon() -> Target:
 
 
 def launch(
-    count: int,
+    wanted: Wanted,
     run_dir: str,
     *,
-    base_port: int | None = None,
-    http_port: int | None = None,
-    flags: Mapping[str, object] | None = None,
-    toml_path: str | None = None,
     show: Callable[[dict[str, object]], None],
     flush: Callable[[], bool],
     load: Load = load_daemon,
     between: Between | None = None,
-    with_secret: bool = True,
 ) -> int:
     """Run a local cluster until a signal ends it. Call it early in a process, which it takes over.
 
     Args:
-        count: how many daemons, 1..`LAUNCH_MAX`.
+        wanted: how many daemons, and what they are told.
         run_dir: see `bmgd.launcher.rundir`.
-        base_port: the port of daemon 0, or None to search for free ones.
-        http_port: where daemon 0 serves HTTP, daemon i at so many above; None for nowhere.
-        flags: keys of the configuration that every daemon shares.
-        toml_path: a TOML file that every daemon shares, or None.
         show, flush: see `Supervisor`.
         load: gives what a daemon runs; another one for tests.
         between: what runs between the daemons, see `bmgd.launcher.detour`; it needs a second range
             of ports behind the first.
-        with_secret: whether a secret is made, in the run directory, where the configuration has none.
 
     Returns:
         The exit code.
@@ -89,90 +73,33 @@ def launch(
     reserved = ReservedPorts()
     try:
         lock = place.prepare()
-        own_flags = dict(flags or {})
-        if http_port is not None:
-            own_flags["http"] = _http(count, http_port, reserved)
-        split = between is not None
-        ports = base_port, http_port
-        plan = _plan(
-            count,
-            place,
-            ports,
-            reserved,
-            own_flags,
-            toml_path,
-            split=split,
-            with_secret=with_secret,
-        )
+        plan = make_plan(wanted, place, reserved, split=between is not None)
         if between is not None:
-            between_pid = start_between(between, place, _detours(plan))
+            between_pid = start_between(between, place, detours(plan))
         from bmgd.launcher.supervisor import Supervisor
 
-        pid = between_pid if between is not None else None
-        supervisor = Supervisor(zygote, plan, reserved, show, flush, began_s, pid)
+        watched_pid = between_pid if between is not None else None
+        supervisor = Supervisor(zygote, plan, reserved, show, flush, began_s, watched_pid)
         supervisor.cluster_file.is_ours = lambda: place.is_held_by(lock)
         return supervisor.run()
     finally:
         reserved.close()
         zygote.channel.close()
-        _end(zygote.pid)
-        if between_pid >= 0:
-            _end(between_pid)
+        for pid in (zygote.pid, between_pid):
+            if pid >= 0:
+                _end(pid)
         if lock >= 0:
-            if place.is_held_by(lock):
-                # The directory may be something else by now, or take no change any more.
-                with suppress(OSError):
-                    place.clear()
-                place.remove_sockets_dir()
-            os.close(lock)
+            _leave(place, lock)
 
 
-def _plan(
-    count: int,
-    place: RunDir,
-    ports: tuple[int | None, int | None],
-    reserved: ReservedPorts,
-    flags: Mapping[str, object],
-    toml_path: str | None,
-    *,
-    split: bool,
-    with_secret: bool,
-) -> Plan:
-    from bmgd.config_sources import load
-
-    if not 1 <= count <= LAUNCH_MAX:
-        raise LaunchError(f"a launch has 1 to {LAUNCH_MAX} daemons, not {count}")
-    spares = SPARES if split else 0
-    base_port, http_port = ports
-    # Away from the HTTP ports, those of joiners too: none of them is bound yet.
-    pages = range(0) if http_port is None else range(http_port, http_port + count + HTTP_SPARES)
-    above = max(FIRST_PORT, pages.stop)
-    base = reserved.choose(2 * (count + spares) if split else count, base_port, above, pages)
-    own = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
-    own |= {"listen": "", "advertise": "", "control": ""}
-    config = load({**flags, **own}, os.environ, toml_path)
-    if with_secret and not config.secrets:
-        path, secret = place.make_secret()
-        config = replace(config, secret_file=path, secrets=(secret,))
-    if not split:
-        return Plan(config, place)
-    outside = [f"127.0.0.1:{base + i}" for i in range(count + spares)]
-    inside = [f"127.0.0.1:{base + count + spares + i}" for i in range(count + spares)]
-    ways = tuple(zip(outside, inside, strict=True))
-    return Plan(config, place, tuple(inside[:count]), ways[count:])
-
-
-def _http(count: int, http_port: int, reserved: ReservedPorts) -> str:
-    reserved.choose(count, http_port, flag="--http")
-    return f"127.0.0.1:{{{http_port}+id}}"
-
-
-def _detours(plan: Plan) -> list[Detour]:
-    founders = [
-        Detour(i, plan.config.peers.address_of(NodeId(i)), listen)
-        for i, listen in enumerate(plan.listen)
-    ]
-    return founders + [Detour(None, *spare) for spare in plan.spares]
+def _leave(place: RunDir, lock: int) -> None:
+    """Leave nothing in a run directory but logs, where it is still this launch's."""
+    if place.is_held_by(lock):
+        # The directory may be something else by now, or take no change any more.
+        with suppress(OSError):
+            place.clear()
+        place.remove_sockets_dir()
+    os.close(lock)
 
 
 def _end(pid: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.daemons import START_S, Daemons, State, how_ended
+from bmgd.launcher.orders import NOT_FORKED
+from bmgd.launcher.plan import LAUNCH_MAX
 from bmgd.launcher.requests import Request
-from bmgd.launcher.zygote import LAUNCH_MAX, NOT_FORKED
 
 REAP_S: Final = 2.0
 """How long a restart waits for the former process to be gone."""

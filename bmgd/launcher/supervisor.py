@@ -24,10 +24,12 @@ from typing import Any, Final
 from bmgd.errors import LaunchError
 from bmgd.launcher.cluster_file import ClusterFile
 from bmgd.launcher.daemons import START_S, Daemons, State
+from bmgd.launcher.orders import Ended, News, Signal, Spawned
+from bmgd.launcher.plan import Plan
 from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.progress import grow, look_again_s, restart
 from bmgd.launcher.requests import Request, RequestServer
-from bmgd.launcher.zygote import Ended, News, Plan, Signal, Spawned, Zygote
+from bmgd.launcher.zygote import Zygote
 
 TERM_MORE_S: Final = 3.0
 """How much longer than `leave_ms` a daemon may take to leave."""

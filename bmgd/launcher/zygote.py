@@ -3,10 +3,7 @@
 A daemon that begins by fork is there within a millisecond and shares the memory of the imports with
 all others. The zygote has no event loop and no thread when it forks, so a child inherits nothing
 half done. It is the parent of the daemons: it alone knows surely which process ids are theirs, so
-it also signals them.
-
-    launcher -> zygote    `Plan` once, then `Spawn` and `Signal`
-    zygote -> launcher    `Spawned`, `Ended`
+it also signals them. What it is told, and tells, is in `bmgd.launcher.orders`.
 """
 
 from __future__ import annotations
@@ -22,13 +19,23 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from bmgd.config import Config
 from bmgd.dataclass import dataclass
-from bmgd.launcher.rundir import RunDir
-from bmgd.peers import PeerList, split_address
+from bmgd.launcher.child import EVENTS_FD, finish_process, take_descriptors
+from bmgd.launcher.orders import (
+    NOT_FORKED,
+    ORDER_BYTES_MAX,
+    Ended,
+    News,
+    Order,
+    Signal,
+    Spawn,
+    Spawned,
+    SpawnJoiners,
+)
+from bmgd.launcher.plan import Plan
 from bmgd.shell.process import die_with_parent, set_title
 
 Report = Callable[[Sequence[Mapping[str, object]]], None]
@@ -36,134 +43,13 @@ Target = Callable[[Config, Report], int]
 Load = Callable[[], Target]
 """Imports what a daemon needs and returns what a child runs; its result is the exit code."""
 
-LAUNCH_MAX: Final = 4096
-"""Daemons of one launch, those added later included."""
-
-JOINERS_MAX: Final = 512
-"""Of one order, which then has a third of `ORDER_BYTES_MAX` at most."""
-
-ORDER_BYTES_MAX: Final = 1 << 17
 EVENT_BYTES_MAX: Final = select.PIPE_BUF
 """Longer writes into the pipe could be torn apart by those of other daemons."""
 
 PIPE_BYTES: Final = 1 << 20
 
-NOT_FORKED: Final = os.EX_OSERR
-"""The code of a daemon for which the host had no process, or no memory."""
-
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 """Signals that the zygote ignores, and that end a daemon which has not begun yet."""
-
-_EVENTS_FD = 3
-_MAX_FD = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What every daemon is told, except its id and control address.
-
-    Args:
-        listen: where the founders listen, by id; empty where they listen at what they advertise.
-        spares: what joiners advertise and where they listen, as long as there are some left.
-    """
-
-    config: Config
-    run_dir: RunDir
-    listen: tuple[str, ...] = ()
-    spares: tuple[tuple[str, str], ...] = ()
-
-    def config_of(self, node_id: int) -> Config:
-        """The configuration of one daemon."""
-        state_dir = self.config.state_dir
-        return replace(
-            self.config,
-            id=node_id,
-            listen=self.listen[node_id] if node_id < len(self.listen) else "",
-            advertise="",
-            control=self.run_dir.control(node_id),
-            state_dir=os.path.join(state_dir, f"node-{node_id}") if state_dir else "",
-        )
-
-    def config_of_joiner(self, joiner: Joiner, contacts: tuple[str, ...]) -> Config:
-        """The configuration of a daemon that is not one of the founders."""
-        _, port = split_address(joiner.address)
-        state_dir = self.config.state_dir
-        return replace(
-            self.config,
-            id=joiner.node_id,
-            size=1,
-            peers=PeerList(),
-            join=contacts,
-            listen=joiner.listen or joiner.address,
-            advertise=joiner.address,
-            control=self.run_dir.control_of_any,
-            state_dir=os.path.join(state_dir, f"port-{port}") if state_dir else "",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Joiner:
-    """A daemon that is no founder.
-
-    Args:
-        number: below 0 and its own, in each of its processes, whatever its id becomes.
-        address: what it advertises.
-        listen: where it listens; "" for where it advertises.
-        node_id: the id that it had; -1 for none.
-    """
-
-    number: int
-    address: str
-    listen: str = ""
-    node_id: int = -1
-
-    @property
-    def known_as(self) -> int:
-        """Its id, or its number while it has none."""
-        return self.number if self.node_id < 0 else self.node_id
-
-
-@dataclass(frozen=True, slots=True)
-class Spawn:
-    """Fork these founders."""
-
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SpawnJoiners:
-    """Fork these joiners, which ask these members."""
-
-    joiners: tuple[Joiner, ...]
-    contacts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """Send a signal to every daemon that runs."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    """Daemons began: (a founder's id or a joiner's number, pid)."""
-
-    pairs: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Daemons ended and were reaped: (id or number, pid, exit code, or minus the number of a signal).
-
-    One that could not be forked has pid 0 and code `NOT_FORKED`, and its log says why.
-    """
-
-    rows: tuple[tuple[int, int, int], ...]
-
-
-Order = Plan | Spawn | SpawnJoiners | Signal
-News = Spawned | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,20 +100,6 @@ def start_zygote(load: Load) -> Zygote:
     theirs.close()
     os.close(events_in)
     return Zygote(pid, ours, events)
-
-
-def finish_process(main: Callable[[], int]) -> NoReturn:
-    """Run `main` in a forked child and exit: it must never return into its parent's frames."""
-    code = 1
-    try:
-        code = main()
-    finally:
-        error = sys.exc_info()
-        if error[0] is not None and error[1] is not None:
-            sys.excepthook(error[0], error[1], error[2])
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 # --- in the zygote --------------------------------------------------------------------------------
@@ -398,18 +270,6 @@ def _daemon_main(
     return target(config, _reporter(number))
 
 
-def take_descriptors(log_path: str, events_in: int | None = None) -> None:
-    """Read nothing, write into a log, keep the pipe of events as descriptor 3, and nothing else."""
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    if events_in is not None:
-        os.dup2(events_in, _EVENTS_FD, inheritable=False)
-    os.closerange(_EVENTS_FD + (events_in is not None), _MAX_FD)
-
-
 def _reporter(number: int) -> Report:
     # A joiner's id comes with its events; the launcher must know whose it is.
     own: dict[str, Any] = {"number": number} if number < 0 else {}
@@ -435,4 +295,4 @@ def _reporter(number: int) -> Report:
 def _write_events(lines: bytes) -> None:
     # The launcher may be stopped or gone; a daemon does not wait for its audience.
     with suppress(BlockingIOError, BrokenPipeError):
-        os.write(_EVENTS_FD, lines)
+        os.write(EVENTS_FD, lines)

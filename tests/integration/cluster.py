@@ -30,7 +30,7 @@ import pytest
 from bmgd.client import Daemon, Message, connect
 from bmgd.errors import ControlError, NoDaemonError
 from bmgd.healing import link_diff
-from bmgd.launcher.launch import SPARES
+from bmgd.launcher.planning import SPARES
 from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import Member, read_members
 from bmgd.topology import BinomialGraph

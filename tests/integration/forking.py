@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from bmgd.launcher.zygote import finish_process
+from bmgd.launcher.child import finish_process
 
 ROOT: Final = Path(__file__).parents[2]
 POLL_S: Final = 0.01

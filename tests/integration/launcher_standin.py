@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bmgd.config import Config
 from bmgd.errors import LaunchError
 from bmgd.launcher.launch import launch
+from bmgd.launcher.planning import Wanted
 from bmgd.launcher.zygote import Report, Target
 
 
@@ -51,9 +52,8 @@ def main() -> int:
 
     try:
         return launch(
-            int(count),
+            Wanted(int(count), base_port=int(port)),
             run_dir,
-            base_port=int(port),
             show=show,
             flush=lambda: False,
             load=lambda: behave(behaviour),

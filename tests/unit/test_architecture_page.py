@@ -219,7 +219,7 @@ BOUNDS: Final = {
     "a frame of a recording": "{flight.recording.FRAME_BYTES_MAX:MiB}; "
     "{wire.packing.UNPACKED_BYTES_MAX:MiB}",
     "warnings of one cause": "1 in {shell.repeats.REPEAT_S:s}, {shell.repeats.CAUSES_MAX} causes",
-    "local daemons of one launch": "{launcher.zygote.LAUNCH_MAX}",
+    "local daemons of one launch": "{launcher.plan.LAUNCH_MAX}",
     "events on their way": "{launcher.zygote.PIPE_BYTES:MiB}",
     "lines of a launch that nobody": "{launcher.lines.LEFT_BYTES_MAX:MiB}; {launcher.lines.FINISH_S:s}",
     "bytes that the fault proxy": "{trials.splice.QUEUE_BYTES_MAX:MiB}",

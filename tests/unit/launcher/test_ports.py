@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.launcher import launch, ports
+from bmgd.launcher import ports
+from bmgd.launcher.planning import Wanted, make_plan
 from bmgd.launcher.ports import FIRST_PORT, PORT_END, ReservedPorts, choose_base_port
 from bmgd.launcher.rundir import RunDir
 from bmgd.types import NodeId
@@ -31,11 +32,9 @@ def test_daemons_have_ports_below_a_page_that_has_a_high_one(
 ) -> None:
     for name in [name for name in os.environ if name.startswith("BMGD_")]:
         monkeypatch.delenv(name)
-    flags = {"http": f"127.0.0.1:{{{http_port}+id}}"}
-    place, wanted = RunDir.at(str(tmp_path)), (None, http_port)
+    place, wanted = RunDir.at(str(tmp_path)), Wanted(4, http_port=http_port, with_secret=False)
     # Nobody else may have the first ports here.
     monkeypatch.setattr(ports, "_reserve", lambda _: ([], []))
-    plan = launch._plan(
-        *(4, place, wanted, ReservedPorts(), flags, None), split=False, with_secret=False
-    )
+    plan = make_plan(wanted, place, ReservedPorts(), split=False)
+    assert plan.config_of(3).http == f"127.0.0.1:{http_port + 3}"
     assert plan.config.peers.address_of(NodeId(0)) == f"127.0.0.1:{FIRST_PORT}"

@@ -11,9 +11,9 @@ import pytest
 
 from bmgd.errors import ConfigError, RequestError
 from bmgd.launcher import requests, rundir
+from bmgd.launcher.plan import LAUNCH_MAX
 from bmgd.launcher.requests import RequestServer, ask_grow, ask_restart
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import LAUNCH_MAX
 
 
 def test_growth_by_all_that_a_launch_may_have_is_answered_whole(tmp_path: Path) -> None:

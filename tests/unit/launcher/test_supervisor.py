@@ -20,23 +20,21 @@ import pytest
 from bmgd.config import Config
 from bmgd.launcher import ports, supervisor, zygote
 from bmgd.launcher.daemons import how_ended
+from bmgd.launcher.orders import (
+    NOT_FORKED,
+    ORDER_BYTES_MAX,
+    Ended,
+    Order,
+    Spawn,
+    Spawned,
+    SpawnJoiners,
+)
+from bmgd.launcher.plan import LAUNCH_MAX, Joiner, Plan
 from bmgd.launcher.ports import ReservedPorts
 from bmgd.launcher.requests import ACCEPT_PAUSE_S, Request
 from bmgd.launcher.rundir import RunDir
 from bmgd.launcher.supervisor import FLUSH_AGAIN_S, Supervisor
-from bmgd.launcher.zygote import (
-    LAUNCH_MAX,
-    NOT_FORKED,
-    ORDER_BYTES_MAX,
-    Ended,
-    Joiner,
-    Order,
-    Plan,
-    Spawn,
-    Spawned,
-    SpawnJoiners,
-    Zygote,
-)
+from bmgd.launcher.zygote import Zygote
 from bmgd.peers import PeerList
 
 PID = 4711

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from bmgd.config import Config
+from bmgd.launcher.orders import NOT_FORKED, Ended, Spawn, Spawned
+from bmgd.launcher.plan import Plan
 from bmgd.launcher.rundir import RunDir
-from bmgd.launcher.zygote import NOT_FORKED, Ended, Plan, Spawn, Spawned, _Forker
+from bmgd.launcher.zygote import _Forker
 from bmgd.peers import PeerList
 
 
