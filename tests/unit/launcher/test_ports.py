@@ -36,5 +36,5 @@ def test_daemons_have_ports_below_a_page_that_has_a_high_one(
     # Nobody else may have the first ports here.
     monkeypatch.setattr(ports, "_reserve", lambda _: ([], []))
     plan = make_plan(wanted, place, ReservedPorts(), split=False)
-    assert plan.config_of(3).http == f"127.0.0.1:{http_port + 3}"
+    assert plan.config.http == f"127.0.0.1:{{{http_port}+id}}"
     assert plan.config.peers.address_of(NodeId(0)) == f"127.0.0.1:{FIRST_PORT}"
