@@ -158,17 +158,22 @@ def has_opened_inbox(core: FakeCore) -> bool:
     return any(isinstance(command, OpenInbox) for _, command in core.told)
 
 
+async def used_stream(block: AsyncExitStack, core: FakeCore) -> tuple[bmgd.Writer, asyncio.Event]:
+    """A stream that has carried a message, until the block ends, and what its daemon's end sets."""
+    daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+    stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+    await stream.write(b"x")
+    await stream.flush()
+    connection = daemon._connection
+    assert isinstance(connection, LastingConnection)
+    return stream, connection._changed
+
+
 async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
         async with fake_daemon(path) as core:
-            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-            await stream.write(b"x")
-            await stream.flush()
-            connection = daemon._connection
-            assert isinstance(connection, LastingConnection)
-            gone = connection._changed
+            stream, gone = await used_stream(block, core)
         await gone.wait()
         writing = [asyncio.ensure_future(stream.write(b"y")) for _ in range(3)]
         await asyncio.sleep(0)
@@ -187,13 +192,7 @@ async def test_stream_that_is_closed_while_a_writer_waits_for_its_daemon_refuses
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
         async with fake_daemon(path) as core:
-            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-            await stream.write(b"x")
-            await stream.flush()
-            connection = daemon._connection
-            assert isinstance(connection, LastingConnection)
-            gone = connection._changed
+            stream, gone = await used_stream(block, core)
         await gone.wait()
         writing = asyncio.ensure_future(stream.write(b"y"))
         await asyncio.sleep(0)
