@@ -37,4 +37,5 @@ def _line(event: dict[str, Any]) -> str:
     if "incarnation" in rest:
         rest["incarnation"] = life(rest["incarnation"])
     words = [f"{key}={value}" for key, value in rest.items()]
-    return printable(" ".join([clock(event["time"]), str(event["event"]), *words]))
+    when = [] if event.get("time") is None else [clock(event["time"])]
+    return printable(" ".join([*when, str(event["event"]), *words]))

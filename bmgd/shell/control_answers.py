@@ -21,6 +21,7 @@ from bmgd.shell.control_calls import READERS, SNAPSHOTS, WRITERS, Calls, Issue
 from bmgd.shell.verbs import (
     describe_announced,
     describe_change,
+    describe_change_observed,
     describe_delivered,
     describe_moved,
     describe_observed,
@@ -150,10 +151,10 @@ class Answers:
             if call.opened and change.revision > call.revision:
                 call.revision = change.revision
                 self._calls.send_item(call, item)
-        for call in list(self._calls.monitors.values()):
-            self._calls.send_item(
-                call, {"event": "record", "peer": change.id, "at_ns": at_ns, **item}
-            )
+        if self._calls.monitors:
+            event = describe_change_observed(change, at_ns)
+            for call in list(self._calls.monitors.values()):
+                self._calls.send_item(call, event)
 
     def programs_changed(self, effect: ProgramsChanged) -> None:
         """Pass on what started and ended to those who watch the programs."""

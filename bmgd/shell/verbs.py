@@ -350,7 +350,7 @@ VERBS: Final[Mapping[str, Callable[[Params], Command | None]]] = {
 
 
 def describe_change(change: RecordChanged) -> dict[str, Any]:
-    """A changed record as an item of the streams `membership` and `monitor`."""
+    """A changed record as an item of the stream `membership`."""
     record = change.record
     return {
         "id": change.id,
@@ -380,6 +380,17 @@ def describe_observed(observed: Observed, at_ns: int) -> dict[str, Any]:
         "detail": observed.detail,
         "time": time.time(),
         "at_ns": at_ns,
+    }
+
+
+def describe_change_observed(change: RecordChanged, at_ns: int) -> dict[str, Any]:
+    """A changed record as an item of the stream `monitor`; `at_ns` is on the monotonic clock."""
+    return {
+        "event": "record",
+        "peer": change.id,
+        "time": time.time(),
+        "at_ns": at_ns,
+        **describe_change(change),
     }
 
 

@@ -11,14 +11,16 @@ import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bmgd
-from bmgd.cli import COMMANDS, bench, exit_code_of, main
+from bmgd.cli import COMMANDS, bench, exit_code_of, main, monitor
 from bmgd.core.commands import OpenStream, PutSegment
+from bmgd.core.effects import Observed
 from bmgd.errors import (
     ConfigError,
     DeadError,
@@ -28,6 +30,7 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
+from bmgd.types import NodeId, Status
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 30.0
@@ -450,6 +453,29 @@ async def test_a_daemon_that_goes_away_is_code_3(core: FakeCore) -> None:
         _, err = await process.communicate()
     assert process.returncode == 3
     assert len(err.splitlines()) == 1
+
+
+async def test_monitor_prints_a_line_for_what_is_observed_and_for_each_changed_record(
+    core: FakeCore,
+) -> None:
+    process = await start("monitor", "--control", core.address)
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        while not core.server._calls.monitors:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        core.server.answers.observed(Observed("suspected", NodeId(2), detail="silence"), 7)
+        core.change(2, Status.DEAD)
+        lines = [(await process.stdout.readline()).decode().split() for _ in range(2)]
+        process.kill()
+        await process.communicate()
+    for line in lines:
+        assert datetime.fromisoformat(line[0]).tzinfo is not None
+    assert lines[0][1:] == ["suspected", "peer=2", "detail=silence"]
+    assert {"record", "peer=2", "status=dead"} <= set(lines[1])
+
+
+def test_monitor_shows_what_has_no_time() -> None:
+    assert monitor._line({"event": "new", "time": None, "peer": 3}) == "new peer=3"
 
 
 def test_error_of_one_of_several_tasks_has_its_line_and_exit_code(

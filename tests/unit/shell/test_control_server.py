@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -225,6 +226,7 @@ async def test_membership_has_a_snapshot_and_no_gap(core: FakeCore) -> None:
 
 
 async def test_monitor_shows_events_and_records(core: FakeCore) -> None:
+    began_s = time.time()
     async with program(core) as p:
         p.say(Request(1, "monitor"))
         assert await p.hear() == Result(1)
@@ -235,6 +237,9 @@ async def test_monitor_shows_events_and_records(core: FakeCore) -> None:
     assert isinstance(second, Item)
     assert first.value["event"] == "suspected"
     assert (second.value["event"], second.value["status"]) == ("record", "dead")
+    assert (second.value["peer"], second.value["id"]) == (2, 2)
+    now_s = time.time()
+    assert all(began_s <= event.value["time"] <= now_s for event in (first, second))
 
 
 async def test_a_cancelled_request_is_answered_all_the_same(core: FakeCore) -> None:
