@@ -110,7 +110,7 @@ def _run(words: Sequence[str]) -> int:
         code: int = module.run(args)
         sys.stdout.flush()
         return code
-    except (BmgdError, KeyboardInterrupt, OSError, BaseExceptionGroup) as raised:
+    except (BmgdError, KeyboardInterrupt, OSError, MemoryError, BaseExceptionGroup) as raised:
         # A group comes of a command that does several things at once.
         return _told(name, raised, as_json=as_json)
 
@@ -136,6 +136,9 @@ def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None) as error:
             _drop_output()
             print(f"bmgd {name}: cannot write the output: {error.strerror}", file=sys.stderr)
+            return FAILED
+        case MemoryError():
+            print(f"bmgd {name}: there is not enough memory", file=sys.stderr)
             return FAILED
     raise raised
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.progress import bytes_gone, with_progress
-from bmgd.cli.sending import add_message, payload_of, show_report
+from bmgd.cli.sending import add_message, message_of, show_report
 from bmgd.cli.target import add_target, address_of, run_async
 
 
@@ -18,7 +18,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Send it, and show who has it."""
     address = address_of(args)
-    payload = payload_of(args.payload, args.quality)
+    payload = message_of(args)
 
     async def main() -> int:
         from bmgd.client import connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from bmgd.cli.progress import bytes_gone, with_progress
-from bmgd.cli.sending import add_message, payload_of, show_report
+from bmgd.cli.sending import add_message, message_of, show_report
 from bmgd.cli.target import add_target, address_of, node_id, run_async
 
 
@@ -34,7 +34,7 @@ def id_list(text: str) -> list[range]:
 def run(args: Namespace) -> int:
     """Send it, and show who has it."""
     address = address_of(args)
-    payload = payload_of(args.payload, args.quality)
+    payload = message_of(args)
 
     async def main() -> int:
         from bmgd.client import connect

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
+from bmgd.cli.payloads import payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
-from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
 
 
@@ -34,7 +33,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Ask, and print the answer."""
     address = address_of(args)
-    asked = standard_input().buffer.read() if args.payload == "-" else os.fsencode(args.payload)
+    asked = payload_of(args.payload)
 
     async def main() -> int:
         from bmgd.client import connect

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import mmap
 import os
 import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
+from bmgd.cli.payloads import KEPT_BYTES_MAX, file_payload, payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
-from bmgd.errors import ConfigError
+from bmgd.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
     from bmgd.client import Daemon, Writer
     from bmgd.client.arguments import Payload, Quality
+    from bmgd.client.file_payload import FilePayload
 
-_READ_BYTES = 1 << 16
+_READ_BYTES: Final = 1 << 16
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -67,7 +68,7 @@ def run(args: Namespace) -> int:
         return run_async(lambda: _send_one(args, address, payload))
 
 
-async def _send_one(args: Namespace, address: str, payload: Payload) -> int:
+async def _send_one(args: Namespace, address: str, payload: Payload | FilePayload) -> int:
     from bmgd.client import connect
 
     async with connect(address) as daemon:
@@ -78,7 +79,7 @@ async def _send_one(args: Namespace, address: str, payload: Payload) -> int:
     return 0
 
 
-async def _send(daemon: Daemon, args: Namespace, payload: Payload) -> None:
+async def _send(daemon: Daemon, args: Namespace, payload: Payload | FilePayload) -> None:
     await daemon.send(
         args.destination,
         payload,
@@ -134,35 +135,48 @@ class _Lines:
 
 
 async def _lines(source: int) -> AsyncIterator[bytes]:
-    """The lines of a descriptor without their ends; other tasks run while it has none."""
+    """The lines of a descriptor without their ends; other tasks run while it has none.
+
+    Raises:
+        ConfigError: it cannot be read.
+        RequestError: a line has more than `KEPT_BYTES_MAX` bytes.
+    """
     begun: list[bytes] = []
+    begun_bytes = 0
     while data := await _read(source):
         first, *more = data.split(b"\n")
         begun.append(first)
+        begun_bytes += len(first)
+        if begun_bytes > KEPT_BYTES_MAX:
+            raise RequestError(f"a line has more than {KEPT_BYTES_MAX} bytes")
         for line in more:
             yield b"".join(begun)
-            begun = [line]
+            begun, begun_bytes = [line], len(line)
     if last := b"".join(begun):
         yield last
 
 
 async def _read(source: int) -> bytes:
-    """What a descriptor has next; b"" at its end."""
+    """What a descriptor has next; b"" at its end.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[bytes] = loop.create_future()
 
-    def tell(data: bytes | OSError) -> None:
+    def tell(data: bytes | OSError | MemoryError) -> None:
         if found.done():
             return
-        if isinstance(data, OSError):
-            found.set_exception(data)
-        else:
+        if isinstance(data, bytes):
             found.set_result(data)
+        else:
+            found.set_exception(data)
 
     def read() -> None:
         try:
-            data: bytes | OSError = os.read(source, _READ_BYTES)
-        except OSError as error:
+            data: bytes | OSError | MemoryError = os.read(source, _READ_BYTES)
+        except (OSError, MemoryError) as error:
             data = error
         # Nobody may wait for it any more.
         with suppress(RuntimeError):
@@ -170,26 +184,16 @@ async def _read(source: int) -> bytes:
 
     # Ctrl-C would wait for a thread of the loop's executor, until the descriptor has something.
     threading.Thread(target=read, daemon=True).start()
-    return await found
+    try:
+        return await found
+    except OSError as error:
+        raise ConfigError(f"standard input cannot be read: {error.strerror}") from None
 
 
 @contextmanager
-def _payload(args: Namespace) -> Iterator[Payload]:
-    if args.payload != "-":
-        yield os.fsencode(args.payload)
-    elif args.file is None:
-        yield standard_input().buffer.read()
+def _payload(args: Namespace) -> Iterator[Payload | FilePayload]:
+    if args.file is None:
+        yield payload_of(args.payload)
     else:
-        with _opened(args.file) as file:
-            if not os.fstat(file.fileno()).st_size:
-                yield file.read()
-                return
-            # Closed with the process: the error of a send that failed still holds pieces of it.
-            yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise ConfigError(f"--file {path}: {error.strerror}") from None
+        with file_payload(args.file) as payload:
+            yield payload

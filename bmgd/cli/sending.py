@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import id_ranges, print_json
-from bmgd.cli.standard_input import standard_input
+from bmgd.cli.payloads import KEPT_BYTES_MAX, payload_of
 from bmgd.cli.target import seconds, topic
-from bmgd.errors import RequestError
 from bmgd.printable import printable
 
 if TYPE_CHECKING:
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 PARTIAL = 4
 WHOLE_BYTES_MAX: Final = 65_536
 """Of a message that goes in one piece."""
-LONG_MAX: Final = 1 << 30
-"""Of a reliable message read from stdin, which is kept in memory until it is sent."""
 
 
 def add_message(parser: ArgumentParser) -> None:
@@ -44,20 +40,15 @@ def add_message(parser: ArgumentParser) -> None:
     )
 
 
-def payload_of(text: str, quality: str) -> bytes:
-    """The message: the argument itself, or what stdin has.
+def message_of(args: Namespace) -> bytes:
+    """The message that `add_message` declares.
 
     Raises:
-        RequestError: stdin has more than a message of that quality holds.
+        ConfigError: stdin cannot be read.
+        RequestError: it has more than a message of that quality holds.
     """
-    if text != "-":
-        return os.fsencode(text)
-    bytes_max = LONG_MAX if quality == "reliable" else WHOLE_BYTES_MAX
-    # One byte more than fits shows that it is too much, however much follows.
-    payload = standard_input().buffer.read(bytes_max + 1)
-    if len(payload) > bytes_max:
-        raise RequestError(f"the payload has more than {bytes_max} bytes")
-    return payload
+    bytes_max = KEPT_BYTES_MAX if args.quality == "reliable" else WHOLE_BYTES_MAX
+    return payload_of(args.payload, bytes_max)
 
 
 def show_report(report: Report, *, as_json: bool, quality: str) -> int:

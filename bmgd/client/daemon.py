@@ -31,6 +31,7 @@ from bmgd.client.arguments import (
 from bmgd.client.connecting import open_greeted
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.draining import Drained, drained_of
+from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.programs import registered
 from bmgd.client.reading import Messages
@@ -83,7 +84,7 @@ class Daemon(SendsToMany, ShowsCluster):
     async def send(
         self,
         destination: int,
-        payload: Payload,
+        payload: Payload | FilePayload,
         *,
         topic: str = DEFAULT_TOPIC,
         timeout: float = 10.0,  # noqa: ASYNC109

@@ -7,10 +7,12 @@ A long message has the stream to itself: nothing else comes between its pieces.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from bmgd.client.arguments import Payload
 from bmgd.client.connection import ANSWER_S
+from bmgd.client.file_payload import FilePayload
 from bmgd.client.putting import Putting
 from bmgd.errors import RequestError, SilentDaemonError, UnreachableError
 from bmgd.wire import control
@@ -27,38 +29,53 @@ class Outgoing(Putting):
 
     # --- long messages ------------------------------------------------------------------------
 
-    async def put_long(self, payload: Payload, timeout: float) -> None:  # noqa: ASYNC109
+    async def put_long(self, payload: Payload | FilePayload, timeout: float) -> None:  # noqa: ASYNC109
         """Send a long message in pieces; returns when its last piece is on its way.
 
         Args:
             timeout: seconds until the last piece must be confirmed; 0 for no bound.
+
+        Raises: as `check`; RequestError: its file cannot be read to its end.
         """
         self._connection.check_loop()
+        if isinstance(payload, FilePayload):
+            await self._put_pieces(len(payload), payload.piece, timeout)
+            return
         with memoryview(payload) as whole:
-            size = whole.nbytes
             view = whole.cast("B")
-            until = self._loop.time() + timeout if timeout else 0.0
-            begun = False
-            await self._until_turn(size, until)
-            try:
-                for at in range(0, size, PAYLOAD_BYTES_MAX):
-                    piece: bytes | memoryview = view[at : at + PAYLOAD_BYTES_MAX]
-                    if type(payload) is not bytes:
-                        # Its owner may write into it as soon as this returns.
-                        piece = bytes(piece)
-                    await self._until_may_put(len(piece) + OVERHEAD_BYTES, until)
-                    last = at + len(piece) == size
-                    flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
-                    left = max(until - self._loop.time(), 0.001) if until else 0.0
-                    self._put(b"", 0, [], left, size, flags, piece)
-                    self._connection.long_bytes += len(piece)
-                    begun = not last
-            finally:
-                self._in_long = False
-                if begun:
-                    # Cancelled, or out of time: what was sent of it is of no use.
-                    self._connection.write(control.Withdraw(self._sequence, 0))
-                self._pump()
+
+            def piece(at: int, size: int) -> bytes | memoryview:
+                found = view[at : at + size]
+                # The owner of any other may write into it as soon as this returns.
+                return found if type(payload) is bytes else bytes(found)
+
+            await self._put_pieces(whole.nbytes, piece, timeout)
+
+    async def _put_pieces(
+        self,
+        size: int,
+        piece_at: Callable[[int, int], bytes | memoryview],
+        timeout: float,  # noqa: ASYNC109
+    ) -> None:
+        until = self._loop.time() + timeout if timeout else 0.0
+        begun = False
+        await self._until_turn(size, until)
+        try:
+            for at in range(0, size, PAYLOAD_BYTES_MAX):
+                piece = piece_at(at, PAYLOAD_BYTES_MAX)
+                await self._until_may_put(len(piece) + OVERHEAD_BYTES, until)
+                last = at + len(piece) == size
+                flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
+                left = max(until - self._loop.time(), 0.001) if until else 0.0
+                self._put(b"", 0, [], left, size, flags, piece)
+                self._connection.long_bytes += len(piece)
+                begun = not last
+        finally:
+            self._in_long = False
+            if begun:
+                # Cancelled, out of time, or it cannot be read: what was sent of it is of no use.
+                self._connection.write(control.Withdraw(self._sequence, 0))
+            self._pump()
 
     async def _until_turn(self, size: int, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""

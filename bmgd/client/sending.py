@@ -17,6 +17,7 @@ from bmgd.client.arguments import (
 )
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import Connection
+from bmgd.client.file_payload import FilePayload
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import end_in_time, send_and_wait, send_long
@@ -56,7 +57,7 @@ class SharedStreams:
     async def send(
         self,
         destination: int,
-        payload: Payload,
+        payload: Payload | FilePayload,
         topic: str,
         timeout: float,  # noqa: ASYNC109
         priority: Priority,
@@ -64,12 +65,14 @@ class SharedStreams:
     ) -> None:
         """See `bmgd.Daemon.send`."""
         check_destination(destination)
-        checked = checked_payload(payload)
+        checked = (
+            payload.checked() if isinstance(payload, FilePayload) else checked_payload(payload)
+        )
         check_timeout(timeout)
         self._connection.check_loop()
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
-        if len(checked) > PAYLOAD_BYTES_MAX:
+        if isinstance(checked, FilePayload) or len(checked) > PAYLOAD_BYTES_MAX:
             await self._send_long(destination, checked, topic, timeout, priority, quality)
             return
         stream = self._stream(destination, topic, priority, quality)
@@ -119,7 +122,7 @@ class SharedStreams:
     async def _send_long(
         self,
         destination: int,
-        payload: bytes,
+        payload: bytes | FilePayload,
         topic: str,
         timeout: float,  # noqa: ASYNC109
         priority: Priority,

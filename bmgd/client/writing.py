@@ -12,6 +12,7 @@ from typing import Any, Final
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import GRACE_S
+from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
 from bmgd.errors import RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
@@ -209,7 +210,12 @@ async def send_and_wait(stream: Outgoing, message: Pending) -> None:
     await outcome_of(stream, message, _OVERDUE)
 
 
-async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue: str) -> None:  # noqa: ASYNC109
+async def send_long(
+    stream: Outgoing,
+    payload: Payload | FilePayload,
+    timeout: float,  # noqa: ASYNC109
+    overdue: str,
+) -> None:
     """Send one long message over a stream of its own, which ends with it.
 
     Args:
@@ -220,6 +226,7 @@ async def send_long(stream: Outgoing, payload: Payload, timeout: float, overdue:
 
     Raises:
         DeliveryError: it is not confirmed; `sent` says whether it may have been taken.
+        RequestError: its file cannot be read to its end.
     """
     is_confirmed = False
     try:

@@ -83,7 +83,7 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("arguments", "backlog", "broadcast_credit", "items", "loop_thread"),
+    ("arguments", "backlog", "broadcast_credit", "file_payload", "items", "loop_thread"),
     ("daemon_socket", "long_multicasts", "turns", "underway"),
     ("connection",),
     ("connecting",),

@@ -20,7 +20,7 @@ import pytest
 import bmgd
 from bmgd.cli import COMMANDS, bench, exit_code_of, main, monitor
 from bmgd.core.commands import OpenStream, PutSegment
-from bmgd.core.effects import Observed
+from bmgd.core.effects import Observed, StreamMoved
 from bmgd.errors import (
     ConfigError,
     DeadError,
@@ -123,9 +123,10 @@ async def test_send_of_a_file_and_of_lines(core: FakeCore, tmp_path: Path) -> No
     for name, size in (("some", 100_000), ("none", 0)):
         ran = await run("send", "1", "--file", str(tmp_path / name), "--json", *there)
         assert (ran.code, ran.json()["bytes"]) == (0, size)
-    missing = await run("send", "1", "--file", str(tmp_path / "gone"), *there)
-    assert missing.code == 2
-    assert "No such file" in missing.err
+    for name, why in (("gone", "No such file"), ("", "Is a directory")):
+        refused = await run("send", "1", "--file", str(tmp_path / name), *there)
+        assert refused.code == 2
+        assert why in refused.err
     ran = await run("send", "1", "--lines", "--json", *there, stdin=b"a\nbb\n\nccc")
     assert ran.code == 0
     assert (ran.json()["messages"], ran.json()["bytes"]) == (4, 6)
@@ -428,6 +429,45 @@ async def test_send_of_a_file_that_fails_says_why(
     (tmp_path / "some").write_bytes(bytes(size))
     ran = await run("send", "4", "--file", str(tmp_path / "some"), "--control", core.address)
     assert (ran.code, "no way was found" in ran.err) == (4, True)
+
+
+async def test_send_of_a_file_that_is_cut_short_meanwhile_says_so(
+    core: FakeCore, tmp_path: Path
+) -> None:
+    file = tmp_path / "some"
+    file.write_bytes(bytes(10_000_000))
+    core.holds_back = True
+    process = await start("send", "1", "--file", str(file), "--control", core.address, "--json")
+    await core.until_told(lambda: any(isinstance(told, PutSegment) for _, told in core.told))
+    os.truncate(file, 100_000)
+    ((request, segments),) = core.streams.items()
+    core.server.answers.stream_moved(StreamMoved(request, len(segments) + 1, 64 << 20))
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    assert process.returncode == 1
+    assert "has become shorter while it was sent" in err.decode()
+    assert json.loads(out)["error"] == "RequestError"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "1", "-"),
+        ("send", "1", "--lines"),
+        ("request", "1", "-"),
+        ("multicast", "1", "-"),
+        ("broadcast", "-"),
+    ],
+)
+async def test_standard_input_that_cannot_be_read_is_a_plain_error(
+    core: FakeCore, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with (tmp_path / "only-written").open("wb") as file:
+        process = await start(*words, "--control", core.address, "--json", stdin=file.fileno())
+    async with asyncio.timeout(DEADLINE_S):
+        out, err = await process.communicate()
+    assert (process.returncode, err.count(b"\n")) == (2, 1), err
+    assert json.loads(out)["error"] == "ConfigError"
 
 
 async def test_a_closed_pipe_shows_no_traceback(core: FakeCore) -> None:
