@@ -82,6 +82,7 @@ class Forger:
         links = [end.link for end in told.ends.values() if end.up and not end.closing]
         if links:
             self._note(LieTold(self._network.now_ns, about.id, told.id))
+            self._network.lied_about.add(about.id)
             for watcher in self._network.watchers:
                 watcher.disturb(about.where)
                 watcher.disturb(about.where, over=True)

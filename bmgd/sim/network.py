@@ -112,6 +112,7 @@ class Network:
         keys: what links of the hosts that begin are made under; () for nothing.
         malformed: what members gone wrong have said.
         unusable: the requests with which programs ask for what cannot be.
+        lied_about: the ids of which a lie was told.
         timing: the numbers of detection as they were configured, not as a core has them.
     """
 
@@ -144,6 +145,7 @@ class Network:
         emit_all = self._stepping.step_all
         self.malformed = MalformedFrames()
         self.unusable: set[int] = set()
+        self.lied_about: set[NodeId] = set()
         self.wires = Wires(
             self.timeline, self.random, conditions, self.blockade, emit_all, self.malformed
         )

@@ -29,8 +29,9 @@ class _Asked:
 class EvictionsAreTold(Checker):
     """An eviction is answered with what the id was, and with whether its daemon has ended: truly.
 
-    *Ended* is never said of a process that runs, and *not ended* only when the time is over. Refused is
-    only the eviction of an id that is nobody's or the own one, or is being evicted.
+    *Ended* is never said of a process that runs, but where somebody lied that a later one has its id,
+    and *not ended* only when the time is over. Refused is only the eviction of an id that is nobody's
+    or the own one, or is being evicted.
     """
 
     name: ClassVar[str] = "evictions-are-told"
@@ -100,7 +101,11 @@ class EvictionsAreTold(Checker):
         if asked.was is not None and asked.was >= Status.DEAD:
             # It was held to have ended before: that is all that is known.
             return
+        target = asked.command.id
+        known = journal.inside.membership.incarnation(target)
+        if known > asked.life and target in self.scene.network.lied_about:
+            return
         for other in self.scene.journals.values():
             runs = other.host.alive and other.host.joiner is None and not other.exited
-            if runs and other.host.id == asked.command.id and other.incarnation == asked.life:
-                self.violate(journal, f"says that {asked.command.id} has ended, which runs")
+            if runs and other.host.id == target and other.incarnation == asked.life:
+                self.violate(journal, f"says that {target} has ended, which runs")
