@@ -4,7 +4,7 @@
 // on; an answer names the number. A question is over with its answer, with an answer that says why there is
 // none, with the end of its stream, or with its time; then SETTLED gives back the room of its answer.
 
-import { BmgdError } from "./connection.mjs";
+import { BmgdError, inTime } from "./connection.mjs";
 import { Kind } from "./frames.mjs";
 import { Incoming, Outcome, answerOf } from "./incoming.mjs";
 import { Outgoing } from "./outgoing.mjs";
@@ -31,10 +31,10 @@ export class Asking {
 
   /** The answer to one question. `timeout` is in seconds. */
   async ask(destination, payload, topic, timeout) {
-    const inbox = await this.#opened();
-    const stream = this.#streamTo(destination, topic, inbox);
-    const { first } = await stream.out.opened;
-    stream.next ??= first;
+    const until = performance.now() + 1000 * timeout;
+    const unsent = failure("UnreachableError", destination, "no answer in time", false);
+    const stream = await inTime(this.#openStreamTo(destination, topic), timeout, unsent);
+    timeout = Math.max((until - performance.now()) / 1000, 0.001);
     return new Promise((resolve, reject) => {
       let number = 0; // until it is put
       const outcome = (settle) => (value) => {
@@ -86,6 +86,13 @@ export class Asking {
       this.#inbox = answer.then(({ inbox }) => inbox);
     }
     return this.#inbox;
+  }
+
+  async #openStreamTo(destination, topic) {
+    const stream = this.#streamTo(destination, topic, await this.#opened());
+    const { first } = await stream.out.opened;
+    stream.next ??= first;
+    return stream;
   }
 
   #streamTo(destination, topic, inbox) {

@@ -18,8 +18,8 @@ const COMMANDS = {
   async recv(daemon, topic, count) {
     const messages = await daemon.subscribe(topic);
     print({ reading: topic });
-    await first(messages, Number(count), ({ source, payload, broadcast = false }) =>
-      print({ source, payload: payload.toString("utf8"), broadcast }),
+    await first(messages, Number(count), ({ source, payload, broadcast = false, missed }) =>
+      print(missed ? { missed } : { source, payload: payload.toString("utf8"), broadcast }),
     );
   },
 
@@ -65,6 +65,9 @@ function print(value) {
   const text = JSON.stringify(value, (_, field) => (typeof field === "bigint" ? field.toString() : field));
   process.stdout.write(text + "\n");
 }
+
+// Nobody reads any more, or there is no room: nothing that it does is of use.
+process.stdout.on("error", () => process.exit(1));
 
 const [path, name, ...words] = process.argv.slice(2);
 if (!Object.hasOwn(COMMANDS, name ?? "")) {

@@ -12,9 +12,23 @@ import { Kind, Splitter, frame } from "./frames.mjs";
 export class BmgdError extends Error {
   constructor(name, message, fields = {}) {
     super(message);
-    this.name = name;
-    Object.assign(this, fields); // destination, detail, sent: false says that repeating is safe
+    // destination, detail, sent: false says that repeating is safe
+    Object.assign(this, fields, { name: name ?? "RequestError", message: this.message });
   }
+}
+
+/** The daemon answers within so many seconds, or it is taken for stopped. */
+export const ANSWER_S = 10;
+
+/** What `promise` gives, or `error` after so many seconds. */
+export function inTime(promise, seconds, error) {
+  let timer;
+  const late = new Promise((_, reject) => (timer = setTimeout(reject, 1000 * seconds, error)));
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+export function silent(what, fields = {}) {
+  return new BmgdError("SilentDaemonError", `the daemon does not answer to ${what}`, fields);
 }
 
 /** A socket connected to `path`. Throws NoDaemonError where none listens. */
@@ -60,10 +74,11 @@ export class Connection {
     if (!this.#ended) this.#socket.write(frame(kind, number, ...elements));
   }
 
-  /** End the connection. What still waits fails with NoDaemonError. */
-  close() {
+  /** End the connection; of a daemon that is stopped it is cut. What still waits fails with NoDaemonError. */
+  async close() {
     this.#socket.end();
-    return new Promise((resolve) => (this.#socket.closed ? resolve() : this.#socket.once("close", resolve)));
+    const closed = new Promise((resolve) => (this.#socket.closed ? resolve() : this.#socket.once("close", resolve)));
+    await inTime(closed, ANSWER_S, silent("the end")).catch(() => this.#socket.destroy());
   }
 
   #ask(verb, parameters, sink) {
@@ -88,10 +103,10 @@ export class Connection {
     switch (kind) {
       case Kind.RESULT: return this.#answered(number, elements[0]);
       case Kind.ERROR: return this.#claim(number).reject(new BmgdError(...elements));
-      case Kind.ITEM: return this.#sinks.get(number).onItem(elements[0]);
+      case Kind.ITEM: return this.#sink(number).onItem(elements[0]);
       case Kind.END: {
         const [name, message, fields] = elements;
-        this.#sinks.get(number).onEnd(name ? new BmgdError(name, message, fields) : null);
+        this.#sink(number).onEnd(name ? new BmgdError(name, message, fields) : null);
         return this.#sinks.delete(number);
       }
       default: throw new RangeError(`a frame of kind 0x${kind.toString(16)}`);
@@ -102,6 +117,12 @@ export class Connection {
     const { resolve, sink } = this.#claim(number);
     if (sink) this.#sinks.set(number, sink);
     resolve(value);
+  }
+
+  #sink(number) {
+    const sink = this.#sinks.get(number);
+    if (!sink) throw new RangeError(`something of stream ${number}, which nobody opened`);
+    return sink;
   }
 
   #claim(number) {

@@ -1,6 +1,9 @@
 // What a stream brings, as an async iterable.
 
-/** One item after the other. An item is consumed when the next one is asked for; leaving the loop ends the stream. */
+/**
+ * One item after the other. An item is consumed when the next one is asked for; leaving the loop ends the stream.
+ * What `isWanted` does not want is consumed as it comes, and not given to anybody.
+ */
 export class Items {
   #ready = [];
   #asking = []; // promises that wait for an item
@@ -9,13 +12,16 @@ export class Items {
   #error = null;
   #consume;
   #cancel;
+  #isWanted;
 
-  constructor(consume, cancel) {
+  constructor(consume, cancel, isWanted = () => true) {
     this.#consume = consume;
     this.#cancel = cancel;
+    this.#isWanted = isWanted;
   }
 
   onItem(item) {
+    if (!this.#isWanted(item)) return this.#consume(item);
     this.#ready.push(item);
     this.#serve();
   }

@@ -90,6 +90,20 @@ async def test_javascript_sends_and_reads(tmp_path: Path) -> None:
         assert await line(received) == {"source": 1, "payload": "to all", "broadcast": True}
 
 
+async def test_javascript_leaves_out_what_comes_in_pieces_and_goes_on(tmp_path: Path) -> None:
+    async with (
+        launched(3, tmp_path) as cluster,
+        running(command(cluster, 2, "recv", "jobs", 2)) as received,
+    ):
+        assert await line(received) == {"reading": "jobs"}
+        daemon = await cluster.daemon(1)
+        # More pieces than its credit has room for.
+        for payload in (bytes(5_000_000), b"first", b"second"):
+            await daemon.broadcast(payload, topic="jobs")
+        for text in ("first", "second"):
+            assert (await line(received))["payload"] == text
+
+
 async def test_javascript_recv_leaves_nothing_that_it_has_shown(tmp_path: Path) -> None:
     async with launched(3, tmp_path) as cluster:
         daemon = await cluster.daemon(0)

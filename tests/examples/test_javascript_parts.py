@@ -165,3 +165,76 @@ def test_javascript_says_by_name_why_the_daemon_ends_a_connection() -> None:
         assert.deepEqual([error.name, error.message], ["RequestError", "1024 programs are connected"]);
         """
     )
+
+
+def test_javascript_minds_the_time_and_its_limits_where_the_daemon_says_nothing(
+    tmp_path: Path,
+) -> None:
+    carried_out(
+        f"const path = {str(tmp_path / 'd.sock')!r};"
+        """
+        const { createServer } = await import("node:net");
+        const { connect } = await import("./bmgd.mjs");
+        const told = [];
+        const server = createServer((socket) => {
+          const splitter = new Splitter();
+          socket.on("data", (chunk) => {
+            for (const { sequence, elements } of splitter.feed(chunk)) {
+              told.push(elements[0]);
+              if (elements[0] === "hello") socket.write(frame(Kind.RESULT, sequence, { version: 1 }));
+            }
+          });
+        });
+        await new Promise((resolve) => server.listen(path, resolve));
+        const daemon = await connect(path);
+        const outcome = (promise) => promise.then(() => null, ({ name, sent }) => [name, sent]);
+        const refused = ["RequestError", false];
+        for (const timeout of [0, -1, NaN, Infinity, 86401, "2"]) {
+          const options = { topic: "t", timeout };
+          assert.deepEqual(await outcome(daemon.request(1, "q", options)), refused);
+          assert.deepEqual(await outcome(daemon.send(1, "q", options)), refused);
+        }
+        for (const destination of [-1, 1.5, NaN, "x", undefined]) {
+          assert.deepEqual(await outcome(daemon.send(destination, "q", { topic: "t" })), refused);
+        }
+        assert.deepEqual(told, ["hello"]);
+        const late = daemon.request(1n, "q", { topic: "t", timeout: 0.05 });
+        assert.deepEqual(await outcome(late), ["UnreachableError", false]);
+        assert.deepEqual(told, ["hello", "inbox"]);
+        process.exit(0);
+        """
+    )
+
+
+def test_javascript_reads_what_a_daemon_should_not_say() -> None:
+    carried_out(
+        """
+        const { BmgdError } = await import("./connection.mjs");
+        const fields = { name: "x", message: "y", destination: 3 };
+        const error = new BmgdError("DeadError", "it is dead", fields);
+        assert.deepEqual([error.name, error.message, error.destination], ["DeadError", "it is dead", 3]);
+        assert.equal(new BmgdError().name, "RequestError");
+        const { EventEmitter } = await import("node:events");
+        const socket = Object.assign(new EventEmitter(), { write() {}, destroy() {} });
+        const answer = new Connection(socket).request("status", {});
+        socket.emit("data", frame(Kind.ITEM, 9, {}));
+        const ended = await answer.catch((error) => error);
+        const why = "something of stream 9, which nobody opened";
+        assert.deepEqual([ended.name, ended.message], ["ProtocolError", why]);
+        """
+    )
+
+
+def test_javascript_gives_what_it_does_not_want_back_at_once() -> None:
+    carried_out(
+        """
+        const { Items } = await import("./items.mjs");
+        const consumed = [];
+        const items = new Items((item) => consumed.push(item), () => {}, (item) => item > 1);
+        for (const item of [1, 2, 1]) items.onItem(item);
+        assert.deepEqual(consumed, [1, 1]);
+        assert.deepEqual(await items.next(), { done: false, value: 2 });
+        items.consumed();
+        assert.deepEqual(consumed, [1, 1, 2]);
+        """
+    )
