@@ -378,7 +378,7 @@ def from_line(line: str) -> Fact:
         if "status" in row:
             row["status"] = Status(row["status"])
         fact: Fact = kind(**row)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise PlanError(f"not a fact: {line[:80]!r} ({error})") from None
     return fact
 

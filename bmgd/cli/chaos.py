@@ -137,5 +137,5 @@ def _workload(text: str) -> Workload:
 
     try:
         return read_workload(json.loads(text))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--workload: not JSON: {error}") from None

@@ -210,7 +210,7 @@ class _Orders:
             if not isinstance(order, dict):
                 raise RequestError("not an order of the fault proxy")
             return self._proxy.obey(order)
-        except (RequestError, ValueError) as error:
+        except (RequestError, ValueError, RecursionError) as error:
             return {"error": str(error)}
 
 

@@ -23,7 +23,11 @@ def test_history_facts_survive_being_written() -> None:
     assert again[2].status is Status.EXCLUDED
 
 
-@pytest.mark.parametrize("line", ["", "[]", '{"fact":"Dance"}', '{"fact":"Died"}', '{"at_ns":1}'])
+@pytest.mark.parametrize(
+    "line",
+    ["", "[]", '{"fact":"Dance"}', '{"fact":"Died"}', '{"at_ns":1}', "[" * 100_000],
+    ids=["empty", "list", "unknown", "incomplete", "no-fact", "nested"],
+)
 def test_history_line_that_is_no_fact_is_refused(line: str) -> None:
     with pytest.raises(PlanError, match="not a fact"):
         from_line(line)

@@ -18,7 +18,7 @@ from bmgd.errors import RequestError
 from bmgd.launcher.detour import Detour
 from bmgd.trials.gate import listens
 from bmgd.trials.impairments import Slowness
-from bmgd.trials.proxy import Proxy
+from bmgd.trials.proxy import Proxy, _Orders
 from bmgd.trials.splice import STRANGER, ends_of
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.handshake import Dialer
@@ -409,6 +409,12 @@ async def test_proxy_refuses_what_is_no_order(order: dict[str, object]) -> None:
     async with bench() as b:
         with pytest.raises(RequestError):
             b.proxy.obey(order)
+
+
+@pytest.mark.parametrize("line", [b"", b"nothing\n", b"[]\n", b"7\n", b"[" * 100_000 + b"\n"])
+async def test_proxy_answers_a_line_that_is_no_order(line: bytes) -> None:
+    async with bench() as b:
+        assert list(_Orders(b.proxy)._obey(line)) == ["error"]
 
 
 async def test_proxy_takes_every_slowness_that_a_plan_may_have() -> None:
