@@ -411,7 +411,11 @@ async def test_proxy_refuses_what_is_no_order(order: dict[str, object]) -> None:
             b.proxy.obey(order)
 
 
-@pytest.mark.parametrize("line", [b"", b"nothing\n", b"[]\n", b"7\n", b"[" * 100_000 + b"\n"])
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"nothing\n", b"[]\n", b"7\n", b"[" * 100_000 + b"\n"],
+    ids=["empty", "no-json", "list", "number", "nested"],
+)
 async def test_proxy_answers_a_line_that_is_no_order(line: bytes) -> None:
     async with bench() as b:
         assert list(_Orders(b.proxy)._obey(line)) == ["error"]
