@@ -10,6 +10,10 @@ So what is entered by `with` is held by a task of its own, which waits until the
 The caller raises its own error itself. The task gives it to the context and does not raise it: what a
 task raises would end the loop where it is KeyboardInterrupt or SystemExit.
 
+A signal's handler may call in the thread that it interrupts, in whatever moment: so whoever waits holds
+nothing that the loop's thread takes. A block may be left by the garbage collector, in whatever thread:
+where that is the thread of a loop, nobody waits.
+
 A block that is never left (one within a generator that nobody finishes) is left when the interpreter
 throws it away. No such thread runs any more then, so all are ended before: else that waits for ever.
 """
@@ -19,17 +23,19 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
-from bmgd.errors import NoDaemonError
+from bmgd.errors import NoDaemonError, RequestError
 
 T = TypeVar("T")
 
 _CLOSED: Final = "this connection is closed"
+_FORKED: Final = "this connection belongs to the process that this one was forked from"
 _running: Final[set[LoopThread]] = set()
 
 
@@ -50,7 +56,8 @@ class LoopThread:
         # A signal's handler may call, too, in the thread that it interrupts.
         self._lock = threading.RLock()
         self._is_closing = False
-        self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._pid = os.getpid()
+        self._ready = _Outcome[None]()
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
         try:
             self._thread.start()
@@ -67,7 +74,7 @@ class LoopThread:
 
     async def _serve(self) -> None:
         self._over = asyncio.Event()
-        self._ready.set_result(None)
+        self._ready.give(None)
         await self._over.wait()
         begun = asyncio.all_tasks() - {asyncio.current_task()}
         for task in begun:
@@ -83,14 +90,32 @@ class LoopThread:
         """Let a coroutine run in the loop.
 
         Raises:
-            NoDaemonError: the loop ends, or has ended.
+            NoDaemonError: the loop ends, or has ended, or is another process's.
         """
         with self._lock:
             # What is begun here is done, or fails, before the loop ends.
-            if not self._is_closing:
+            if self._is_open():
                 return asyncio.run_coroutine_threadsafe(self._until_closed(work), self._loop)
         work.close()
-        raise NoDaemonError(_CLOSED)
+        raise self._closed_error()
+
+    def _start(self, call: _Call[Any]) -> None:
+        """As `begin`, for what is waited for at once."""
+        if threading.get_ident() == self._thread.ident:
+            call.close()
+            raise RequestError("a call in the thread of its own connection would wait for itself")
+        with self._lock:
+            if self._is_open():
+                self._loop.call_soon_threadsafe(call.start)
+                return
+        call.close()
+        raise self._closed_error()
+
+    def _is_open(self) -> bool:
+        return not self._is_closing and os.getpid() == self._pid
+
+    def _closed_error(self) -> NoDaemonError:
+        return NoDaemonError(_CLOSED if os.getpid() == self._pid else _FORKED)
 
     async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -104,20 +129,20 @@ class LoopThread:
         """Let a coroutine run in the loop, and wait for what comes of it.
 
         What an interrupted one had done in that moment is done: its result is lost.
+
+        Raises:
+            NoDaemonError: as `begin`.
+            RequestError: this is the loop's own thread.
         """
-        call, is_over = _Call(work), False
+        call, is_over = _Call(self._until_closed, work), False
         try:
-            try:
-                done = self.begin(call.run())
-            except NoDaemonError:
-                work.close()
-                raise
-            result = done.result()
+            self._start(call)
+            result = call.outcome.result()
             is_over = True
             return result
         finally:
             if not is_over:
-                # Interrupted (Ctrl-C), in begin() perhaps: it may run, or begin later.
+                # Interrupted (Ctrl-C), in _start() perhaps: it may run, or begin later.
                 self._soon(call.cancel)
 
     def set_soon(self, event: asyncio.Event) -> None:
@@ -125,8 +150,15 @@ class LoopThread:
         self._soon(event.set)
 
     def _soon(self, act: Callable[[], None]) -> None:
+        if os.getpid() != self._pid:
+            return
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(act)
+
+    def may_be_waited_for(self) -> bool:
+        """Whether this is a thread that the loop does not need, of the process that has it."""
+        own = threading.get_ident()
+        return os.getpid() == self._pid and all(each._thread.ident != own for each in _running)
 
     def hold(self, context: AbstractAsyncContextManager[T]) -> Held[T]:
         """An asynchronous context as one for `with`, entered and left in the loop."""
@@ -134,35 +166,104 @@ class LoopThread:
 
     def close(self) -> None:
         """End the loop and its thread; may be called again."""
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             if not self._is_closing:
                 self._is_closing = True
                 self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        if self.may_be_waited_for():
+            self._thread.join()
         _running.discard(self)
 
 
+class _Outcome(Generic[T]):
+    """What one thread waits for, and another gives once; who waits holds nothing that giving takes.
+
+    Args:
+        then: told of the error, or of None, when it is given.
+    """
+
+    def __init__(self, then: Callable[[BaseException | None], None] | None = None) -> None:
+        self._then = then
+        self._missing = threading.Lock()
+        self._missing.acquire()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self.is_given = False
+
+    def give(self, value: T | None, error: BaseException | None = None) -> None:
+        """Give it: a value, or an error."""
+        if not self.is_given:
+            self._value, self._error = value, error
+            self.is_given = True
+            if self._then is not None:
+                self._then(error)
+            self._missing.release()
+
+    def wait(self) -> None:
+        """Wait until it is given."""
+        if not self.is_given:
+            self._missing.acquire()
+            self._missing.release()
+
+    def result(self) -> T:
+        """Wait for the value, or raise the error."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+
 class _Call(Generic[T]):
-    """A coroutine that another thread waits for; used in the loop's thread but for its making."""
+    """A coroutine that another thread waits for; used in the loop's thread but for its making.
 
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+    Args:
+        guard: what its task runs instead.
+        work: the coroutine.
+        then: see `_Outcome`.
+    """
+
+    def __init__(
+        self,
+        guard: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
+        work: Coroutine[Any, Any, T],
+        then: Callable[[BaseException | None], None] | None = None,
+    ) -> None:
+        self._guard = guard
         self._work = work
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[T] | None = None
         self._is_cancelled = False
+        self.outcome = _Outcome[T](then)
 
-    async def run(self) -> T:
-        """The coroutine, unless nobody waits for it any more."""
+    def start(self) -> None:
+        """Let it run, unless nobody waits for it any more."""
         if self._is_cancelled:
-            self._work.close()
-            raise asyncio.CancelledError
-        self._task = asyncio.current_task()
-        return await self._work
+            self.close()
+            return
+        self._task = asyncio.get_running_loop().create_task(self._guard(self._work))
+        self._task.add_done_callback(self._on_done)
 
     def cancel(self) -> None:
         """Nobody waits for it."""
         self._is_cancelled = True
         if self._task is not None:
             self._task.cancel()
+
+    def close(self) -> None:
+        """It is not run."""
+        self._work.close()
+        self.outcome.give(None, concurrent.futures.CancelledError())
+
+    def _on_done(self, task: asyncio.Task[T]) -> None:
+        # One that was cancelled before its first step has not begun it.
+        self._work.close()
+        if task.cancelled():
+            self.outcome.give(None, concurrent.futures.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.outcome.give(None, error)
+        else:
+            self.outcome.give(task.result())
 
 
 @atexit.register
@@ -183,22 +284,22 @@ class Held(Generic[T]):
     def __init__(self, thread: LoopThread, context: AbstractAsyncContextManager[T]) -> None:
         self._thread = thread
         self._context = context
-        self._entered: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._entered = _Outcome[T]()
         self._left = asyncio.Event()
         self._error: BaseException | None = None
         """By which the block was left."""
 
     def __enter__(self) -> T:
-        self._held = self._thread.begin(self._hold())
-        self._held.add_done_callback(self._tell_unentered)
+        self._held = _Call(self._thread._until_closed, self._hold(), self._tell_unentered)
         is_entered = False
         try:
+            self._thread._start(self._held)
             value = self._entered.result()
             is_entered = True
         finally:
             if not is_entered:
                 # Interrupted (Ctrl-C): it would be entered later, and held for nobody.
-                self._held.cancel()
+                self._thread._soon(self._held.cancel)
         return value
 
     def __exit__(
@@ -209,21 +310,21 @@ class Held(Generic[T]):
     ) -> None:
         self._error = error
         self._thread.set_soon(self._left)
-        concurrent.futures.wait([self._held])
+        if not self._thread.may_be_waited_for():
+            # Thrown away by the garbage collector, or by a process that was forked within.
+            return
+        self._held.outcome.wait()
         if error is None:
-            self._held.result()
+            self._held.outcome.result()
 
     async def _hold(self) -> None:
         async with AsyncExitStack() as stack:
-            self._entered.set_result(await stack.enter_async_context(self._context))
+            self._entered.give(await stack.enter_async_context(self._context))
             await self._left.wait()
             error = self._error
             if error is not None:
                 await stack.pop_all().__aexit__(type(error), error, error.__traceback__)
 
-    def _tell_unentered(self, held: concurrent.futures.Future[None]) -> None:
+    def _tell_unentered(self, error: BaseException | None) -> None:
         """What kept the context from being entered is what the caller who waits for it is told."""
-        if self._entered.done():
-            return
-        error = concurrent.futures.CancelledError() if held.cancelled() else held.exception()
-        self._entered.set_exception(error or NoDaemonError(_CLOSED))
+        self._entered.give(cast(T, None), error or NoDaemonError(_CLOSED))

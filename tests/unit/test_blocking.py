@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,8 +12,9 @@ from typing import Any, TypeVar
 import pytest
 
 from bmgd import blocking
+from bmgd.client import loop_thread
 from bmgd.client.arguments import Payload
-from bmgd.client.loop_thread import LoopThread
+from bmgd.client.loop_thread import LoopThread, _Call, _Outcome
 from bmgd.client.message import Message
 from bmgd.errors import RequestError, UnreachableError
 from tests.processes import started
@@ -68,22 +68,22 @@ async def test_block_that_is_interrupted_while_it_is_entered_is_left(
 ) -> None:
     made: list[object] = []
 
-    class Interrupted(concurrent.futures.Future[T]):
+    class Interrupted(_Outcome[T]):
         """The first that is made, on which the block waits to be entered, is interrupted."""
 
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, then: Callable[[BaseException | None], None] | None = None) -> None:
+            super().__init__(then)
             made.append(self)
 
-        def result(self, timeout: float | None = None) -> T:
-            value = super().result(timeout)
+        def result(self) -> T:
+            value = super().result()
             if self is made[0]:
                 raise KeyboardInterrupt
             return value
 
     def program(daemon: blocking.Daemon, core: FakeCore) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(concurrent.futures, "Future", Interrupted)
+            patch.setattr(loop_thread, "_Outcome", Interrupted)
             with pytest.raises(KeyboardInterrupt):
                 daemon.subscribe("jobs").__enter__()
         # Its topic has no reader any more: another one is let in.
@@ -152,28 +152,23 @@ class Asked(Message):
         return soon
 
 
-class _Interrupted(concurrent.futures.Future[T]):
-    """The outcome of a call whose caller is interrupted in the moment in which it comes."""
-
-    def __init__(self, outcome: concurrent.futures.Future[T]) -> None:
-        super().__init__()
-        self._outcome = outcome
-
-    def result(self, timeout: float | None = None) -> T:
-        self._outcome.result(timeout)
-        raise KeyboardInterrupt
-
-
 @contextmanager
 def interrupted(thread: LoopThread) -> Iterator[None]:
     """The calls inside are interrupted when they are done."""
-    begin = thread.begin
+    start = thread._start
 
-    def begin_in_vain(work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return _Interrupted(begin(work))
+    def start_in_vain(call: _Call[Any]) -> None:
+        start(call)
+        result = call.outcome.result
+
+        def interrupt() -> None:
+            result()
+            raise KeyboardInterrupt
+
+        patched.setattr(call.outcome, "result", interrupt)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(thread, "begin", begin_in_vain)
+        patched.setattr(thread, "_start", start_in_vain)
         with pytest.raises(KeyboardInterrupt):
             yield
 

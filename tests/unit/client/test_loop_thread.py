@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 
 import pytest
 
-from bmgd.client.loop_thread import LoopThread
-from bmgd.errors import NoDaemonError
+from bmgd.client.loop_thread import LoopThread, _Call
+from bmgd.errors import NoDaemonError, RequestError
 
 DEADLINE_S = 10.0
 
@@ -67,19 +69,19 @@ def test_a_program_that_is_interrupted_in_a_block_leaves_it(loop: LoopThread) ->
 def test_call_that_is_interrupted_before_it_has_begun_does_not_run(
     loop: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, ran = loop.begin, []
+    start, ran = loop._start, []
 
     async def work() -> None:
         ran.append(True)
 
-    def begin_and_interrupt(work: Coroutine[Any, Any, None]) -> None:
-        begin(work)
+    def start_and_interrupt(call: _Call[None]) -> None:
+        start(call)
         raise KeyboardInterrupt
 
     held = threading.Event()
     loop._loop.call_soon_threadsafe(held.wait, DEADLINE_S)
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "begin", begin_and_interrupt)
+        patched.setattr(loop, "_start", start_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             loop.call(work())
     held.set()
@@ -102,6 +104,82 @@ def test_a_block_that_is_left_after_the_loop_ended_fails(loop: LoopThread) -> No
     with pytest.raises(NoDaemonError, match="closed"), loop.hold(Held("a", left)):
         loop.close()
     assert left == [("a", asyncio.CancelledError)]
+
+
+def test_calls_of_a_signals_handler_do_not_wait_for_the_call_that_it_interrupts(
+    loop: LoopThread,
+) -> None:
+    # A condition was held by the thread that waited, and the loop waited for it.
+    handled: list[str] = []
+
+    def handle(*_: object) -> None:
+        if len(handled) < 3000:
+            handled.append(loop.call(asyncio.sleep(0, "handled")))
+
+    former = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        until_s = time.monotonic() + DEADLINE_S
+        while len(handled) < 3000 and time.monotonic() < until_s:
+            assert loop.call(asyncio.sleep(0, "called")) == "called"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert "handled" in handled
+
+
+def test_block_that_the_collector_leaves_in_a_loops_thread_is_not_waited_for(
+    loop: LoopThread,
+) -> None:
+    left: list[tuple[str, object]] = []
+    block = loop.hold(Held("a", left))
+    other = LoopThread()
+    elsewhere = loop.hold(Held("b", left))
+    for each in (block, elsewhere):
+        each.__enter__()
+
+    async def leave(held: AbstractContextManager[str]) -> None:
+        held.__exit__(None, None, None)
+
+    loop.call(leave(block))
+    other.call(leave(elsewhere))
+    other.close()
+    loop.close()
+    assert sorted(left) == [("a", None), ("b", None)]
+
+
+def test_call_in_the_loops_own_thread_is_refused(loop: LoopThread) -> None:
+    async def call() -> None:
+        loop.call(asyncio.sleep(0))
+
+    with pytest.raises(RequestError, match="wait for itself"):
+        loop.call(call())
+    assert loop.call(asyncio.sleep(0, "goes on")) == "goes on"
+
+
+def test_forked_process_is_refused_and_leaves_the_connection_alone(loop: LoopThread) -> None:
+    left: list[tuple[str, object]] = []
+    with loop.hold(Held("a", left)) as held:
+        pid = os.fork()
+        if pid == 0:
+            refused = 0
+            try:
+                for act in (loop.call, loop.begin):
+                    try:
+                        act(asyncio.sleep(0))
+                    except NoDaemonError:
+                        refused += 1
+                with suppress(NoDaemonError):
+                    loop.hold(Held("child", left)).__enter__()
+                    refused = 0
+                loop.close()
+            finally:
+                os._exit(refused)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 2
+        assert held == "a"
+        assert loop.call(asyncio.sleep(0, "goes on")) == "goes on"
+    assert left == [("a", None)]
 
 
 async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None:
