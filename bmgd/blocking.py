@@ -106,17 +106,17 @@ class MessageReader(Reader[Message]):
         self._handed += await self._messages.take(most)
 
     def put_back(self) -> None:
-        """What was taken last is not finished: when the subscription ends, it goes to the next reader."""
+        """What was taken last is not finished, see `bmgd.client.Messages.put_back`."""
         self._thread.call(self._put_back())
 
     def put_unreturned_back(self) -> None:
         """What no call has returned is not finished."""
         if self._handed:
-            self._handed = []
             self.put_back()
 
     async def _put_back(self) -> None:
-        # In the loop's own thread, where messages come.
+        # In the loop's own thread, where messages come; what was not returned yet is put back, too.
+        self._handed = []
         self._messages.put_back()
 
     def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:

@@ -59,8 +59,8 @@ class Messages(Stream[Message]):
         self._connection = connection
         self._credit, self._credit_bytes = credit, credit_bytes
         self._report_at = 1
-        self._taken = 0
-        """Messages taken that the daemon has not heard of."""
+        self._taken: list[Message] = []
+        """Short messages taken that the daemon has not heard of."""
         self._special: Message | None = None
         self._is_left = False
         self._interruptions = 0
@@ -96,14 +96,14 @@ class Messages(Stream[Message]):
     # --- taking -------------------------------------------------------------------------------
 
     async def __anext__(self) -> Message:
-        if self._taken >= self._report_at or self._special is not None:
+        if len(self._taken) >= self._report_at or self._special is not None:
             self._report()
         while not self._items:
             self._report()
             await self._more()
         item = self._items.popleft()
         if item.__class__ in _SHORT:
-            self._taken += 1
+            self._taken.append(item)
         else:
             self._special = item
         return item
@@ -136,18 +136,24 @@ class Messages(Stream[Message]):
             taken = []
             while items and len(taken) < most and items[0].__class__ in _SHORT:
                 taken.append(items.popleft())
-        self._taken += len(taken)
+        self._taken += taken
         return taken
 
     def put_back(self) -> None:
-        """What was taken last is not finished: when the subscription ends, it goes to the next reader.
+        """What was taken last is not finished: it comes again next, or goes to the next reader.
 
         That is all that `take` returned last; with ``async for`` it can be some messages more.
-        Broadcasts do not come again.
+        Broadcasts do not come again, nor does a long message: its sender is told that it is not
+        confirmed, unless all of it was read by `parts`.
         """
-        # One that the program has taken is shown.
-        self._interruptions -= isinstance(self._special, Interrupted)
-        self._taken, self._special = 0, None
+        special, self._special = self._special, None
+        if isinstance(special, Interrupted):
+            # One that the program has taken is shown.
+            self._interruptions -= 1
+        elif special is not None and not isinstance(special, Whole | LongMessage | GivenUp):
+            self._credit_of_broadcasts.finished(1)
+        self._items.extendleft(reversed(self._taken))
+        self._taken = []
 
     _plain = True
     """Whether nothing but short messages waits."""
@@ -171,7 +177,7 @@ class Messages(Stream[Message]):
         self._longs.cut_off()
         self._broadcasts.cut_off()
         self._credit_of_broadcasts.begin_anew()
-        self._taken, self._special = 0, None
+        self._taken, self._special = [], None
         # The askers of what is here know that no answer comes.
         self._replies.end()
         self._replies = Replies(self._connection)
@@ -189,11 +195,11 @@ class Messages(Stream[Message]):
         if self._interruptions:
             # It is another daemon's, up to where the last interruption is shown.
             self._interruptions -= isinstance(self._special, Interrupted)
-            self._taken, self._special = 0, None
+            self._taken, self._special = [], None
             return
         if self._taken and not self._over:
-            self._connection.write(control.Consumed(self.sequence, self._taken))
-        self._taken = 0
+            self._connection.write(control.Consumed(self.sequence, len(self._taken)))
+        self._taken = []
         special, self._special = self._special, None
         if special is None or self._over:
             return

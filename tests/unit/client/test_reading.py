@@ -148,6 +148,34 @@ async def test_gap_that_is_put_back_stops_no_credit() -> None:
     assert connection.written == [control.Consumed(8, 1)]
 
 
+async def test_what_is_put_back_comes_again_to_a_reader_that_goes_on() -> None:
+    # Credit goes back for the oldest first: what followed was reported in its place.
+    connection = Recorded()
+    messages = reading(connection)
+    for payload in (b"0", b"1", b"2", b"3"):
+        short(messages, payload)
+    assert [each.payload for each in await messages.take(1)] == [b"0"]
+    assert [each.payload for each in await messages.take(2)] == [b"1", b"2"]
+    messages.put_back()
+    assert connection.written == [control.Consumed(5, 1)]
+    assert [each.payload for each in await messages.take(9)] == [b"1", b"2", b"3"]
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(5, 1), control.Consumed(5, 3)]
+
+
+async def test_broadcast_that_is_put_back_is_done() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    item = {"source": 1, "incarnation": 5, "topic": "t", "payload": b"b", "broadcast": True}
+    for _ in range(2):
+        messages.on_item(item)
+        assert (await anext(messages)).broadcast
+        messages.put_back()
+    messages.finish_taken()
+    given = [frame for frame in connection.written if isinstance(frame, control.ConsumedBroadcasts)]
+    assert sum(frame.count for frame in given) == 2
+
+
 async def test_restarts_with_nothing_between_them_are_shown_as_one() -> None:
     connection = Recorded()
     messages = reading(connection)
