@@ -57,7 +57,8 @@ def check_timeout(timeout: float) -> None:
     Raises:
         RequestError: no number, not above 0, or longer than a day.
     """
-    if not isinstance(timeout, int | float) or not 0 < timeout <= TIMEOUT_S_MAX:
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not is_number or not 0 < timeout <= TIMEOUT_S_MAX:
         raise RequestError(f"a timeout is a number of seconds above 0, at most {TIMEOUT_S_MAX:.0f}")
 
 

@@ -69,8 +69,9 @@ class Connection(DaemonSocket):
             NoDaemonError: the daemon is gone for good.
             UnreachableError: it is not there in time, and may come back.
         """
+        # Without the traceback of the last time: it would grow, and keep what was sent then.
         if self._lost is not None:
-            raise self._lost
+            raise self._lost.with_traceback(None)
         return timeout
 
     async def greet(self) -> None:
@@ -272,7 +273,7 @@ class Connection(DaemonSocket):
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:
         if self._lost is not None:
-            raise self._lost
+            raise self._lost.with_traceback(None)
         self.check_loop()
         if self._transport is not None:
             waiting = self._transport.get_write_buffer_size()

@@ -347,10 +347,12 @@ class Daemon(SendsToMany, ShowsCluster):
     ) -> AbstractAsyncContextManager[Messages]:
         """Read the messages of a topic; registered on entry, ended on exit.
 
-        What was not taken when the stream ends waits in the daemon for the next reader, but for
-        broadcasts: those go to every reader that is there when they come. Where reliable ones were
-        missed, `Missed` stands in their place: whoever reads a topic of reliable broadcasts asks
-        ``isinstance(item, Missed)`` first. The stream's type leaves that out, for all other readers.
+        What was not taken when the block ends waits in the daemon for the next reader: for ten minutes
+        after the last message came. What was taken counts as finished then, also where an exception
+        ends it, unless `Messages.put_back` is called; where this process is killed, it comes again.
+        Broadcasts do not wait: those go to every reader that is there when they come. Where reliable
+        ones were missed, `Missed` stands in their place: whoever reads a topic of reliable broadcasts
+        asks ``isinstance(item, Missed)`` first. The stream's type leaves that out, for all other readers.
 
         Args:
             topic: 1 to 255 bytes.

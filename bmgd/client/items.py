@@ -63,7 +63,7 @@ class Stream(Generic[T]):
     async def __anext__(self) -> T:
         while not self._items:
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             if self._over:
                 raise StopAsyncIteration
             await self._until_changed()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from bmgd.client.arguments import Payload
+from bmgd.client.arguments import Payload, checked_word
 from bmgd.client.replying import Question
 from bmgd.errors import BmgdError, RequestError, UnreachableError
 
@@ -88,7 +88,7 @@ class Message(_Fields):
 
         Raises: as `reply`.
         """
-        await self._question().fail(text, timeout)
+        await self._question().fail(checked_word("a reason", text), timeout)
 
     def _question(self) -> Question:
         if self._asks is None:

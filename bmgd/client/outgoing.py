@@ -126,7 +126,7 @@ class Outgoing(Putting):
         """
         if self._error is not None:
             self._is_told, self.was_cut = True, False
-            raise self._error
+            raise self._error.with_traceback(None)
         if self._over or self._closing:
             raise RequestError("the stream is closed")
 

@@ -160,7 +160,7 @@ class Messages(Stream[Message]):
 
     async def _more(self) -> None:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         if self._over:
             raise StopAsyncIteration
         self._plain = True

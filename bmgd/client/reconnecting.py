@@ -259,7 +259,7 @@ class LastingConnection(Connection):
         except TimeoutError:
             pass
         if self._lost is not None:
-            raise self._lost
+            raise self._lost.with_traceback(None)
 
     lasts = True
 

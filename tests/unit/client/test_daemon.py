@@ -94,7 +94,7 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
     assert core.told == []
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), 10**400, "3", None])
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), 10**400, "3", None, True])
 async def test_a_bad_timeout_is_refused_before_anything_is_done(
     core: FakeCore, daemon: bmgd.Daemon, seconds: Any
 ) -> None:
@@ -119,6 +119,26 @@ async def test_a_bad_timeout_is_refused_before_anything_is_done(
         if seconds is not None:
             with pytest.raises(bmgd.RequestError, match="timeout"):
                 await stream.flush(seconds)
+
+
+async def test_errors_of_a_connection_that_is_lost_do_not_grow(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.server.close()
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            with pytest.raises(bmgd.NoDaemonError) as first:
+                await daemon.status()
+            if daemon._connection.lost is not None:
+                break
+    lengths = set()
+    for _ in range(5):
+        for call in (daemon.status(), daemon.send(1, b"x")):
+            with pytest.raises(bmgd.NoDaemonError) as caught:
+                await call
+        lengths.add(len(caught.traceback))
+    assert len(lengths) == 1
+    del first
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, "x", None, True])
