@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bmgd.client.arguments import Payload
+from bmgd.client.backlog import with_sent
 from bmgd.client.connection import ANSWER_S
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.putting import Putting
@@ -26,6 +27,9 @@ _NO_ROOM: Final = "no room for the whole before the deadline"
 
 class Outgoing(Putting):
     """The program's end of one stream; made as a `Putting`."""
+
+    _flushed_messages = 0
+    """How many had been confirmed when all was, the last time that somebody waited for it."""
 
     # --- long messages ------------------------------------------------------------------------
 
@@ -121,11 +125,16 @@ class Outgoing(Putting):
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
 
+        Who hears of it cannot tell which message it is of. So it says *sent* where any other that was
+        written since the last flush is confirmed: to send all of them again would not be safe.
+
         Raises:
             BmgdError: a message failed, or the stream is over.
         """
         if self._error is not None:
             self._is_told, self.was_cut = True, False
+            if self._underway.messages_confirmed > self._flushed_messages:
+                self._error = with_sent(self._error, sent=True)
             raise self._error.with_traceback(None)
         if self._over or self._closing:
             raise RequestError("the stream is closed")
@@ -174,6 +183,7 @@ class Outgoing(Putting):
             await self.until_changed()
         if self._error is not None and not self._is_lossless:
             self.check()
+        self._flushed_messages = self._underway.messages_confirmed
 
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -453,6 +454,29 @@ def doubt(core: FakeCore, *numbers: int) -> None:
     detail = "no confirmation before the deadline"
     moved = StreamMoved(request, 1, 1 << 20, (), numbers, "UnreachableError", detail)
     core.server.answers.stream_moved(moved)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_error_of_a_stream_says_sent_where_others_since_the_last_flush_are_confirmed(
+    core: FakeCore, daemon: bmgd.Daemon, others: int
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
+        stream = await block.enter_async_context(daemon.stream(SILENT, "jobs"))
+        for number in range(1, 3 + others):
+            await stream.write(b"%d" % number)
+            await core.until_told(lambda: len(put(core)) == number)  # noqa: B023
+            if number == 1:
+                (request,) = core.streams
+                core.server.answers.stream_moved(StreamMoved(request, 2, 1 << 20))
+                await stream.flush()
+        lost = 2 + others
+        told = StreamMoved(request, lost, 1 << 20, (lost,), (), "QueueFullError", "it is full")
+        core.server.answers.stream_moved(told)
+        with pytest.raises(bmgd.QueueFullError) as failed:
+            await stream.flush()
+        assert failed.value.sent == bool(others)
+        block.pop_all()
+        stream.abandon()
 
 
 async def test_leaving_a_stream_by_its_error_ends_it_and_raises_once(
