@@ -393,7 +393,8 @@ class Daemon(SendsToMany, ShowsCluster):
         Args:
             name: 1 to 255 bytes, not that of another registered program of this daemon.
 
-        Raises (on entry):
+        Raises (on entry; where the daemon was restarted meanwhile, and does not take the name again, when
+        the block is left without an exception):
             RequestError: a bad or known name, or too many programs.
             LeavingError: the daemon is leaving.
         """

@@ -57,6 +57,11 @@ class Stream(Generic[T]):
         """Whether no further item will come."""
         return self._over
 
+    @property
+    def error(self) -> BmgdError | None:
+        """Why it is over; None where it is not, or ended as it should."""
+        return self._error
+
     def __aiter__(self) -> Stream[T]:
         return self
 

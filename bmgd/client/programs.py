@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from bmgd.client.connection import ANSWER_S, Connection
-from bmgd.errors import ControlError, ProtocolError, SilentDaemonError
+from bmgd.errors import (
+    ControlError,
+    LeavingError,
+    ProtocolError,
+    RequestError,
+    SilentDaemonError,
+)
 from bmgd.wire.program_news import EXIT_MAX
 
 _FAILED: Final = 1
@@ -65,6 +71,9 @@ async def registered(connection: Connection, name: str) -> AsyncIterator[None]:
     ):
         block.push_async_exit(tell_end)
         yield
+    if isinstance(stream.error, RequestError | LeavingError):
+        # Its daemon was restarted, and did not take the name again.
+        raise stream.error
 
 
 def _exit_code_of(error: BaseException) -> int:

@@ -40,9 +40,7 @@ from bmgd.wire.control_reader import FrameReader
 
 PAUSE_MIN_S: Final = 0.02
 PAUSE_MAX_S: Final = 2.0
-REPEATABLE: Final = frozenset(
-    {"status", "members", "links", "cluster", "ping", "trace", "readers", "programs"}
-)
+REPEATABLE: Final = frozenset({"status", "members", "links", "cluster", "ping", "trace", "readers"})
 """Verbs that change nothing."""
 LOST: Final = "its daemon went away before the confirmation"
 _END_S: Final = 2.0
@@ -280,15 +278,20 @@ class LastingConnection(Connection):
     async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:
         """As of a `Connection`; waits until the daemon is there, and asks again what changes nothing."""
         ask = super().ask
-        return await self._repeat(verb, within_s, lambda left_s: ask(verb, params, left_s))
+        may_repeat = verb in REPEATABLE
+        return await self._repeat(may_repeat, within_s, lambda left_s: ask(verb, params, left_s))
 
     async def ask_in_time(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
         """As of a `Connection`, and of `ask`."""
         ask = super().ask_in_time
-        return await self._repeat(verb, timeout, lambda left_s: ask(verb, params, left_s))
+        may_repeat = verb in REPEATABLE
+        return await self._repeat(may_repeat, timeout, lambda left_s: ask(verb, params, left_s))
 
     async def _repeat(
-        self, verb: str, within_s: float, ask: Callable[[float], Awaitable[Any]]
+        self,
+        may_repeat: bool,
+        within_s: float,
+        ask: Callable[[float], Awaitable[Any]],
     ) -> Any:
         """Ask once the daemon is there, and again where that may be; each time with what is left."""
         loop = asyncio.get_running_loop()
@@ -298,8 +301,8 @@ class LastingConnection(Connection):
             try:
                 return await ask(max(until - loop.time(), 0.001))
             except NoDaemonError as error:
-                may_be_done = error.sent and verb not in REPEATABLE
-                if may_be_done or self._is_closed or loop.time() >= until:
+                is_vain = error.sent and not may_repeat
+                if is_vain or self._is_closed or loop.time() >= until:
                     raise
 
     @asynccontextmanager
@@ -339,18 +342,20 @@ class LastingConnection(Connection):
 
     @asynccontextmanager
     async def _kept(self, lasting: _Lasting, items: Stream[Any]) -> AsyncIterator[None]:
-        await self.until_up(ANSWER_S)
-        answer = lasting.open()
-        try:
+        async def open_once(left_s: float) -> None:
             items.loop = self._loop
-            async with asyncio.timeout(ANSWER_S):
-                await asyncio.shield(answer)
+            answer = lasting.open()
+            try:
+                async with asyncio.timeout(left_s):
+                    await asyncio.shield(answer)
+            except TimeoutError:
+                raise SilentDaemonError(f"no answer for {ANSWER_S:g} s") from None
+
+        try:
+            # What a daemon had open that is gone is gone with it.
+            await self._repeat(True, ANSWER_S, open_once)
             self._lasting[lasting] = None
             yield
-        except TimeoutError:
-            if answer.done():
-                raise
-            raise SilentDaemonError(f"no answer for {ANSWER_S:g} s") from None
         finally:
             self._lasting.pop(lasting, None)
             await self._end_lasting(lasting, items)

@@ -59,6 +59,8 @@ class FakeCore:
         self.destinations: dict[int, NodeId] = {}
         self.holds_back = False
         self.keeps_closed = False
+        self.registered: set[str] = set()
+        """Names that other programs have."""
         self.server = ControlServer(self.address, self.issue, lambda: {"pid": 4711})
 
     def issue(self, request: int, command: Command) -> None:
@@ -109,7 +111,9 @@ class FakeCore:
                 self.waiting.extendleft(reversed(self.unconsumed))
                 self.unconsumed.clear()
                 self.reader = None
-            case Leave() | Register():
+            case Register(name):
+                self.register(request, name)
+            case Leave():
                 self.server.answers.reply(Reply(request))
 
     async def until_told(self, condition: Callable[[], bool]) -> None:
@@ -165,6 +169,11 @@ class FakeCore:
             self.server.answers.stream_moved(
                 StreamMoved(request, number + 1, put_cost + CREDIT_BYTES)
             )
+
+    def register(self, request: int, name: str) -> None:
+        """A program, unless another one has its name."""
+        known = RequestError(f"{name} is registered already") if name in self.registered else None
+        self.server.answers.reply(Reply(request, error=known))
 
     def subscribe(self, request: int, topic: str, credit: int) -> None:
         """One reader at a time."""

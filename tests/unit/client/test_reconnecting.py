@@ -12,7 +12,7 @@ import pytest
 import bmgd
 from bmgd.client.connection import GRACE_S
 from bmgd.client.reconnecting import LastingConnection
-from bmgd.core.commands import OpenInbox, OpenStream, ProbeTo, PutSegment, Subscribe
+from bmgd.core.commands import OpenInbox, OpenStream, ProbeTo, PutSegment, Register, Subscribe
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
@@ -152,6 +152,46 @@ async def test_request_whose_daemon_goes_before_it_is_put_waits_for_the_next(
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             await opening.__aexit__(None, None, None)
+
+
+async def test_what_is_opened_when_the_daemon_goes_is_opened_at_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            core.subscribe = lambda *_: None  # type: ignore[method-assign]
+            core.register = lambda *_: None  # type: ignore[method-assign]
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            subscription, registration = daemon.subscribe("jobs"), daemon.register("worker")
+            entering = asyncio.gather(subscription.__aenter__(), registration.__aenter__())
+            await core.until_told(lambda: asks(core) == {Subscribe, Register})
+        async with fake_daemon(path) as core:
+            messages, _ = await entering
+            core.put(b"x")
+            assert (await anext(messages)).payload == b"x"
+            for each in (subscription, registration):
+                await each.__aexit__(None, None, None)
+            await block.aclose()
+
+
+async def test_registration_that_is_lost_by_a_restart_is_told_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            registration = daemon.register("worker")
+            await registration.__aenter__()
+        async with fake_daemon(path) as core:
+            core.registered.add("worker")
+            await core.until_told(lambda: asks(core) == {Register})
+            await daemon.status()
+            with pytest.raises(bmgd.RequestError, match="registered"):
+                await registration.__aexit__(None, None, None)
+            await block.aclose()
+
+
+def asks(core: FakeCore) -> set[type]:
+    """Which subscriptions and registrations were asked for."""
+    return {type(command) for _, command in core.told} & {Subscribe, Register}
 
 
 def has_opened_inbox(core: FakeCore) -> bool:
