@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import pickle
@@ -230,6 +231,8 @@ def test_supervisor_prints_what_it_has_to_say_before_it_answers(
 @contextmanager
 def without_descriptors() -> Iterator[None]:
     """No file can be opened, and nobody let in."""
+    # What other tests have left would close descriptors in the midst of it.
+    gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)

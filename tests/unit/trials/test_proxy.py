@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import socket
@@ -307,6 +308,8 @@ async def test_proxy_slow_link_keeps_to_its_rate_and_its_order() -> None:
 @contextmanager
 def no_descriptor_free() -> Iterator[None]:
     """Let this process open no further descriptor."""
+    # What other tests have left would close descriptors in the midst of it.
+    gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
