@@ -1,4 +1,4 @@
-"""Fresh scenarios by seed: 16 in every run of the tests, 40 in the long one.
+"""Fresh scenarios by seed: 8 in every run of the tests, 40 in the long one.
 
 The first seed is that of the commit, so that other commits try others and a failure repeats;
 `BMGD_SIM_SEED=FIRST` chooses another. What failed replays by its own number, as the message says.
@@ -15,11 +15,11 @@ import pytest
 from bmgd.sim.campaign import Campaign, Row, read_rows, run_campaign
 
 COUNTS = [
-    pytest.param(16, id="16"),
+    pytest.param(8, id="8"),
     pytest.param(40, id="40", marks=pytest.mark.long),
 ]
 SECONDS = 5.0
-TWICE = 5
+TWICE = 3
 
 
 def first_seed() -> int:
