@@ -106,8 +106,9 @@ class Detector:
         return wait_ns + min(legs * self.stretch_ns, most_ns)
 
     def start(self) -> None:
-        """Begin to send heartbeats and to watch for silence."""
+        """Begin to send heartbeats and to watch for silence, which counts from now on."""
         context = self.context
+        self._hear_all_anew()
         interval = context.settings.heartbeat_ns
         first = context.now_ns + context.random.randrange(interval // 2, interval)
         context.timers.set((BEAT_TIMER, 0, 0), first)
@@ -296,14 +297,19 @@ class Detector:
         context = self.context
         context.observe("late", detail=f"{lag_ns // 1_000_000} ms")
         self.note_lag(lag_ns)
+        self._hear_all_anew()
         for link in self.links.table.values():
-            link.heard_ns = context.now_ns
-            link.unechoed.clear()
             self.beat(link)
         for peer in list(self._suspicions):
             self.clear_suspicion(peer)
         self._trusts_until_ns = context.now_ns + self.timeout_ns
         context.timers.set((SILENCE_TIMER, 0, 0), context.now_ns + self.timeout_ns)
+
+    def _hear_all_anew(self) -> None:
+        """Nobody was silent until now: this node did not listen."""
+        for link in self.links.table.values():
+            link.heard_ns = self.context.now_ns
+            link.unechoed.clear()
 
     def note_lag(self, lag_ns: int) -> None:
         """Stretch the timeout by this node's own lag (Lifeguard's local health)."""

@@ -417,6 +417,24 @@ def test_differing_digest_is_shown_again_and_compared_when_it_differs_twice_in_a
     assert ("digest", 8, 0) not in timers
 
 
+def test_node_that_is_held_up_before_it_begins_accuses_nobody_for_that() -> None:
+    # A record that moves has it look at once who is silent, in the step in which it begins.
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), LIFE, Random(0), 0)
+    node.step(1, LinkUp(LinkId(1), NodeId(1), LIFE, "host1:1", UNKNOWN_INCARNATION, 1))
+    began_ns = 60 * S
+    node.step(began_ns, DeadlineReached())
+    detector = node.parts.detector
+    detector.look_at(NodeId(1))
+    node.step(began_ns, DeadlineReached())
+    assert detector.suspects == []
+    # From then on it is watched like any other.
+    silent_ns = began_ns + detector.timeout_ns
+    run_until(node, silent_ns - 1)
+    assert detector.suspects == []
+    run_until(node, silent_ns)
+    assert detector.suspects == [1]
+
+
 def test_lag_of_exactly_the_bound_is_not_late() -> None:
     for lag_ns, is_late in ((LATE_NS, False), (LATE_NS + 1, True)):
         node = linked_node(LinkId(1), LinkId(8))
