@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from bmgd.cli.standard_input import standard_input
 from bmgd.errors import ConfigError, RequestError
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 if TYPE_CHECKING:
     from bmgd.client.arguments import Payload
@@ -39,9 +40,11 @@ def payload_of(text: str, bytes_max: int = KEPT_BYTES_MAX) -> bytes:
 def file_payload(path: Path) -> Iterator[Payload | FilePayload]:
     """What a file holds, as long as it is to be sent; a long one is read piece by piece.
 
+    One that shows no size, as a pipe does, or a short one, is read at once, whatever its size.
+
     Raises:
         ConfigError: it cannot be read.
-        RequestError: it has no size, like a pipe, and more than `KEPT_BYTES_MAX` bytes.
+        RequestError: it is read at once, and has more than `KEPT_BYTES_MAX` bytes.
     """
     from bmgd.client.file_payload import FilePayload
 
@@ -52,7 +55,10 @@ def file_payload(path: Path) -> Iterator[Payload | FilePayload]:
         raise ConfigError(f"{name}: {error.strerror}") from None
     with file:
         size = os.fstat(file.fileno()).st_size
-        yield FilePayload(file.fileno(), size, name) if size else _kept(file, name, KEPT_BYTES_MAX)
+        if size > PAYLOAD_BYTES_MAX:
+            yield FilePayload(file.fileno(), size, name)
+        else:
+            yield _kept(file, name, KEPT_BYTES_MAX)
 
 
 def _kept(source: BinaryIO, name: str, bytes_max: int) -> bytes:

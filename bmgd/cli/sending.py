@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.payloads import KEPT_BYTES_MAX, payload_of
 from bmgd.cli.target import seconds, topic
 from bmgd.printable import printable
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 if TYPE_CHECKING:
     from bmgd.errors import Report
 
 PARTIAL = 4
-WHOLE_BYTES_MAX: Final = 65_536
-"""Of a message that goes in one piece."""
 
 
 def add_message(parser: ArgumentParser) -> None:
@@ -47,7 +46,7 @@ def message_of(args: Namespace) -> bytes:
         ConfigError: stdin cannot be read.
         RequestError: it has more than a message of that quality holds.
     """
-    bytes_max = KEPT_BYTES_MAX if args.quality == "reliable" else WHOLE_BYTES_MAX
+    bytes_max = KEPT_BYTES_MAX if args.quality == "reliable" else PAYLOAD_BYTES_MAX
     return payload_of(args.payload, bytes_max)
 
 

@@ -28,14 +28,23 @@ def checked_payload(payload: object) -> bytes:
             f"a payload is bytes, not {type(payload).__name__}: encode a text with .encode()"
         )
     size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
-    if size > LONG_BYTES_MAX:
-        raise RequestError(f"the payload has {size} bytes, at most {LONG_BYTES_MAX} fit")
+    check_size(size)
     if size <= PAYLOAD_BYTES_MAX:
         return bytes(payload)
     if isinstance(payload, memoryview):
         # Pieces are cut by bytes, whatever the view's items are.
         payload = payload.cast("B") if payload.c_contiguous else payload.tobytes()
     return payload  # type: ignore[return-value]
+
+
+def check_size(size: int) -> None:
+    """Refuse a payload of more bytes than any message has.
+
+    Raises:
+        RequestError: it is too long.
+    """
+    if size > LONG_BYTES_MAX:
+        raise RequestError(f"the payload has {size} bytes, at most {LONG_BYTES_MAX} fit")
 
 
 def check_destination(destination: object) -> None:

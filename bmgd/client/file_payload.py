@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
+from bmgd.client.arguments import check_size
 from bmgd.errors import RequestError
-from bmgd.wire.bounds import LONG_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 
 class FilePayload:
-    """What a file held when it was opened.
+    """What a file held when it was opened, more than goes in one piece.
 
     It is read and not mapped: a mapped file that another process cuts short ends this one by SIGBUS.
 
@@ -17,25 +17,19 @@ class FilePayload:
         descriptor: of the file, open until the payload is sent.
         size: in bytes.
         name: what an error calls it.
+
+    Raises:
+        RequestError: it is too long.
     """
 
     def __init__(self, descriptor: int, size: int, name: str) -> None:
+        check_size(size)
         self._descriptor = descriptor
         self._size = size
         self._name = name
 
     def __len__(self) -> int:
         return self._size
-
-    def checked(self) -> bytes | FilePayload:
-        """This payload, or its bytes where they go in one piece.
-
-        Raises:
-            RequestError: it is too long, or as `piece`.
-        """
-        if self._size > LONG_BYTES_MAX:
-            raise RequestError(f"the payload has {self._size} bytes, at most {LONG_BYTES_MAX} fit")
-        return self if self._size > PAYLOAD_BYTES_MAX else self.piece(0, self._size)
 
     def piece(self, at: int, size: int) -> bytes:
         """The bytes from a place on.

@@ -65,9 +65,7 @@ class SharedStreams:
     ) -> None:
         """See `bmgd.Daemon.send`."""
         check_destination(destination)
-        checked = (
-            payload.checked() if isinstance(payload, FilePayload) else checked_payload(payload)
-        )
+        checked = payload if isinstance(payload, FilePayload) else checked_payload(payload)
         check_timeout(timeout)
         self._connection.check_loop()
         if self._connection.lost is not None:

@@ -34,6 +34,8 @@ from bmgd.types import NodeId, Status
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 30.0
+SHOWS_4096 = Path("/sys/class/net/lo/mtu")
+"""A file of the kernel, which shows a size that it does not have."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,9 @@ async def test_send_of_a_file_and_of_lines(core: FakeCore, tmp_path: Path) -> No
     for name, size in (("some", 100_000), ("none", 0)):
         ran = await run("send", "1", "--file", str(tmp_path / name), "--json", *there)
         assert (ran.code, ran.json()["bytes"]) == (0, size)
+    ran = await run("send", "1", "--file", str(SHOWS_4096), "--json", *there)
+    assert ran.code == 0
+    assert 0 < ran.json()["bytes"] < 4096
     for name, why in (("gone", "No such file"), ("", "Is a directory")):
         refused = await run("send", "1", "--file", str(tmp_path / name), *there)
         assert refused.code == 2
