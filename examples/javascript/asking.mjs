@@ -32,8 +32,10 @@ export class Asking {
   /** The answer to one question. `timeout` is in seconds. */
   async ask(destination, payload, topic, timeout) {
     const until = performance.now() + 1000 * timeout;
-    const unsent = failure("UnreachableError", destination, "no answer in time", false);
-    const stream = await inTime(this.#openStreamTo(destination, topic), timeout, unsent);
+    const unsent = () => failure("UnreachableError", destination, "no answer in time", false);
+    const known = this.#streams.get(keyOf(destination, topic));
+    const isOpen = known && known.next !== null && !known.out.over;
+    const stream = isOpen ? known : await inTime(this.#openStreamTo(destination, topic), timeout, unsent);
     timeout = Math.max((until - performance.now()) / 1000, 0.001);
     return new Promise((resolve, reject) => {
       let number = 0; // until it is put
@@ -96,7 +98,7 @@ export class Asking {
   }
 
   #streamTo(destination, topic, inbox) {
-    const key = `${destination} ${topic}`;
+    const key = keyOf(destination, topic);
     const known = this.#streams.get(key);
     if (known && !known.out.over) return known;
     const stream = { next: null, out: null };
@@ -110,6 +112,10 @@ export class Asking {
   #over(stream, error) {
     for (const asked of [...this.#asked.values()]) if (asked.stream === stream) asked.reject(error);
   }
+}
+
+function keyOf(destination, topic) {
+  return `${destination} ${topic}`;
 }
 
 function failure(name, destination, detail, sent) {

@@ -29,7 +29,7 @@ const TIMEOUT_S_MAX = 86_400;
  */
 export async function connect(path) {
   const connection = new Connection(await connected(path));
-  await inTime(connection.request("hello", HELLO), ANSWER_S, silent("hello"));
+  await inTime(connection.request("hello", HELLO), ANSWER_S, () => silent("hello"));
   return new Daemon(connection);
 }
 
@@ -60,7 +60,7 @@ class Daemon {
     if (parameters.payload.length > MESSAGE_BYTES_MAX) throw new BmgdError("RequestError", "at most 64 KiB can be sent", { sent: false });
     // The daemon minds the timeout, unless it is stopped: then it may have sent this already, or do so later.
     const answer = this.#connection.request("send", parameters);
-    await inTime(answer, timeout + ANSWER_S, silent("send", { destination, sent: true }));
+    await inTime(answer, timeout + ANSWER_S, () => silent("send", { destination, sent: true }));
   }
 
   /** Ask who reads `topic` at a node, with up to 64 KiB; the answer, or NoReaderError, ReaderLostError, DeadError. */

@@ -20,11 +20,11 @@ export class BmgdError extends Error {
 /** The daemon answers within so many seconds, or it is taken for stopped. */
 export const ANSWER_S = 10;
 
-/** What `promise` gives, or `error` after so many seconds. */
-export function inTime(promise, seconds, error) {
+/** What `promise` gives, or the error that `late` makes after so many seconds. */
+export function inTime(promise, seconds, late) {
   let timer;
-  const late = new Promise((_, reject) => (timer = setTimeout(reject, 1000 * seconds, error)));
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  const over = new Promise((_, reject) => (timer = setTimeout(() => reject(late()), 1000 * seconds)));
+  return Promise.race([promise, over]).finally(() => clearTimeout(timer));
 }
 
 export function silent(what, fields = {}) {
@@ -78,7 +78,7 @@ export class Connection {
   async close() {
     this.#socket.end();
     const closed = new Promise((resolve) => (this.#socket.closed ? resolve() : this.#socket.once("close", resolve)));
-    await inTime(closed, ANSWER_S, silent("the end")).catch(() => this.#socket.destroy());
+    await inTime(closed, ANSWER_S, () => silent("the end")).catch(() => this.#socket.destroy());
   }
 
   #ask(verb, parameters, sink) {
