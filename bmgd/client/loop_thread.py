@@ -10,9 +10,8 @@ So what is entered by `with` is held by a task of its own, which waits until the
 The caller raises its own error itself. The task gives it to the context and does not raise it: what a
 task raises would end the loop where it is KeyboardInterrupt or SystemExit.
 
-A signal's handler may call in the thread that it interrupts, in whatever moment: so whoever waits holds
-nothing that the loop's thread takes. A block may be left by the garbage collector, in whatever thread:
-where that is the thread of a loop, nobody waits.
+How a call is waited for is in `thread_calls.py`. A block may be left by the garbage collector, in
+whatever thread: where that is the thread of a loop, nobody waits.
 
 A block that is never left (one within a generator that nobody finishes) is left when the interpreter
 throws it away. No such thread runs any more then, so all are ended before: else that waits for ever.
@@ -30,6 +29,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, cast
 
+from bmgd.client.thread_calls import Call, Outcome
 from bmgd.errors import NoDaemonError, RequestError
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class LoopThread:
         self._lock = threading.RLock()
         self._is_closing = False
         self._pid = os.getpid()
-        self._ready = _Outcome[None]()
+        self._ready = Outcome[None]()
         self._thread = threading.Thread(target=self._run, name="bmgd client", daemon=True)
         try:
             self._thread.start()
@@ -99,7 +99,7 @@ class LoopThread:
         work.close()
         raise self._closed_error()
 
-    def _start(self, call: _Call[Any]) -> None:
+    def _start(self, call: Call[Any]) -> None:
         """As `begin`, for what is waited for at once."""
         if threading.get_ident() == self._thread.ident:
             call.close()
@@ -134,7 +134,7 @@ class LoopThread:
             NoDaemonError: as `begin`.
             RequestError: this is the loop's own thread.
         """
-        call, is_over = _Call(self._until_closed, work), False
+        call, is_over = Call(self._until_closed, work), False
         try:
             self._start(call)
             result = call.outcome.result()
@@ -177,95 +177,6 @@ class LoopThread:
         _running.discard(self)
 
 
-class _Outcome(Generic[T]):
-    """What one thread waits for, and another gives once; who waits holds nothing that giving takes.
-
-    Args:
-        then: told of the error, or of None, when it is given.
-    """
-
-    def __init__(self, then: Callable[[BaseException | None], None] | None = None) -> None:
-        self._then = then
-        self._missing = threading.Lock()
-        self._missing.acquire()
-        self._value: T | None = None
-        self._error: BaseException | None = None
-        self.is_given = False
-
-    def give(self, value: T | None, error: BaseException | None = None) -> None:
-        """Give it: a value, or an error."""
-        if not self.is_given:
-            self._value, self._error = value, error
-            self.is_given = True
-            if self._then is not None:
-                self._then(error)
-            self._missing.release()
-
-    def wait(self) -> None:
-        """Wait until it is given."""
-        if not self.is_given:
-            self._missing.acquire()
-            self._missing.release()
-
-    def result(self) -> T:
-        """Wait for the value, or raise the error."""
-        self.wait()
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._value)
-
-
-class _Call(Generic[T]):
-    """A coroutine that another thread waits for; used in the loop's thread but for its making.
-
-    Args:
-        guard: what its task runs instead.
-        work: the coroutine.
-        then: see `_Outcome`.
-    """
-
-    def __init__(
-        self,
-        guard: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, T]],
-        work: Coroutine[Any, Any, T],
-        then: Callable[[BaseException | None], None] | None = None,
-    ) -> None:
-        self._guard = guard
-        self._work = work
-        self._task: asyncio.Task[T] | None = None
-        self._is_cancelled = False
-        self.outcome = _Outcome[T](then)
-
-    def start(self) -> None:
-        """Let it run, unless nobody waits for it any more."""
-        if self._is_cancelled:
-            self.close()
-            return
-        self._task = asyncio.get_running_loop().create_task(self._guard(self._work))
-        self._task.add_done_callback(self._on_done)
-
-    def cancel(self) -> None:
-        """Nobody waits for it."""
-        self._is_cancelled = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def close(self) -> None:
-        """It is not run."""
-        self._work.close()
-        self.outcome.give(None, concurrent.futures.CancelledError())
-
-    def _on_done(self, task: asyncio.Task[T]) -> None:
-        # One that was cancelled before its first step has not begun it.
-        self._work.close()
-        if task.cancelled():
-            self.outcome.give(None, concurrent.futures.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.outcome.give(None, error)
-        else:
-            self.outcome.give(task.result())
-
-
 @atexit.register
 def _close_all() -> None:
     """The program ends: so do the threads whose connections it has not left."""
@@ -284,13 +195,13 @@ class Held(Generic[T]):
     def __init__(self, thread: LoopThread, context: AbstractAsyncContextManager[T]) -> None:
         self._thread = thread
         self._context = context
-        self._entered = _Outcome[T]()
+        self._entered = Outcome[T]()
         self._left = asyncio.Event()
         self._error: BaseException | None = None
         """By which the block was left."""
 
     def __enter__(self) -> T:
-        self._held = _Call(self._thread._until_closed, self._hold(), self._tell_unentered)
+        self._held = Call(self._thread._until_closed, self._hold(), self._tell_unentered)
         is_entered = False
         try:
             self._thread._start(self._held)

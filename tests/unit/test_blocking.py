@@ -14,8 +14,9 @@ import pytest
 from bmgd import blocking
 from bmgd.client import loop_thread
 from bmgd.client.arguments import Payload
-from bmgd.client.loop_thread import LoopThread, _Call, _Outcome
+from bmgd.client.loop_thread import LoopThread
 from bmgd.client.message import Message
+from bmgd.client.thread_calls import Call, Outcome
 from bmgd.errors import RequestError, UnreachableError
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
@@ -68,7 +69,7 @@ async def test_block_that_is_interrupted_while_it_is_entered_is_left(
 ) -> None:
     made: list[object] = []
 
-    class Interrupted(_Outcome[T]):
+    class Interrupted(Outcome[T]):
         """The first that is made, on which the block waits to be entered, is interrupted."""
 
         def __init__(self, then: Callable[[BaseException | None], None] | None = None) -> None:
@@ -83,7 +84,7 @@ async def test_block_that_is_interrupted_while_it_is_entered_is_left(
 
     def program(daemon: blocking.Daemon, core: FakeCore) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(loop_thread, "_Outcome", Interrupted)
+            patch.setattr(loop_thread, "Outcome", Interrupted)
             with pytest.raises(KeyboardInterrupt):
                 daemon.subscribe("jobs").__enter__()
         # Its topic has no reader any more: another one is let in.
@@ -157,7 +158,7 @@ def interrupted(thread: LoopThread) -> Iterator[None]:
     """The calls inside are interrupted when they are done."""
     start = thread._start
 
-    def start_in_vain(call: _Call[Any]) -> None:
+    def start_in_vain(call: Call[Any]) -> None:
         start(call)
         result = call.outcome.result
 

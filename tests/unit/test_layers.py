@@ -83,8 +83,8 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("arguments", "backlog", "broadcast_credit", "items", "loop_thread"),
-    ("daemon_socket", "file_payload", "long_multicasts", "turns", "underway"),
+    ("arguments", "backlog", "broadcast_credit", "items", "thread_calls"),
+    ("daemon_socket", "file_payload", "long_multicasts", "loop_thread", "turns", "underway"),
     ("connection",),
     ("connecting",),
     ("reconnecting",),

@@ -13,7 +13,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, supp
 
 import pytest
 
-from bmgd.client.loop_thread import LoopThread, _Call
+from bmgd.client.loop_thread import LoopThread
+from bmgd.client.thread_calls import Call
 from bmgd.errors import NoDaemonError, RequestError
 
 DEADLINE_S = 10.0
@@ -74,7 +75,7 @@ def test_call_that_is_interrupted_before_it_has_begun_does_not_run(
     async def work() -> None:
         ran.append(True)
 
-    def start_and_interrupt(call: _Call[None]) -> None:
+    def start_and_interrupt(call: Call[None]) -> None:
         start(call)
         raise KeyboardInterrupt
 
