@@ -1,13 +1,14 @@
 """Which checker finds each planted bug of the core, and after how many seeds.
 
-    python -m benchmarks.planted                  all that have no result yet, then the report
+    python -m benchmarks.planted                  all without a result on this core, then the report
     python -m benchmarks.planted --only NAME      one of them, again; "none" for the core without a bug
     python -m benchmarks.planted --report         the report alone
 
 Each bug is planted in a process of its own. There it is first tried whether it shows without checkers: a
 cluster of 16 joins, loses one node, heals; then seeds are run, with all checkers, until one finds it.
 Seeds in which a checker fires without any bug do not count. Results are kept, one JSON line each, so
-that the command can be ended and begun again; a bug whose text has changed is run again.
+that the command can be ended and begun again; a bug whose text has changed is run again, and so is
+what was run on another core (`benchmarks.core_sources`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchmarks.core_sources import digest
 from benchmarks.planted.planting import ROOT, Bug, plant, read_bugs
 
 RESULTS = ROOT / "docs" / "results" / "planted.jsonl"
@@ -151,29 +153,36 @@ def _in_own_process(name: str, seeds: int) -> Row:
 
 def run_all(bugs: Iterable[Bug], seeds: int, only: str) -> None:
     """Run what has no result yet, and keep each result at once."""
-    rows = read_rows()
-    if only == NONE or rows.get(NONE, {}).get("tried", 0) < seeds:
-        rows[NONE] = _in_own_process(NONE, seeds)
+    rows, core = read_rows(), digest()
+    none = rows.get(NONE, {})
+    if only == NONE or none.get("tried", 0) < seeds or none.get("core") != core:
+        rows[NONE] = _in_own_process(NONE, seeds) | {"core": core}
         write_rows(rows)
         print(f"without a bug, {seeds} seeds: {rows[NONE]['fired'] or 'nothing fires'}", flush=True)
     for bug in bugs:
         known = rows.get(bug.name)
-        fresh = known is not None and known["changes"] == [list(pair) for pair in bug.changes]
-        if bug.name != only if only else fresh and known and known["found_by"]:
+        fresh = known is not None and _is_of(known, bug, core) and bool(known["found_by"])
+        if bug.name != only if only else fresh:
             continue
-        rows[bug.name] = row = _in_own_process(bug.name, seeds)
+        rows[bug.name] = row = _in_own_process(bug.name, seeds) | {"core": core}
         write_rows(rows)
         found = f"{row['found_by'][0]}, seed {row['seed']}" if row["found_by"] else "NOT FOUND"
         by_eye = "hidden" if row["passes_by_eye"] else "visible"
         print(f"{bug.name}: {by_eye}; {found}; {row['real_s']} s", flush=True)
 
 
+def _is_of(row: Row, bug: Bug, core: str) -> bool:
+    """Whether a result is of this bug's present text, on this core."""
+    return row["changes"] == [list(pair) for pair in bug.changes] and row.get("core") == core
+
+
 def report(bugs: list[Bug]) -> str:
     """The results as a page of the documentation."""
-    rows = read_rows()
+    rows, core = read_rows(), digest()
     done = [(bug, rows[bug.name]) for bug in bugs if bug.name in rows]
     found = [row for _, row in done if row["found_by"]]
     hidden = sum(1 for _, row in done if row["passes_by_eye"])
+    of_core = sum(1 for bug, row in done if _is_of(row, bug, core))
     none = rows.get(NONE, {"tried": 0, "fired": {}})
     tried = sorted(row["tried"] for row in found)
     lines = [
@@ -182,7 +191,8 @@ def report(bugs: list[Bug]) -> str:
         "Deliberate mutations of the core ([tests/sim/planted.toml](../tests/sim/planted.toml)), each",
         "planted in a process of its own by `python -m benchmarks.planted`, which writes this page.",
         "",
-        f"{len(done)} of {len(bugs)} were run; {len(found)} are found by a checker, half of them within",
+        f"{len(done)} of {len(bugs)} were run, {of_core} of them on the present core ({core}).",
+        f"{len(found)} are found by a checker, half of them within",
         f"{tried[len(tried) // 2] if tried else 0} seeds, all within {tried[-1] if tried else 0}. "
         f"{hidden} of them are hidden: a cluster of 16",
         "still joins, loses a node and heals, and looks in order. A seed is a random scenario of",
