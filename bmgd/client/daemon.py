@@ -413,8 +413,8 @@ async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Dae
             are not confirmed when it goes fail with UnreachableError, whose `sent` says what is known;
             what is asked meanwhile waits within its time. Subscriptions, registrations and streams are
             made again: a subscription shows the gap by an `Interrupted`, `membership` begins anew with
-            everybody, `programs` goes on with what differs. The first `write` or `flush` of a stream
-            after a restart raises, if anything of it was not confirmed; then it goes on.
+            everybody, `programs` goes on with what differs (see there). The first `write` or `flush` of a
+            stream after a restart raises, if anything of it was not confirmed; then it goes on.
 
     Raises:
         ConfigError: the address has another form.

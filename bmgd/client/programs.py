@@ -107,36 +107,6 @@ def _nothing(value: Any) -> list[None]:
     raise ProtocolError("a registration has no items")
 
 
-class ProgramReader:
-    """Reads the items of the stream `programs`; of a second snapshot it tells what differs."""
-
-    def __init__(self) -> None:
-        self._running: dict[Program, None] = {}
-        self._has_begun = False
-
-    def __call__(self, value: Any) -> list[Program | ProgramEnd]:
-        """Starts and ends.
-
-        Raises:
-            ProtocolError: it is no such item.
-        """
-        found = read_programs(value)
-        if "programs" in value and self._has_begun:
-            found = self._differing([each for each in found if isinstance(each, Program)])
-        self._has_begun = True
-        for each in found:
-            if isinstance(each, Program):
-                self._running[each] = None
-            else:
-                self._running.pop(Program(*each[:3]), None)
-        return found
-
-    def _differing(self, snapshot: list[Program]) -> list[Program | ProgramEnd]:
-        there = set(snapshot)
-        gone = [ProgramEnd(*each, None) for each in self._running if each not in there]
-        return [*gone, *(each for each in snapshot if each not in self._running)]
-
-
 def read_programs(value: Any) -> list[Program | ProgramEnd]:
     """An item of the stream `programs`.
 

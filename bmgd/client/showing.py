@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from bmgd.client.arguments import check_destination, check_timeout
 from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
-from bmgd.client.programs import Program, ProgramEnd, ProgramReader, running
+from bmgd.client.program_stream import followed
+from bmgd.client.programs import Program, ProgramEnd, running
 from bmgd.errors import ProtocolError
 
 CHANGES_MAX: Final = 16_384
@@ -134,9 +135,10 @@ class ShowsCluster:
 
         What a node that is held alive runs comes without a gap. When a node is dead, has left or begins a
         new life, its programs end; those of one that was dead by mistake start again. Of a program that
-        started and ended while its node was out of reach nothing is told.
+        started and ended while its node was out of reach nothing is told. After a restart of this daemon
+        (``reconnect=True``) an end that it does not tell of is told 5 s later: it asks the others first.
         """
-        return self._connection.stream("programs", {}, ProgramReader(), CHANGES_MAX)
+        return followed(self._connection, CHANGES_MAX)
 
     async def running_programs(self) -> list[Program]:
         """The registered programs of all nodes that are held alive, sorted by id.
