@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Final, Protocol, cast
 
+from bmgd.client import forked
 from bmgd.client.items import check_loop
 from bmgd.errors import BmgdError, NoDaemonError, ProtocolError
 from bmgd.wire import control
@@ -50,6 +51,7 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
         """Set while there is no socket."""
         self._has_ended.set()
         self._lost: BmgdError | None = None
+        self._descriptor = -1
 
     @abstractmethod
     def _on_frame(self, frame: Frame) -> None:
@@ -113,6 +115,8 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
         # uvloop's transports are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
+        self._descriptor = transport.get_extra_info("socket").fileno()
+        forked.keep_from_children(self._descriptor)
         self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
         self._waiting = {}
         self._uncrowded.set()
@@ -128,6 +132,7 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
             sender.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        forked.forget(self._descriptor)
         self._has_ended.set()
         self._lose(NoDaemonError("the daemon closed the connection"))
 

@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
+from bmgd.client import forked
 from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
 from bmgd.client.connection import ANSWER_S, Connection
@@ -178,6 +179,7 @@ class LastingConnection(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
+        forked.forget(self._descriptor)
         # asyncio would tell it twice if a transport were aborted that is telling it just now.
         self._transport = None
         self._has_ended.set()
