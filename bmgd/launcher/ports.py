@@ -13,7 +13,7 @@ import socket
 from collections.abc import Container
 from typing import Final
 
-from bmgd.errors import LaunchError
+from bmgd.errors import ConfigError, LaunchError
 
 FIRST_PORT: Final = 7400
 PORT_END: Final = 32768
@@ -38,11 +38,12 @@ def choose_base_port(
         flag: which argument has the wanted one.
 
     Raises:
+        ConfigError: the wanted ones are no ports.
         LaunchError: the wanted ones, or all below `PORT_END`, are taken.
     """
     if wanted is not None:
         if wanted < 1 or wanted + count > 65536:
-            raise LaunchError(f"ports {wanted}..{wanted + count - 1} are not all in 1..65535")
+            raise ConfigError(f"{flag}: {wanted}..{wanted + count - 1} are not all in 1..65535")
         for port in range(wanted, wanted + count):
             if not _is_free(port):
                 raise LaunchError(f"port {port} is in use; choose another {flag}")
@@ -89,7 +90,7 @@ class ReservedPorts:
         A wanted port that cannot be reserved is still given: some other program uses its UDP port.
 
         Raises:
-            LaunchError: as there, or this process may not have so many descriptors.
+            ConfigError, LaunchError: as there, or this process may not have so many descriptors.
         """
         reserved_by_others: set[int] = set()
         while True:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bmgd.errors import ConfigError
 from bmgd.launcher import ports
 from bmgd.launcher.planning import Wanted, make_plan
 from bmgd.launcher.ports import FIRST_PORT, PORT_END, ReservedPorts, choose_base_port
@@ -24,6 +25,14 @@ def test_ports_are_searched_from_the_first_one_where_none_are_left_above() -> No
     assert choose_base_port(2, None, PORT_END - 2, taken) == PORT_END - 2
     assert choose_base_port(2, None, PORT_END - 1, taken) == FIRST_PORT + 2
     assert choose_base_port(3, None, PORT_END - 2, taken) == FIRST_PORT + 5
+
+
+def test_wanted_ports_that_are_none_are_an_error_of_usage() -> None:
+    assert choose_base_port(1, 65535) == 65535
+    with pytest.raises(ConfigError, match="--base-port: 65535..65536"):
+        choose_base_port(2, 65535)
+    with pytest.raises(ConfigError, match="--http: 0..1"):
+        choose_base_port(2, 0, flag="--http")
 
 
 @pytest.mark.parametrize("http_port", [PORT_END - 70, 40_000])
