@@ -29,9 +29,9 @@ def test_ports_are_searched_from_the_first_one_where_none_are_left_above() -> No
 
 def test_wanted_ports_that_are_none_are_an_error_of_usage() -> None:
     assert choose_base_port(1, 65535) == 65535
-    with pytest.raises(ConfigError, match="--base-port: 65535..65536"):
+    with pytest.raises(ConfigError, match=r"--base-port: 65535\.\.65536"):
         choose_base_port(2, 65535)
-    with pytest.raises(ConfigError, match="--http: 0..1"):
+    with pytest.raises(ConfigError, match=r"--http: 0\.\.1"):
         choose_base_port(2, 0, flag="--http")
 
 

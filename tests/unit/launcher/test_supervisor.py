@@ -406,6 +406,8 @@ def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports, "_is_free", lambda _: True)
+    # Other launches on this machine may have reserved some of these.
+    monkeypatch.setattr(ports, "_reserve", lambda _: ([], []))
     launch.join()
     numbers = launch.supervisor._daemons.add_joiners(2) + launch.supervisor._daemons.add_joiners(1)
     addresses = [launch.supervisor._daemons.by_id[number].address for number in numbers]
