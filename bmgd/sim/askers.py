@@ -33,7 +33,7 @@ from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
-from bmgd.sim.workload import JOINING_NS, NUMBER_BYTES, reading_ns_max
+from bmgd.sim.readers import JOINING_NS, NUMBER_BYTES, reading_ns_max
 from bmgd.types import NodeId
 from bmgd.wire.answers import ANSWER, FAILED, answer_head, read_head
 from bmgd.wire.batch import pack_messages, unpack_messages

@@ -28,7 +28,7 @@ from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
-from bmgd.sim.workload import JOINING_NS, NUMBER_BYTES, reading_ns_max
+from bmgd.sim.readers import JOINING_NS, NUMBER_BYTES, reading_ns_max
 from bmgd.wire.broadcast_messages import Piece
 
 NEWS: Final = "news"

@@ -17,7 +17,7 @@ from bmgd.chaos.history import Fact, LieTold
 from bmgd.sim.host import Host
 from bmgd.sim.inside import known_life
 from bmgd.sim.network import PEERS, Network
-from bmgd.sim.workload import TOPIC
+from bmgd.sim.readers import TOPIC
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of, incarnation_tag
 from bmgd.wire.ask_messages import Answer
 from bmgd.wire.link_messages import Notice

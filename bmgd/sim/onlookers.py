@@ -24,7 +24,7 @@ from bmgd.core.commands import (
 from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.askers import ASKED
 from bmgd.sim.network import Network
-from bmgd.sim.workload import TOPIC
+from bmgd.sim.readers import TOPIC
 from bmgd.types import NodeId
 
 TIMEOUTS_NS: Final = (50_000_000, 400_000_000, 3_000_000_000)

@@ -26,7 +26,7 @@ from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
 from bmgd.sim.inside import has_stream_of
 from bmgd.sim.network import Network
-from bmgd.sim.workload import TOPIC
+from bmgd.sim.readers import TOPIC
 from bmgd.types import NodeId
 from bmgd.wire.bounds import (
     ENTRIES_MAX,

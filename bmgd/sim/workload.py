@@ -1,9 +1,7 @@
-"""The programs of a simulated cluster: they send numbered messages in all ways, and read them.
+"""The programs of a simulated cluster: they send numbered messages in all ways; `readers.py` reads them.
 
-Every daemon has a program that reads one topic, or two of them; it takes each message for a moment before
-it says that it has consumed it, and may go away for a while. A source of messages picks a running sender
-and a receiver, dead or alive, by chance, and a way: singly, in a segment of a stream, or as a long
-message. What programs see goes into the history.
+A source of messages picks a running sender and a receiver, dead or alive, by chance, and a way: singly,
+in a segment of a stream, or as a long message. What becomes of each goes into the history.
 """
 
 from __future__ import annotations
@@ -13,56 +11,34 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from bmgd.chaos.history import Acknowledged, Delivered, Fact, Failed, Sent, Unread
+from bmgd.chaos.history import Acknowledged, Fact, Failed, Sent
 from bmgd.chaos.plan import Workload
 from bmgd.core.commands import (
     CloseStream,
-    Consumed,
     OpenStream,
     PutSegment,
     SendTo,
-    Subscribe,
-    Unsubscribe,
     Withdraw,
 )
 from bmgd.core.effects import Deliver, Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Event
 from bmgd.sim.arrivals import Arrivals
 from bmgd.sim.host import Host
-from bmgd.sim.inside import known_life, unread_bodies
+from bmgd.sim.inside import known_life
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
-from bmgd.types import Incarnation, NodeId
-from bmgd.wire.batch import pack_messages, unpack_messages
+from bmgd.sim.readers import NUMBER_BYTES, TOPIC, Readers
+from bmgd.types import NodeId
+from bmgd.wire.batch import pack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
 
-TOPIC: Final = "work"
-NUMBER_BYTES: Final = 8
-JOINING_NS: Final = 1_000_000
-"""A program whose daemon has no id for the moment tries again so soon."""
 FINISHING_NS: Final = 50_000_000
 BATCH_MAX: Final = 8
 """Messages in one segment."""
 BEST_EFFORT: Final = "best effort"
 ABANDONED: Final = "abandoned"
 """Not errors: what becomes of such a message its program is not told."""
-READING_US: Final = 2_000
-"""How long programs have a message at most, that are not slow."""
-_MICROSECOND: Final = 1_000
-
-
-def number_of(payload: bytes) -> int:
-    """Which message it is."""
-    return int.from_bytes(payload[:NUMBER_BYTES], "big")
-
-
-def reading_ns_max(network: Network, until_ns: int) -> int:
-    """How long a program has a message that it gets now: when faults end, nobody is slow any more."""
-    us_max = network.conditions.reading_us_max
-    if network.now_ns >= until_ns:
-        us_max = min(us_max, READING_US)
-    return us_max * _MICROSECOND
 
 
 @dataclass(slots=True)
@@ -120,16 +96,8 @@ class Programs(Watcher):
         self._note = note
         self._payload_id = 0
         self._asked: dict[int, tuple[int, Host]] = {}
-        self._readers: dict[int, Host] = {}
-        self._reader_counts: dict[Host, int] = {}
-        self._leaving: set[int] = set()
-        self._unseen: set[int] = set()
-        """Messages that came to a reader which was about to go, and which it did not read."""
-        self._taken_as: dict[tuple[Host, int], tuple[NodeId, Incarnation]] = {}
-        """Messages that waited for a reader as their process was given another id, and its former one."""
         self._streams: dict[int, _Stream] = {}
-        self._longs: dict[tuple[Host, int], int] = {}
-        self._until_ns = 0
+        self._readers = Readers(network, random, note)
         self._arrivals = Arrivals(network, random, workload.messages_per_second, self._send_any)
 
     @property
@@ -137,69 +105,15 @@ class Programs(Watcher):
         """How many messages have not been answered yet."""
         return len(self._asked) + sum(len(s.waiting) for s in self._streams.values())
 
-    # --- reading ------------------------------------------------------------------------------
-
     def boot(self, host: Host) -> None:
-        # Who takes a new id after another life took its own keeps its readers.
-        is_read = any(reader is host for reader in self._readers.values())
-        if self._workload.messages_per_second > 0 and not is_read:
-            percent = self._network.conditions.second_reader_percent
-            is_read_twice = bool(percent) and self._random.randrange(100) < percent
-            self._reader_counts[host] = 1 + is_read_twice
-            for _ in range(self._reader_counts[host]):
-                self._network.timeline.plan(self._network.now_ns, self._subscribe, host)
-
-    def _subscribe(self, host: Host) -> None:
-        if not self._is_current(host) or self._is_held_back(host, self._subscribe):
-            return
-        count = sum(reader is host for reader in self._readers.values())
-        if count >= self._reader_counts[host]:
-            return
-        network, conditions = self._network, self._network.conditions
-        request = network.next_request()
-        self._readers[request] = host
-        network.issue_as(
-            host,
-            request,
-            Subscribe(
-                TOPIC, conditions.reading_messages, conditions.reading_bytes, takes_long=True
-            ),
-        )
-        if conditions.absent_ms_max:
-            stays_ns = self._random.randrange(1, 4_000_000_000)
-            network.timeline.plan(network.now_ns + stays_ns, self._go_away, host, request)
-
-    def _go_away(self, host: Host, request: int) -> None:
-        network = self._network
-        if network.now_ns >= self._until_ns or request not in self._readers:
-            return
-        if not self._is_current(host) or self._is_held_back(host, self._go_away, request):
-            return
-        del self._readers[request]
-        self._leaving.add(request)
-        network.issue_as(host, request, Unsubscribe())
-        absent_ns = self._random.randrange(1, network.conditions.absent_ms_max * 1_000_000)
-        network.timeline.plan(network.now_ns + absent_ns, self._subscribe, host)
-
-    def _is_current(self, host: Host) -> bool:
-        return host.alive and self._network.hosts.get(host.where) is host
-
-    def _is_held_back(self, host: Host, action: Callable[..., None], *args: object) -> bool:
-        """Whether a process cannot act now; it will when it can."""
-        if host.stopped:
-            host.held_back.append((action, (host, *args)))
-        elif host.joiner is not None:
-            at_ns = self._network.now_ns + JOINING_NS
-            self._network.timeline.plan(at_ns, action, host, *args)
-        else:
-            return False
-        return True
+        if self._workload.messages_per_second > 0:
+            self._readers.boot(host)
 
     # --- sending ------------------------------------------------------------------------------
 
     def start(self, until_ns: int) -> None:
         """Send messages until then."""
-        self._until_ns = until_ns
+        self._readers.start(until_ns)
         self._network.timeline.plan(until_ns, self._finish_longs)
         self._arrivals.start(until_ns)
 
@@ -363,7 +277,7 @@ class Programs(Watcher):
                 case Reply():
                     self._on_reply(host, effect)
                 case Deliver():
-                    self._on_deliver(host, effect)
+                    self._readers.on_deliver(host, effect)
                 case StreamMoved():
                     self._on_moved(effect)
                 case StreamEnded():
@@ -430,78 +344,10 @@ class Programs(Watcher):
                 now_ns = self._network.now_ns
                 self._note(Failed(now_ns, stream.host.id, request, number, error))
 
-    def _on_deliver(self, host: Host, deliver: Deliver) -> None:
-        is_leaving = deliver.request in self._leaving
-        if deliver.request not in self._readers and not is_leaving:
-            return
-        numbers: list[int] = []
-        if not deliver.long:
-            payloads = unpack_messages(deliver.body, deliver.count)
-            numbers = [number_of(payload) for payload in payloads]
-        if is_leaving:
-            # Its daemon does not know yet that it goes: what it is given now comes again, marked so.
-            self._unseen.update(numbers)
-            return
-        if deliver.long:
-            self._on_piece(host, deliver, numbers)
-        elif deliver.redelivered:
-            numbers = [number for number in numbers if number in self._unseen]
-            self._unseen.difference_update(numbers)
-        known, life = known_life(host.node, deliver.source), host.node.incarnation
-        for number in numbers:
-            now_ns = self._network.now_ns
-            node, led = self._taken_as.pop((host, number), (host.id, life))
-            self._note(Delivered(now_ns, node, led, deliver.source, known, number))
-        if not deliver.aborted:
-            self._read_on(host, deliver)
-
-    def _read_on(self, host: Host, deliver: Deliver) -> None:
-        """A program consumes a segment in up to two parts: it may go away between them."""
-        reading_ns, count = reading_ns_max(self._network, self._until_ns), deliver.count or 1
-        first = self._random.randint(1, count)
-        for part in (first, count - first):
-            if part:
-                at_ns = self._network.now_ns + self._random.randrange(max(1, reading_ns))
-                consumed = Consumed(part, deliver.long)
-                self._network.timeline.plan(at_ns, self._consume, host, deliver.request, consumed)
-
-    def _on_piece(self, host: Host, piece: Deliver, numbers: list[int]) -> None:
-        """A long message counts as read when its last piece is here."""
-        key = host, piece.long
-        if piece.aborted:
-            self._longs.pop(key, None)
-            return
-        number = self._longs.setdefault(key, number_of(piece.body))
-        if piece.last:
-            del self._longs[key]
-            numbers.append(number)
-
-    def _consume(self, host: Host, request: int, consumed: Consumed) -> None:
-        if request not in self._readers or not self._is_current(host):
-            return
-        if not self._is_held_back(host, self._consume, request, consumed):
-            self._network.issue_as(host, request, consumed)
-
     def ended(self, host: Host) -> None:
         # Who asked a daemon that ended never gets its answer.
         for request in [r for r, (_, asker) in self._asked.items() if asker is host]:
             del self._asked[request]
         for request in [r for r, s in self._streams.items() if s.host is host]:
             del self._streams[request]
-        self._note_unread(host)
-        if host.alive:
-            return
-        for request in [r for r, reader in self._readers.items() if reader is host]:
-            del self._readers[request]
-
-    def _note_unread(self, host: Host) -> None:
-        """What waited for a reader; a process that asks for another id may end before it has one."""
-        numbers = sorted(
-            number_of(payload)
-            for count, body in unread_bodies(host.node)
-            for payload in unpack_messages(body, count)
-        )
-        life = host.node.incarnation
-        self._note(Unread(self._network.now_ns, host.id, life, tuple(numbers)))
-        if host.alive:
-            self._taken_as |= {(host, number): (host.id, life) for number in numbers}
+        self._readers.ended(host)

@@ -22,8 +22,8 @@ from bmgd.errors import PlanError, ProtocolError
 from bmgd.sim import simulation, stepping
 from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
+from bmgd.sim.readers import TOPIC
 from bmgd.sim.simulation import Simulation
-from bmgd.sim.workload import TOPIC
 from bmgd.types import NodeId
 
 

@@ -11,8 +11,8 @@ from bmgd.core.streams.outbound import Outbound
 from bmgd.core.streams.stream_out import Sending, StreamOut
 from bmgd.sim import Network
 from bmgd.sim.checkers import Scene, watch
+from bmgd.sim.readers import TOPIC
 from bmgd.sim.unusable_requests import UnusableRequests
-from bmgd.sim.workload import TOPIC
 from tests.unit.core.clusters import S, settle
 
 SIZE = 5
