@@ -1,8 +1,8 @@
 """What an engine of links must do, kept beside it frame by frame, and compared with what it does.
 
 Theory of operation. A `WatchedEngine` stands before a real engine and passes everything on. Beside it
-the same is done the simplest way: each link has a list of whole frames for each urgency, and a list of
-what must be told next. Bytes that are taken must be the next frames of these lists; what `poll` tells
+the same is done the simplest way: each link has a list of whole frames for each urgency (`modellink.py`),
+and a list of what must be told next. Bytes that are taken must be the next frames; what `poll` tells
 of a link must be the next of what is expected. Only next hops are asked of the same snapshot. What
 differs is reported under the name of the rule that it breaks, and the link is not looked at any more.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from bmgd import frameheader as header
@@ -20,19 +19,16 @@ from bmgd.linklayer import LinkEngine, contract
 from bmgd.linklayer.contract import Happening
 from bmgd.linklayer.outbox import (
     BULK_BYTES_MAX,
-    BULK_SHARE,
-    BULK_TURN_BYTES,
     CONTROL_BYTES_MAX,
     HIGH_BYTES_MAX,
     URGENT_BYTES_MAX,
 )
 from bmgd.routing import Snapshot
 from bmgd.sim.framebytes import awaited_bytes, class_of, frames_in, hopped, kind_of, kind_of_put
+from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE, ModelLink
 from bmgd.wire.codec import decode, kind_of_message
 from bmgd.wire.link_messages import Goodbye, Heartbeat
 
-LOSE_NOTHING: Final = "links-lose-nothing"
-OVERTAKE: Final = "urgent-overtakes-bulk"
 BOUNDED: Final = "outboxes-are-bounded"
 
 _GOODBYE: Final = kind_of_message(Goodbye)
@@ -40,68 +36,6 @@ _HEARTBEAT: Final = kind_of_message(Heartbeat)
 _UNTOLD: Final = (contract.BACKLOGGED, contract.WRITABLE)
 """What is told when sizes pass a bound, not when frames come or go."""
 Report = Callable[[str, str], None]
-
-
-@dataclass(slots=True, eq=False)
-class _Queue:
-    """Whole frames, with their length prefixes."""
-
-    frames: deque[bytes] = field(default_factory=deque)
-    size_bytes: int = 0
-
-    def put(self, frames: list[bytes]) -> None:
-        self.frames.extend(frames)
-        self.size_bytes += sum(map(len, frames))
-
-    def pop(self) -> bytes:
-        frame = self.frames.popleft()
-        self.size_bytes -= len(frame)
-        return frame
-
-
-@dataclass(slots=True, eq=False)
-class _Link:
-    """One link.
-
-    Attributes:
-        begun, begun_at: the frame of which a part was taken, and how much.
-        is_shut: it takes no more; the goodbye goes last.
-        hears: what comes is still looked at.
-        said: the goodbye was taken.
-        rest: the beginning of a frame that is not whole.
-        awaited_bytes: how long that frame is, with its length prefix; 0 for not known.
-        accepted, came: count the frames that were put, and that came before the goodbye.
-    """
-
-    came_from: int
-    raw: bytes = b""
-    begun: bytes = b""
-    begun_at: int = 0
-    control: _Queue = field(default_factory=_Queue)
-    high: _Queue = field(default_factory=_Queue)
-    bulk: _Queue = field(default_factory=_Queue)
-    passed_bytes: int = 0
-    is_turn_of_bulk: bool = False
-    goodbye: bytes = b""
-    is_shut: bool = False
-    hears: bool = True
-    said: bool = False
-    rest: bytearray = field(default_factory=bytearray)
-    awaited_bytes: int = 0
-    accepted: int = 0
-    came: int = 0
-
-    @property
-    def backlog_bytes(self) -> int:
-        begun = len(self.begun) - self.begun_at
-        queued = self.control.size_bytes + self.high.size_bytes + self.bulk.size_bytes
-        return len(self.raw) + begun + queued + len(self.goodbye)
-
-    def unsent(self) -> list[bytes]:
-        """The bodies of routed frames of which a byte was not taken."""
-        begun = [self.begun] if self.begun else []
-        frames = [*begun, *self.control.frames, *self.high.frames, *self.bulk.frames]
-        return [frame[header.LENGTH_BYTES :] for frame in frames if kind_of(frame) >= 0x40]
 
 
 class WatchedEngine:
@@ -132,7 +66,7 @@ class WatchedEngine:
         self._report = report
         self._on_goodbye = on_goodbye
         self._snapshot = Snapshot(0, 0, 1, (), ())
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, ModelLink] = {}
         self._expected: dict[int, deque[tuple[int, object]]] = {}
         self._due: dict[int, None] = {}
         self._known: dict[bytes, None] = {}
@@ -165,7 +99,7 @@ class WatchedEngine:
     def adopt(self, fd: int, link: int, came_from: int) -> None:
         """See `LinkEngine.adopt`."""
         self._engine.adopt(fd, link, came_from)
-        self._links[link] = _Link(came_from)
+        self._links[link] = ModelLink(came_from)
         self._expected[link] = deque()
 
     def promote(self, link: int, peer: int) -> None:
@@ -256,7 +190,7 @@ class WatchedEngine:
                 self._check_backlog(out)
         self._take_in(link, found, for_core, is_malformed=is_malformed)
 
-    def _next_hop(self, link: _Link, frame: bytes) -> int:
+    def _next_hop(self, link: ModelLink, frame: bytes) -> int:
         if kind_of(frame) <= header.LINK_LOCAL_LAST:
             return -1
         _, flags, _, budget, to, source, *_ = header.HEADER.unpack_from(
@@ -276,7 +210,7 @@ class WatchedEngine:
         elif self._room(link, kind) < sum(map(len, run)):
             self._dropped += len(run)
         else:
-            _queue(link, kind).put(run)
+            link.queue(kind).put(run)
             link.accepted += len(run)
             frames, size_bytes = self._relayed
             self._relayed = frames + len(run), size_bytes + sum(map(len, run))
@@ -288,7 +222,7 @@ class WatchedEngine:
             self._violate(number, BOUNDED, f"{waiting} bytes wait, not {link.backlog_bytes}")
 
     def _take_in(
-        self, number: int, link: _Link, bodies: list[bytes], *, is_malformed: bool
+        self, number: int, link: ModelLink, bodies: list[bytes], *, is_malformed: bool
     ) -> None:
         if number not in self._expected:
             return
@@ -421,14 +355,13 @@ class WatchedEngine:
         elif result == contract.PUT and kind == contract.RAW:
             found.raw += data
         elif result == contract.PUT:
-            _queue(found, kind).put(frames)
+            found.queue(kind).put(frames)
             found.accepted += len(frames)
         self._check_backlog(link)
         return result
 
-    def _room(self, link: _Link, kind: int) -> int:
-        used = len(link.raw) if kind == contract.RAW else _queue(link, kind).size_bytes
-        return self._bounds[kind] - used
+    def _room(self, link: ModelLink, kind: int) -> int:
+        return self._bounds[kind] - link.waiting_bytes(kind)
 
     def take(self, link: int, limit: int) -> bytes:
         """See `LinkEngine.take`."""
@@ -440,18 +373,16 @@ class WatchedEngine:
             text = f"gave {len(taken)} bytes of {found.backlog_bytes}, asked for {limit}"
             self._violate(link, LOSE_NOTHING, text)
             return taken
-        at = 0
-        while at < len(taken):
-            count = self._consume(link, found, taken, at)
-            if not count:
-                return taken
-            at += count
+        broken = found.consume(taken)
+        if broken is not None:
+            self._violate(link, *broken)
+            return taken
         self._check_backlog(link)
         if taken and found.is_shut and not found.backlog_bytes:
             self._on_written(link, found)
         return taken
 
-    def _on_written(self, number: int, link: _Link) -> None:
+    def _on_written(self, number: int, link: ModelLink) -> None:
         """All of a shut link is taken."""
         link.said = True
         if link.hears:
@@ -459,58 +390,6 @@ class WatchedEngine:
         else:
             self._end(number, contract.CLOSED, None)
 
-    def _consume(self, number: int, link: _Link, taken: bytes, at: int) -> int:
-        """Compare the next bytes with what is next; how many that were, 0 when they are not."""
-        if link.raw:
-            part = link.raw[: len(taken) - at]
-            if not taken.startswith(part, at):
-                self._violate(number, LOSE_NOTHING, "the end of the hello is not written first")
-                return 0
-            link.raw = link.raw[len(part) :]
-            return len(part)
-        if not link.begun:
-            self._begin(link)
-        if not link.begun_at and link.begun and taken.startswith(link.begun, at):
-            count, link.begun = len(link.begun), b""
-            return count
-        part = link.begun[link.begun_at : link.begun_at + len(taken) - at]
-        if not part or not taken.startswith(part, at):
-            bulk = link.bulk.frames
-            overtaken = bool(bulk) and link.begun_at == 0 and taken.startswith(bulk[0][:40], at)
-            within = link.begun_at > 0
-            name = OVERTAKE if overtaken or within else LOSE_NOTHING
-            what = "within a frame" if within else "what is not next"
-            self._violate(number, name, f"wrote {what}: {taken[at : at + 48]!r}")
-            return 0
-        link.begun_at += len(part)
-        if link.begun_at == len(link.begun):
-            link.begun, link.begun_at = b"", 0
-        return len(part)
-
-    def _begin(self, link: _Link) -> None:
-        """What is next: control, high, bulk, the goodbye at last; of eight bytes one is bulk's."""
-        first = link.control if link.control.frames else link.high
-        if first.frames and not link.is_turn_of_bulk:
-            link.begun = first.pop()
-            link.passed_bytes += len(link.begun) if link.bulk.frames else 0
-            link.is_turn_of_bulk = link.passed_bytes >= BULK_TURN_BYTES
-        elif link.bulk.frames:
-            link.begun = link.bulk.pop()
-            spent = BULK_SHARE * len(link.begun)
-            link.passed_bytes = max(0, link.passed_bytes - spent) if link.bulk.frames else 0
-            link.is_turn_of_bulk = link.is_turn_of_bulk and link.passed_bytes > 0
-        else:
-            link.begun, link.goodbye = link.goodbye, b""
-
     def backlog(self, link: int) -> int:
         """See `LinkEngine.backlog`."""
         return self._engine.backlog(link)
-
-
-def _queue(link: _Link, kind: int) -> _Queue:
-    match kind:
-        case contract.BULK:
-            return link.bulk
-        case contract.HIGH:
-            return link.high
-    return link.control

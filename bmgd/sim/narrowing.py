@@ -45,7 +45,7 @@ NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
     (("core.broadcast.orphans",), "PULLED_MAX", 1),
     (("core.broadcast.orphans",), "TOLD_MAX", 1),
     (("core.broadcast.programs",), "ASKED_PER_STEP_MAX", 1),
-    (("linklayer.outbox", "sim.linkmodel"), "BULK_TURN_BYTES", 7 * 512),
+    (("linklayer.outbox", "sim.modellink"), "BULK_TURN_BYTES", 7 * 512),
     (("linklayer.outbox",), "GATHER_MAX", 1),
     (("linklayer.contract",), "KNOWN_NOTICES_MAX", 1),
     (("core.membership.membership",), "LISTED_SPACE_MAX", 2),

@@ -13,7 +13,8 @@ from bmgd.core.effects import Effect
 from bmgd.core.events import Event
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
-from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
+from bmgd.sim.linkmodel import BOUNDED
+from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE
 
 STEP_EFFECTS_MAX: Final = 4096
 """What one step may order at most; a step that orders more keeps its node from its heartbeats."""

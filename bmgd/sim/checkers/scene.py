@@ -26,7 +26,8 @@ from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import NO_KINDS, Journal
 from bmgd.sim.host import Host
-from bmgd.sim.linkmodel import LOSE_NOTHING, WatchedEngine
+from bmgd.sim.linkmodel import WatchedEngine
+from bmgd.sim.modellink import LOSE_NOTHING
 from bmgd.sim.network import Network
 from bmgd.sim.simulation import Inspector
 from bmgd.types import LinkId, NodeId

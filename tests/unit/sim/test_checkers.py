@@ -70,7 +70,8 @@ from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.scene import LOOK_EVERY
 from bmgd.sim.checkers.telling import ChangesAreFlooded
 from bmgd.sim.host import Host
-from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE
+from bmgd.sim.linkmodel import BOUNDED
+from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,

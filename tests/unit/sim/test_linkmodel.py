@@ -13,7 +13,8 @@ from bmgd.linklayer.contract import BULK, CONTROL, PUT, URGENT, Happening
 from bmgd.sim import Network
 from bmgd.sim.checkers import watch
 from bmgd.sim.checkers.linking import STEP_EFFECTS_MAX
-from bmgd.sim.linkmodel import BOUNDED, LOSE_NOTHING, OVERTAKE, WatchedEngine
+from bmgd.sim.linkmodel import BOUNDED, WatchedEngine
+from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE
 from bmgd.types import NodeId
 from tests.unit.linklayer.engines import data, goodbye, ping, snapshot
 
