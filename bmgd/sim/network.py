@@ -204,7 +204,7 @@ class Network:
         )
         self.hosts[node_id] = host
         self.wires.equip(host)
-        self.wires.listeners[address] = host
+        self.wires.hellos.listeners[address] = host
         for watcher in self.watchers:
             watcher.boot(host)
         self._stepping.plan_wake(host)
@@ -233,7 +233,7 @@ class Network:
         host.keys = self.keys
         contacts = tuple(self.hosts[NodeId(i)].address for i in through)
         self._begin_joining(host, contacts, kept, counter)
-        self.wires.listeners[address] = host
+        self.wires.hellos.listeners[address] = host
         return host
 
     def _begin_joining(
@@ -270,7 +270,7 @@ class Network:
         self.hosts[host.where] = host
         for watcher in self.watchers:
             watcher.boot(host)
-        self.wires.answer_backlog(host)
+        self.wires.hellos.answer_backlog(host)
         host.wake_planned_ns = None
         self._stepping.plan_wake(host)
 
@@ -379,13 +379,13 @@ class Network:
             case Overlooked(notice):
                 wires.overlook(host, notice)
             case Dial() | AskContact():
-                wires.dial(host, effect)
+                wires.hellos.dial(host, effect)
             case Welcome(link, known):
-                wires.welcome(host, link, known)
+                wires.hellos.welcome(host, link, known)
             case Refuse():
-                wires.refuse(host, effect)
+                wires.hellos.refuse(host, effect)
             case Grant():
-                wires.grant(host, effect, self._settings)
+                wires.hellos.grant(host, effect, self._settings)
             case Joined():
                 self._on_joined(host, effect)
             case Displaced():

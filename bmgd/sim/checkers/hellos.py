@@ -20,7 +20,7 @@ class HellosMeanWhatTheySay(Checker):
         super().__init__(scene)
         network = scene.network
         random = Random(f"hellos of {network.size}")
-        network.wires.hello_bytes = HelloBytes(network.settings, random, self._on_difference)
+        network.wires.hellos.hello_bytes = HelloBytes(network.settings, random, self._on_difference)
 
     def _on_difference(self, host: Host, text: str) -> None:
         self.violate(self.scene.journals.get(host.where), text)

@@ -329,7 +329,7 @@ def test_observer_with_a_dead_link_and_a_live_one_to_the_suspect_vetoes() -> Non
         assert end.other is not None
         end.dead = end.other.dead = True
     network.run(0.8)
-    network.wires.dial(one, Dial(zero.id, zero.address, zero.node.incarnation, 99, 1 * S))
+    network.wires.hellos.dial(one, Dial(zero.id, zero.address, zero.node.incarnation, 99, 1 * S))
     network.run(0.1)
     assert linked(network, 0) == [1, 1, 2, 3]
     answers = _Answers()

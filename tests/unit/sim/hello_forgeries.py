@@ -29,7 +29,7 @@ def hello_of_another_life(f: Forger) -> None:
     hello = event_of_hello(f.host, _dial(f), LINK, "")
     assert isinstance(hello, Greeted)
     other = replace(hello, incarnation=Incarnation(hello.incarnation + 1))
-    hello_bytes = f.network.wires.hello_bytes
+    hello_bytes = f.network.wires.hellos.hello_bytes
     assert hello_bytes is not None
     hello_bytes.dialled(f.host, End(f.network.hosts[PEER], LINK, life=f.life), _dial(f), hello)
     assert f.scene.violations == []
@@ -37,14 +37,14 @@ def hello_of_another_life(f: Forger) -> None:
 
 
 def refusal_that_nobody_has_a_reason_for(f: Forger) -> None:
-    hello_bytes = f.network.wires.hello_bytes
+    hello_bytes = f.network.wires.hellos.hello_bytes
     assert hello_bytes is not None
     peer = f.network.hosts[PEER]
     hello_bytes.rejected(f.host, peer, _dial(f), Refusal.WRONG_CLUSTER, proven=True)
 
 
 def refusal_of_a_stranger_that_is_told_as_proven(f: Forger) -> None:
-    hello_bytes, peer = f.network.wires.hello_bytes, f.network.hosts[PEER]
+    hello_bytes, peer = f.network.wires.hellos.hello_bytes, f.network.hosts[PEER]
     assert hello_bytes is not None
     f.host.keys = peer.keys = ("secret",)
     peer.squatter = "cluster"

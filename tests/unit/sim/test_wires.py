@@ -175,7 +175,7 @@ def dial_to_zero(network: Network, seen: Pings) -> DialFailed:
     """Let node 1 dial node 0; how the dial fails."""
     del seen.failed[:]
     dial = Dial(NodeId(0), "sim0:7400", Incarnation(0), 9, 500_000_000)
-    network.wires.dial(network.hosts[NodeId(1)], dial)
+    network.wires.hellos.dial(network.hosts[NodeId(1)], dial)
     network.run(0.6)
     return seen.failed[0]
 
