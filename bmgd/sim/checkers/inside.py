@@ -11,6 +11,7 @@ from bmgd.core.forwarding.probing import Probing
 from bmgd.core.links import Links
 from bmgd.core.membership.membership import Membership
 from bmgd.core.membership.quorum import Quorum
+from bmgd.core.membership.retirement import Retirement
 from bmgd.core.neighbors.detector import Detector
 from bmgd.core.neighbors.dialling import Dialling
 from bmgd.core.neighbors.greeting import Greeting
@@ -52,6 +53,7 @@ class Inside:
         "probing",
         "quorum",
         "relayout",
+        "retirement",
         "settings",
         "to_many",
         "topics",
@@ -72,6 +74,7 @@ class Inside:
         self.probing: Probing = node.parts.probing
         self.quorum: Quorum = node.parts.quorum
         self.relayout: Relayout = node.parts.relayout
+        self.retirement: Retirement = node.parts.retirement
         self.settings: Settings = node.parts.context.settings
         self.to_many: ToMany = node.parts.to_many
         self.topics: Topics = node.parts.topics

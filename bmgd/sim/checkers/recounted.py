@@ -15,6 +15,8 @@ from typing import ClassVar, Final
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
+from bmgd.core.streams.inbound import Inbound
+from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.topics.inboxes import is_inbox, topic_of
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
@@ -60,6 +62,7 @@ class CountsAreTrue(Checker):
         inside = journal.inside
         for part in (
             _ids,
+            _gone,
             _links,
             _topics,
             _requests,
@@ -112,6 +115,19 @@ def _ids(inside: Inside) -> Iterator[Counted]:
     counted = [s for s in statuses.values() if s is not None and s is not Status.LEFT]
     yield "ids that count", quorum.counted, len(counted)
     yield "living ids", quorum.living, sum(s < Status.DEAD for s in counted)
+
+
+def _gone(inside: Inside) -> Iterator[Counted]:
+    """The joiners that are forgotten when they have been gone, or have left, for long enough."""
+    membership, retirement = inside.membership, inside.retirement
+    joiners = {
+        i: membership.status_of(NodeId(i))
+        for i in range(membership.founding_size, membership.id_space)
+    }
+    left = {i for i, status in joiners.items() if status is Status.LEFT}
+    yield "joiners that have left", set(retirement._left), left
+    gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
+    yield "joiners that are gone", set(retirement._gone), gone
 
 
 def _links(inside: Inside) -> Iterator[Counted]:
@@ -220,6 +236,7 @@ def _streams_in(inside: Inside) -> Iterator[Counted]:
     for name, index in (
         ("with credit", inbound.granting.active),
         ("owed an answer", inbound.acknowledging.owed),
+        ("whose acknowledgement waits for an answer", _with_answers(inbound)),
         ("being taken", inbound._advancing),
         ("that want room", inbound.granting.starved),
     ):
@@ -229,6 +246,15 @@ def _streams_in(inside: Inside) -> Iterator[Counted]:
         ids = list(source.streams)
         yield f"floor of {source_id}", min(ids, default=source.floor) >= source.floor, True
         yield f"highest of {source_id}", max(ids, default=0) <= source.highest, True
+
+
+def _with_answers(inbound: Inbound) -> dict[tuple[NodeId, int], StreamIn]:
+    waiting = inbound.acknowledging._with_answers
+    return {
+        (source, number): stream
+        for source, streams in waiting.items()
+        for number, stream in streams.items()
+    }
 
 
 def _sent(inside: Inside) -> Iterator[Counted]:

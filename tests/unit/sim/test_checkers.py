@@ -539,6 +539,22 @@ def credit_for_a_stream_that_is_gone(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def answer_for_a_stream_that_is_gone(f: Forger) -> None:
+    stream = StreamIn(PEER, Incarnation(1), 1, "t", 1)
+    f.inside.inbound.acknowledging._with_answers[PEER] = {1: stream}
+    f.scene.at_rest()
+
+
+def joiner_that_has_left_and_is_not_forgotten(f: Forger) -> None:
+    f.inside.retirement._left[NodeId(99)] = 0
+    f.scene.at_rest()
+
+
+def joiner_that_is_gone_and_not_given_up(f: Forger) -> None:
+    f.inside.retirement._gone[NodeId(99)] = 0
+    f.scene.at_rest()
+
+
 def wrong_bytes_of_broadcasts_that_wait(f: Forger) -> None:
     f.inside.to_many.source.window.waiting_bytes += 1
     f.scene.at_rest()
@@ -778,6 +794,9 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("counts-are-true", wrong_count_in_readers_hands),
     ("counts-are-true", stream_open_under_another_id),
     ("counts-are-true", credit_for_a_stream_that_is_gone),
+    ("counts-are-true", answer_for_a_stream_that_is_gone),
+    ("counts-are-true", joiner_that_has_left_and_is_not_forgotten),
+    ("counts-are-true", joiner_that_is_gone_and_not_given_up),
     ("counts-are-true", wrong_bytes_of_broadcasts_that_wait),
     ("counts-are-true", orphan_of_a_life_that_is_forgotten),
     ("counts-are-true", reader_of_broadcasts_in_no_index),
