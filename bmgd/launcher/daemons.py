@@ -12,6 +12,7 @@ from typing import Final
 
 from bmgd.config import CONTACTS_MAX, check, http_address
 from bmgd.config_files import secrets_now
+from bmgd.errors import ConfigError
 from bmgd.launcher.orders import JOINERS_MAX, NOT_FORKED, Spawn, SpawnJoiners
 from bmgd.launcher.plan import Joiner, Plan
 from bmgd.launcher.ports import ReservedPorts
@@ -148,10 +149,16 @@ class Daemons:
             pages = [split_address(http_address(replace(config, id=i)))[1] for i in ends]
             taken.update(range(pages[0], pages[1] + 1))
         ways = list(self.plan.spares[self._joiner_count :][:count])
+        chosen = range(0)
         if direct := count - len(ways):
             base = self._ports.choose(direct, None, max(taken) + 1, taken)
-            ways += [(f"127.0.0.1:{base + i}", "") for i in range(direct)]
-        check(self.plan.config_of_joiner(Joiner(-1, *ways[0], -1), self._contacts()))
+            chosen = range(base, base + direct)
+            ways += [(f"127.0.0.1:{port}", "") for port in chosen]
+        try:
+            check(self.plan.config_of_joiner(Joiner(-1, *ways[0], -1), self._contacts()))
+        except ConfigError:
+            self._ports.give_up(chosen)
+            raise
         numbers = []
         for address, listen in ways:
             self._joiner_count += 1

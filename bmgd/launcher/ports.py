@@ -103,6 +103,12 @@ class ReservedPorts:
             reserved_by_others.update(failed)
             _close(held)
 
+    def give_up(self, numbers: Container[int]) -> None:
+        """Nothing is started there: other launches may find these ports."""
+        unused = [each for each in self._held if each.getsockname()[1] in numbers]
+        self._held = [each for each in self._held if each not in unused]
+        _close(unused)
+
     def close(self) -> None:
         """Give all of them up."""
         _close(self._held)

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from bmgd.config import Config
-from bmgd.launcher import ports, supervisor, zygote
+from bmgd.errors import ConfigError
+from bmgd.launcher import daemons, ports, supervisor, zygote
 from bmgd.launcher.daemons import how_ended
 from bmgd.launcher.orders import (
     NOT_FORKED,
@@ -413,6 +414,22 @@ def test_supervisor_finds_ports_for_joiners_below_pages_that_have_the_highest(
     addresses = [launch.supervisor._daemons.by_id[number].address for number in numbers]
     # The founder has 7400, whether it runs or not.
     assert addresses == ["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"]
+
+
+def test_supervisor_gives_ports_back_that_refused_joiners_would_have_had(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch.join()
+    reserved = launch.supervisor._daemons._ports
+
+    def refuse(_: object) -> None:
+        assert len(reserved._held) == 2
+        raise ConfigError("not like this")
+
+    monkeypatch.setattr(daemons, "check", refuse)
+    with pytest.raises(ConfigError, match="not like this"):
+        launch.supervisor._daemons.add_joiners(2)
+    assert reserved._held == []
 
 
 # --- pages ----------------------------------------------------------------------------------------
