@@ -222,7 +222,7 @@ BOUNDS: Final = {
     "local daemons of one launch": "{launcher.plan.LAUNCH_MAX}",
     "events on their way": "{launcher.zygote.PIPE_BYTES:MiB}",
     "lines of a launch that nobody": "{launcher.lines.LEFT_BYTES_MAX:MiB}; {launcher.lines.FINISH_S:s}",
-    "bytes that the fault proxy": "{trials.splice.QUEUE_BYTES_MAX:MiB}",
+    "bytes that the fault proxy": "{trials.flow.QUEUE_BYTES_MAX:MiB}",
     "starting them, ending them": "{launcher.daemons.START_S:s}; `leave_ms` and "
     "{launcher.supervisor.TERM_MORE_S:s}",
 }
