@@ -19,33 +19,33 @@ are asked for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final
 
-from bmgd.core.effects import Effect, ForwardingChanged, Reply, Send
+from bmgd.core.effects import Effect, ForwardingChanged, Send
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.node import Node
-from bmgd.flight import catalog
-from bmgd.flight.values import (
-    PAYLOADS,
-    NotRecordable,
-    Omitted,
-    SnapshotNumber,
-    Writer,
-    is_of_the_core,
-    packed,
+from bmgd.flight.lighter import (
+    EFFECT_BYTES,
+    HELD,
+    LONG,
+    SHORT_BYTES,
+    STEP_BYTES,
+    KeptStep,
+    Step,
+    beside_bytes,
+    is_listing,
+    light,
+    lightened,
+    listing_bytes,
+    numbered,
+    restored,
 )
-from bmgd.wire.holding import held_bytes
+from bmgd.flight.values import PAYLOADS, NotRecordable, packed
+from bmgd.flight.writer import Writer
 
 INTERVAL_NS: Final = 30_000_000_000
-STEP_BYTES: Final = 320
-"""What a step takes in memory, its event and the tuple that holds them, about."""
-EFFECT_BYTES: Final = 200
-RECORD_BYTES: Final = 160
-SHORT_BYTES: Final = 1024
-"""A payload up to this length is left out when the file is written, a longer one as it comes."""
 STEPS_PER_S: Final = 3_000
 """So many steps of a second are kept, the first: at about 8 microseconds each 2.5 % of a processor."""
 SECOND_NS: Final = 1_000_000_000
@@ -55,29 +55,6 @@ STATE_OBJECTS_MAX: Final = 50_000
 """A core with more objects would stand still for too long while it is written: about 50 ms."""
 
 _TOO_LARGE: Final = "the state grew too large to be written"
-
-Step = tuple[int, Event, list[Effect]]
-"""When, what entered, and what the core ordered."""
-
-
-KeptStep = tuple[int, Any, list[Any]]
-"""The same with `Light` where a payload was left out."""
-
-
-class Light(NamedTuple):
-    """Stands for an object of which a payload is not kept: to copy it would cost much more.
-
-    Args:
-        kind: its class.
-        name: of the field that is replaced.
-        replaced: what stands for that field; `Light` where only something in it is replaced.
-        others: the fields that are kept, in the order of the slots; alone where there is one.
-    """
-
-    kind: type[Any]
-    name: str
-    replaced: Any
-    others: Any
 
 
 @dataclass(slots=True)
@@ -194,37 +171,37 @@ class FlightRecorder:
             self._skip(now_ns)
             return
         size = STEP_BYTES + EFFECT_BYTES * len(effects)
-        beside = _beside(event, effects)
+        beside = beside_bytes(event, effects)
         kind = type(event)
         if kind is Received or kind is CommandIssued:
             inner: Any = event.message if kind is Received else event.command  # type: ignore[union-attr]
-            name = _LONG.get(type(inner))
+            name = LONG.get(type(inner))
             if name == "records":
-                size += _listing_bytes(inner)
+                size += listing_bytes(inner)
             elif name is not None:
                 long = len(getattr(inner, name))
                 size += long
                 if long > SHORT_BYTES:
-                    size, event, effects = self._lightened(event, effects)
+                    size, event, effects = lightened(event, effects, payloads=self.payloads)
         listed: Any = None
         has_ways = False
         for effect in effects:
             order: Any = effect
             if type(order) is Send:
-                if _LONG.get(type(order.message)) == "records":
+                if LONG.get(type(order.message)) == "records":
                     # One notice goes to many links; a page was made for this one.
                     if order.message is not listed:
                         listed = order.message
-                        size += _listing_bytes(listed)
+                        size += listing_bytes(listed)
                     continue
                 # A segment may have come long before, and have waited for its window or its credit.
                 body_bytes = len(getattr(order.message, "body", b""))
                 if body_bytes <= SHORT_BYTES or self.payloads:
                     size += body_bytes
                     continue
-                size, event, effects = self._lightened(event, effects)
+                size, event, effects = lightened(event, effects, payloads=self.payloads)
                 break
-            name = _HELD.get(type(order))
+            name = HELD.get(type(order))
             if name is None:
                 continue
             if name == "snapshot":
@@ -232,16 +209,16 @@ class FlightRecorder:
                 continue
             held = getattr(order, name)
             if name == "result":
-                if not _is_listing(held):
+                if not is_listing(held):
                     continue
             elif name in PAYLOADS and (len(held) <= SHORT_BYTES or self.payloads):
                 size += len(held)
                 continue
-            size, event, effects = self._lightened(event, effects)
+            size, event, effects = lightened(event, effects, payloads=self.payloads)
             break
         else:
             if has_ways:
-                effects = [_numbered(e) if type(e) is ForwardingChanged else e for e in effects]
+                effects = [numbered(e) if type(e) is ForwardingChanged else e for e in effects]
         self._append((now_ns, event, effects))
         self._left_bytes -= size + beside
         self._left_steps -= 1
@@ -259,7 +236,7 @@ class FlightRecorder:
             self._segment = Segment(now_ns, number, why="the steps before it came too fast")
             self._append = self._segment.kept.append
             self.segments.append(self._segment)
-        self._append((now_ns, self._light(event, []), [_FAILED]))
+        self._append((now_ns, light(event, [], payloads=self.payloads), [_FAILED]))
 
     # --- not too much of a processor ----------------------------------------------------------
 
@@ -329,124 +306,6 @@ class FlightRecorder:
         del segment.kept[:gone]
         segment.number += gone
         segment.began_ns = segment.kept[0][0]
-
-    # --- what is too long to be kept ----------------------------------------------------------
-
-    def _lightened(self, event: Event, effects: list[Effect]) -> tuple[int, Any, list[Any]]:
-        """A step without its long payloads and listings, and what it takes in memory then."""
-        sizes = [STEP_BYTES]
-        event = self._light(event, sizes)
-        effects = [self._light(effect, sizes) for effect in effects]
-        return sum(sizes), event, effects
-
-    def _light(self, value: Any, sizes: list[int]) -> Any:
-        kind = type(value)
-        outer = _OUTER.get(kind)
-        if outer is not None:
-            inner = getattr(value, outer)
-            light = self._light(inner, sizes)
-            return value if light is inner else Light(kind, outer, light, _OTHERS[kind](value))
-        if kind is Reply:
-            sizes.append(EFFECT_BYTES)
-            # A listing can be long, and is made again by the replay.
-            listing = _is_listing(value.result)
-            return Reply(value.request, None, value.error) if listing else value
-        if kind is ForwardingChanged:
-            sizes.append(EFFECT_BYTES)
-            return _numbered(value)
-        name = _LONG.get(kind)
-        if name == "records":
-            sizes.append(EFFECT_BYTES + _listing_bytes(value))
-            return value
-        size = 0 if name is None else len(getattr(value, name))
-        if size <= SHORT_BYTES or self.payloads or is_of_the_core(value, str(name)):
-            # A short one is kept for now: to leave it out would cost more than it takes.
-            sizes.append(EFFECT_BYTES + size)
-            return value
-        sizes.append(EFFECT_BYTES)
-        return Light(kind, str(name), Omitted(size), _OTHERS[kind](value))
-
-
-def _numbered(changed: ForwardingChanged) -> ForwardingChanged:
-    """Without the snapshot: some bytes for each id that left, for each change, would outgrow all else."""
-    number: Any = SnapshotNumber(changed.snapshot.generation)
-    return ForwardingChanged(number)
-
-
-def _beside(event: Event, effects: list[Effect]) -> int:
-    """What the messages of a step take beside what is counted, or left out, of each."""
-    size = held_bytes(event.message) if type(event) is Received else 0
-    counted: object = None
-    for effect in effects:
-        # The same goes to many links.
-        if type(effect) is Send and effect.message is not counted:
-            counted = effect.message
-            size += held_bytes(counted)
-    return size
-
-
-def _is_listing(result: object) -> bool:
-    """Whether an answer may be long: one of some plain values is not."""
-    if type(result) is dict:
-        return any(type(item) in _LISTS for item in result.values())
-    return type(result) is list
-
-
-def _listing_bytes(message: Any) -> int:
-    """What the records of a notice or a page take, and the runs of a page."""
-    return RECORD_BYTES * (len(message.records) + len(getattr(message, "retired", ())))
-
-
-def restored(kept: Iterable[KeptStep]) -> list[Step]:
-    """Steps as objects of the core's classes, what was left out of them replaced by its length."""
-    return [
-        (now_ns, _restored(event), [_restored(effect) for effect in effects])
-        for now_ns, event, effects in kept
-    ]
-
-
-def _restored(value: Any) -> Any:
-    """What is held of an event or effect as an object of its class."""
-    if type(value) is not Light:
-        return value
-    made = object.__new__(value.kind)
-    names = [name for name in catalog.slots_of(value.kind) if name != value.name]
-    object.__setattr__(made, value.name, _restored(value.replaced))
-    others = value.others if len(names) > 1 else (value.others,)
-    for name, other in zip(names, others, strict=True):
-        object.__setattr__(made, name, other)
-    return made
-
-
-_LONG: Final = {
-    cls: name
-    for cls in catalog.names()
-    for name in (*PAYLOADS, "records")
-    if name in catalog.slots_of(cls)
-}
-"""The field of a class that can be long: a program's bytes, or records."""
-
-_OUTER: Final = {
-    cls: name
-    for cls in catalog.names()
-    for name in ("message", "command")
-    if name in catalog.slots_of(cls)
-}
-"""The field of a class that holds what may be long."""
-
-_OTHERS: Final = {
-    cls: attrgetter(*(slot for slot in catalog.slots_of(cls) if slot != name))
-    for cls, name in (*_LONG.items(), *_OUTER.items())
-    if name != "records"
-}
-"""What gives all fields of such a class but that one."""
-
-_HELD: Final = {Reply: "result", ForwardingChanged: "snapshot"} | {
-    cls: _LONG[cls] for cls in get_args(Effect) if cls in _LONG
-}
-"""The field of an effect that can be long; of a Send it is the body of its message."""
-
-_LISTS: Final = frozenset({list, dict, tuple})
 
 
 class Failed:

@@ -24,8 +24,11 @@ from bmgd.core.effects import Effect, Reply
 from bmgd.core.events import Event
 from bmgd.dataclass import dataclass
 from bmgd.errors import ConfigError, ProtocolError
-from bmgd.flight.recorder import Failed, Segment, Step, restored
-from bmgd.flight.values import Reader, Writer, packed
+from bmgd.flight.lighter import Step, restored
+from bmgd.flight.reader import Reader
+from bmgd.flight.recorder import Failed, Segment
+from bmgd.flight.values import packed
+from bmgd.flight.writer import Writer
 from bmgd.wire.packing import compress, decompress, unpack
 
 MAGIC: Final = b"BMGDREC1"

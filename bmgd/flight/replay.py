@@ -13,8 +13,8 @@ from bmgd.core.effects import Effect
 from bmgd.core.node import Node
 from bmgd.dataclass import dataclass
 from bmgd.errors import InvariantError, ProtocolError
+from bmgd.flight.reader import Reader
 from bmgd.flight.recording import FAILED, Part, Recording, Row, digest_of, kinds_of
-from bmgd.flight.values import Reader
 from bmgd.wire.packing import unpack
 
 

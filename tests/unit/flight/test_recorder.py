@@ -18,7 +18,8 @@ from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.flight.recorder import INTERVAL_NS, FlightRecorder
 from bmgd.flight.replay import Outcome, replay
-from bmgd.flight.values import Omitted, SnapshotNumber, Writer
+from bmgd.flight.values import Omitted, SnapshotNumber
+from bmgd.flight.writer import Writer
 from bmgd.peers import PeerList
 from bmgd.routing import Snapshot
 from bmgd.routing.branches import Branch

@@ -18,15 +18,10 @@ from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.timers import Timers
 from bmgd.errors import ProtocolError
 from bmgd.flight import catalog
-from bmgd.flight.values import (
-    PAYLOADS,
-    NotRecordable,
-    Omitted,
-    Reader,
-    Writer,
-    is_of_the_core,
-)
+from bmgd.flight.reader import Reader
+from bmgd.flight.values import PAYLOADS, NotRecordable, Omitted, is_of_the_core
 from bmgd.flight.values import packed as as_bytes
+from bmgd.flight.writer import Writer
 from bmgd.peers import PeerList
 from bmgd.policy import HealingPolicy
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Record, Status
