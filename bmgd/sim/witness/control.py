@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from bmgd.sim.witness.fields import U64
 from bmgd.sim.witness.packed import Ready, packed
-from bmgd.sim.witness.values import U64
 
 KINDS: Final = {
     "Request": 0x80,

@@ -12,33 +12,35 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from bmgd.sim.witness.packed import Reader, Unreadable
-from bmgd.sim.witness.values import (
+from bmgd.sim.witness.fields import (
     ID_MAX,
     SET_SPACE,
     U8,
     U16,
     U32,
     U64,
-    Branches,
     Bytes,
     Digest,
     Either,
-    Entries,
     Field,
-    Gaps,
-    IdSet,
     Items,
-    Piece,
-    Records,
     Row,
     Rows,
-    Runs,
-    Size,
-    Skips,
     Text,
     Truth,
     Whole,
+)
+from bmgd.sim.witness.packed import Reader, Unreadable
+from bmgd.sim.witness.values import (
+    Branches,
+    Entries,
+    Gaps,
+    IdSet,
+    Piece,
+    Records,
+    Runs,
+    Size,
+    Skips,
     shortest_set_bytes,
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from bmgd.sim.witness.fields import ID_MAX, U32, U64
 from bmgd.sim.witness.frames import (
     CAREFUL,
     HEADER,
@@ -21,7 +22,7 @@ from bmgd.sim.witness.frames import (
     SHARED_SEGMENT,
 )
 from bmgd.sim.witness.packed import packed
-from bmgd.sim.witness.values import ID_MAX, U32, U64, Runs
+from bmgd.sim.witness.values import Runs
 
 _NUMBERS: Final = tuple(KINDS)
 _UNKNOWN: Final = (
