@@ -120,10 +120,9 @@ def _ids(inside: Inside) -> Iterator[Counted]:
 def _gone(inside: Inside) -> Iterator[Counted]:
     """The joiners that are forgotten when they have been gone, or have left, for long enough."""
     membership, retirement = inside.membership, inside.retirement
-    joiners = {
-        i: membership.status_of(NodeId(i))
-        for i in range(membership.founding_size, membership.id_space)
-    }
+    # Of one that is forgotten already there is no record.
+    records = membership.exceptions().items()
+    joiners = {i: r.status for i, r in records if i >= membership.founding_size}
     left = {i for i, status in joiners.items() if status is Status.LEFT}
     yield "joiners that have left", set(retirement._left), left
     gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
