@@ -33,6 +33,7 @@ from typing import Any
 
 from benchmarks.chaos.plans import PLANS, Round
 from benchmarks.chaos.report import keep, report
+from benchmarks.core_sources import digest
 from benchmarks.launched import Launched, launched
 from bmgd.profiles import DEFAULT_PROFILE
 
@@ -48,7 +49,9 @@ HEAD = (
     "it summed up of the rounds of each campaign (one that was run again replaces what was there). A",
     "round is one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each",
     "other messages, then all must agree and have exactly the links of the graph; its verdict is that of",
-    "the checkers of [fault-plans.md](fault-plans.md). Daemons, faults and judge share the machine:",
+    "the checkers of [fault-plans.md](fault-plans.md). *Core* is the digest of the sources that ran, where",
+    "it was kept (`python -m benchmarks.core_sources` prints that of these). Daemons, faults and judge share",
+    "the machine:",
     "",
 )
 Document = dict[str, Any]
@@ -190,7 +193,7 @@ def run_campaign(options: argparse.Namespace) -> int:
                 bench.give_up(keep)
                 sys.exit(str(error))
             document |= {"campaign": options.campaign, "profile": options.profile}
-            document |= {"hogs": options.hogs, "began": began_s}
+            document |= {"hogs": options.hogs, "began": began_s, "core": digest()}
             progress.add(document)
             _show(number, document)
             if document["verdict"] == "pass":

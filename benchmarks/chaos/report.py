@@ -19,6 +19,7 @@ Row = dict[str, Any]
 HEAD = (
     "campaign",
     "machine",
+    "core",
     "nodes",
     "rounds",
     "minutes of faults",
@@ -80,6 +81,7 @@ def _summary(name: str, rounds: list[Document]) -> Row:
     return {
         "campaign": name,
         "machine": _machine(),
+        "core": "; ".join(dict.fromkeys(row["core"] for row in rounds if "core" in row)),
         "nodes": rounds[0]["nodes"],
         "rounds": len(rounds),
         "minutes": round(minutes, 1),
@@ -111,8 +113,8 @@ def report(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         exact = f"{row['links_exact']} of {row['rounds']}"
         machine = machines.index(row["machine"]) + 1
-        cells = {**row, "links_exact": exact, "machine": machine}
-        names = ("campaign", "machine", "nodes", "rounds", "minutes", *SUMS)
+        cells = {"core": "", **row, "links_exact": exact, "machine": machine}
+        names = ("campaign", "machine", "core", "nodes", "rounds", "minutes", *SUMS)
         yield _line([cells[name] for name in names])
     yield ""
     yield f"{sum(row['faults'] for row in rows)} faults in all."
