@@ -49,9 +49,9 @@ HEAD = (
     "it summed up of the rounds of each campaign (one that was run again replaces what was there). A",
     "round is one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each",
     "other messages, then all must agree and have exactly the links of the graph; its verdict is that of",
-    "the checkers of [fault-plans.md](fault-plans.md). *Core* is the digest of the sources that ran, where",
-    "it was kept (`python -m benchmarks.core_sources` prints that of these). Daemons, faults and judge share",
-    "the machine:",
+    "the checkers of [fault-plans.md](fault-plans.md). *Core* is the digest of the sources that ran,",
+    "where it was kept (`python -m benchmarks.core_sources` prints that of these). Daemons, faults and",
+    "judge share the machine:",
     "",
 )
 Document = dict[str, Any]
