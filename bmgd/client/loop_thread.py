@@ -29,7 +29,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, cast
 
-from bmgd.client.thread_calls import Call, Outcome
+from bmgd.client.thread_calls import Call, Outcome, Soon
 from bmgd.errors import NoDaemonError, RequestError
 
 T = TypeVar("T")
@@ -92,10 +92,12 @@ class LoopThread:
         Raises:
             NoDaemonError: the loop ends, or has ended, or is another process's.
         """
+        soon = Soon(self._until_closed, work, self._soon)
         with self._lock:
             # What is begun here is done, or fails, before the loop ends.
             if self._is_open():
-                return asyncio.run_coroutine_threadsafe(self._until_closed(work), self._loop)
+                self._loop.call_soon_threadsafe(soon.start)
+                return soon
         work.close()
         raise self._closed_error()
 
@@ -149,7 +151,7 @@ class LoopThread:
         """Set an event of the loop; nothing happens where the loop has ended."""
         self._soon(event.set)
 
-    def _soon(self, act: Callable[[], None]) -> None:
+    def _soon(self, act: Callable[[], object]) -> None:
         if os.getpid() != self._pid:
             return
         with suppress(RuntimeError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 
 import pytest
@@ -107,27 +108,65 @@ def test_a_block_that_is_left_after_the_loop_ended_fails(loop: LoopThread) -> No
     assert left == [("a", asyncio.CancelledError)]
 
 
-def test_calls_of_a_signals_handler_do_not_wait_for_the_call_that_it_interrupts(
-    loop: LoopThread,
+def called(loop: LoopThread) -> str:
+    """Call, and wait for what comes of it."""
+    return loop.call(asyncio.sleep(0, "done"))
+
+
+def begun(loop: LoopThread) -> str:
+    """Begin something, and wait for the future."""
+    return loop.begin(asyncio.sleep(0, "done")).result()
+
+
+@pytest.mark.parametrize("wait", [called, begun])
+def test_calls_of_a_signals_handler_do_not_wait_for_what_they_interrupt(
+    loop: LoopThread, wait: Callable[[LoopThread], str]
 ) -> None:
     # A condition was held by the thread that waited, and the loop waited for it.
     handled: list[str] = []
 
     def handle(*_: object) -> None:
-        handled.append(loop.call(asyncio.sleep(0, "handled")))
+        handled.append(called(loop))
 
     former = signal.signal(signal.SIGALRM, handle)
     try:
         for number in range(3000):
-            # One signal for each call, in whatever moment of it: handlers do not interrupt each other.
+            # One signal for each wait, in whatever moment of it: handlers do not interrupt each other.
             signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number % 300))
-            assert loop.call(asyncio.sleep(0, "called")) == "called"
+            assert wait(loop) == "done"
             while len(handled) <= number:
-                loop.call(asyncio.sleep(0))
+                called(loop)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, former)
-    assert handled == ["handled"] * 3000
+    assert handled == ["done"] * 3000
+
+
+def test_future_that_is_cancelled_cancels_what_was_begun(loop: LoopThread) -> None:
+    ended: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+
+    soon = loop.begin(wait())
+    called(loop)
+    assert soon.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        soon.result()
+    called(loop)
+    assert ended == ["cancelled"]
+
+
+def test_future_is_waited_for_within_a_time(loop: LoopThread) -> None:
+    soon = loop.begin(asyncio.Event().wait())
+    with pytest.raises(TimeoutError):
+        soon.result(0.01)
+    with pytest.raises(TimeoutError):
+        soon.exception(-1)
+    soon.cancel()
 
 
 def test_block_that_the_collector_leaves_in_a_loops_thread_is_not_waited_for(
