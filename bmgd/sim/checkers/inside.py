@@ -9,6 +9,7 @@ from bmgd.core.context import Context
 from bmgd.core.forwarding.forwarding import Forwarding
 from bmgd.core.forwarding.probing import Probing
 from bmgd.core.links import Links
+from bmgd.core.membership.contests import Contests
 from bmgd.core.membership.membership import Membership
 from bmgd.core.membership.quorum import Quorum
 from bmgd.core.membership.retirement import Retirement
@@ -39,6 +40,7 @@ class Inside:
     """
 
     __slots__ = (
+        "contests",
         "context",
         "detector",
         "dialling",
@@ -60,6 +62,7 @@ class Inside:
     )
 
     def __init__(self, node: Node) -> None:
+        self.contests: Contests = node.parts.contests
         self.context: Context = node.parts.context
         self.detector: Detector = node.parts.detector
         self.dialling: Dialling = node.parts.dialling

@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
+from bmgd.core.membership.contests import CONTEST_TIMER
 from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.topics.inboxes import is_inbox, topic_of
@@ -62,7 +63,7 @@ class CountsAreTrue(Checker):
         inside = journal.inside
         for part in (
             _ids,
-            _gone,
+            _awaited,
             _links,
             _topics,
             _requests,
@@ -117,8 +118,8 @@ def _ids(inside: Inside) -> Iterator[Counted]:
     yield "living ids", quorum.living, sum(s < Status.DEAD for s in counted)
 
 
-def _gone(inside: Inside) -> Iterator[Counted]:
-    """The joiners that are forgotten when they have been gone, or have left, for long enough."""
+def _awaited(inside: Inside) -> Iterator[Counted]:
+    """Joiners that are forgotten when they have been gone, or have left, for long enough; contests."""
     membership, retirement = inside.membership, inside.retirement
     # Of one that is forgotten already there is no record.
     records = membership.exceptions().items()
@@ -127,6 +128,8 @@ def _gone(inside: Inside) -> Iterator[Counted]:
     yield "joiners that have left", set(retirement._left), left
     gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
     yield "joiners that are gone", set(retirement._gone), gone
+    asked = sum(kind == CONTEST_TIMER for kind, *_ in inside.deadlines())
+    yield "contests", inside.contests._open, asked
 
 
 def _links(inside: Inside) -> Iterator[Counted]:

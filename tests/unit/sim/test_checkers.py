@@ -555,6 +555,11 @@ def joiner_that_is_gone_and_not_given_up(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def contest_without_a_deadline(f: Forger) -> None:
+    f.inside.contests._open += 1
+    f.scene.at_rest()
+
+
 def wrong_bytes_of_broadcasts_that_wait(f: Forger) -> None:
     f.inside.to_many.source.window.waiting_bytes += 1
     f.scene.at_rest()
@@ -797,6 +802,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("counts-are-true", answer_for_a_stream_that_is_gone),
     ("counts-are-true", joiner_that_has_left_and_is_not_forgotten),
     ("counts-are-true", joiner_that_is_gone_and_not_given_up),
+    ("counts-are-true", contest_without_a_deadline),
     ("counts-are-true", wrong_bytes_of_broadcasts_that_wait),
     ("counts-are-true", orphan_of_a_life_that_is_forgotten),
     ("counts-are-true", reader_of_broadcasts_in_no_index),
