@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 from bmgd.config import (
@@ -80,6 +81,17 @@ def load(
     return config
 
 
+def log_format(
+    flags: Mapping[str, object], environment: Mapping[str, str], toml_path: str | None
+) -> str:
+    """In which form errors of a configuration are told, as far as it can be read: "text" or "json"."""
+    form = flags.get("log_format") or environment.get("BMGD_LOG_FORMAT")
+    if not form and toml_path is not None:
+        with suppress(ConfigError):
+            form = _document(toml_path).get("log_format")
+    return "json" if form == "json" else "text"
+
+
 def _check_complete(given: Mapping[str, tuple[str, object]]) -> None:
     if "join" not in given:
         for key in ("id", "size", "peers"):
@@ -123,14 +135,18 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, ob
     return given
 
 
-def _from_toml(path: str) -> dict[str, tuple[str, object]]:
+def _document(path: str) -> dict[str, object]:
     import tomllib
 
     try:
-        document = tomllib.loads(read_file(path, "the configuration").decode())
+        return tomllib.loads(read_file(path, "the configuration").decode())
     except (ValueError, RecursionError) as error:
         # A TOMLDecodeError, a UnicodeDecodeError, or a number of too many digits.
         raise ConfigError(f"{path} is not TOML: {_one_line(error)}") from None
+
+
+def _from_toml(path: str) -> dict[str, tuple[str, object]]:
+    document = _document(path)
     timing = document.pop("timing", {})
     if not isinstance(timing, dict):
         raise ConfigError(f"{path}: timing is not a table")

@@ -70,14 +70,14 @@ def run(args: Namespace) -> int:
     import logging
 
     from bmgd.cli import exit_code_of
-    from bmgd.config_sources import load
+    from bmgd.config_sources import load, log_format
     from bmgd.errors import ConfigError
     from bmgd.shell.early_log import begin
     from bmgd.shell.process import set_title
 
     flags = vars(args)
     toml_path = flags.pop("config") or os.environ.get("BMGD_CONFIG")
-    form = str(args.log_format or os.environ.get("BMGD_LOG_FORMAT"))
+    form = log_format(flags, os.environ, toml_path)
     begin(form)
     try:
         config = load(flags, os.environ, toml_path)

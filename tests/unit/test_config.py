@@ -17,7 +17,7 @@ from bmgd.config import (
     http_address,
     is_loopback,
 )
-from bmgd.config_sources import load
+from bmgd.config_sources import load, log_format
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
 from bmgd.profiles import PROFILES, Timing
@@ -377,3 +377,16 @@ def test_control_path_may_have_bytes_that_are_no_text() -> None:
     assert control_path(f"unix:{path}") == path
     with pytest.raises(ConfigError, match="too many"):
         control_path(f"unix:{path}x")
+
+
+def test_errors_of_a_configuration_are_told_in_the_form_that_it_asks_for(tmp_path: Path) -> None:
+    path = tmp_path / "bmgd.toml"
+    path.write_text('log_format = "json"\nunknown = 1\n')
+    assert log_format({}, {}, str(path)) == "json"
+    assert log_format({}, {"BMGD_LOG_FORMAT": "text"}, str(path)) == "text"
+    assert log_format({"log_format": "json"}, {"BMGD_LOG_FORMAT": "text"}, None) == "json"
+    path.write_text("log_format = [1]\n")
+    assert log_format({}, {}, str(path)) == "text"
+    path.write_text("not TOML")
+    assert log_format({}, {}, str(path)) == "text"
+    assert log_format({}, {}, str(tmp_path / "none")) == "text"
