@@ -249,10 +249,9 @@ def test_launches_at_once_find_different_ports(
     assert [cluster.end() for cluster in clusters] == [0] * 4
 
 
-@pytest.mark.parametrize(("count", "wanted"), [(1, 0), (2, 65535), (40_000, None)])
-def test_ports_that_do_not_exist(count: int, wanted: int | None) -> None:
+def test_more_ports_than_there_are() -> None:
     with pytest.raises(LaunchError):
-        choose_base_port(count, wanted)
+        choose_base_port(40_000, None)
 
 
 def test_a_run_dir_that_is_too_deep_for_sockets(
