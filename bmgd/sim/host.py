@@ -46,7 +46,8 @@ class End:
         doubted_ns: since when bytes are unacknowledged because of a cut; 0 for not.
         dead: the connection has died without anybody being told (half-open).
         in_pipe_bytes: written by this end, and not yet known to be read by the other.
-        writes_later: it writes on when its kernel has room again.
+        is_full: it filled the pipe, and waits until enough of that is free.
+        writes_later: it writes on when its kernel takes more.
         over: its kernel knows that the connection is over, so it tells the other nothing more.
         life: what the accepting side's hello says of itself.
         key: what the connection was proven by.
@@ -67,6 +68,7 @@ class End:
     doubted_ns: int = 0
     dead: bool = False
     in_pipe_bytes: int = 0
+    is_full: bool = False
     writes_later: bool = False
     over: bool = False
     life: Incarnation = UNKNOWN_INCARNATION

@@ -4,7 +4,9 @@ Theory of operation. A connection holds `pipe_bytes` that were written and not y
 kernels do. A write takes what there is room for, or less where conditions say so; the rest stays in the
 link's outbox, where urgent frames overtake it and its bounds count. What a host has read makes room
 again, and the writer learns of it as late as bytes take for the way back. So a slow reader, one that
-is stopped or busy, fills first its pipe, then the outboxes of those who write to it.
+is stopped or busy, fills first its pipe, then the outboxes of those who write to it. Who filled a pipe
+writes again when a third of it is free, as Linux has it: with less, every piece that is read would let
+one as small be written, and pieces would only ever become smaller (the silly window of RFC 813).
 """
 
 from __future__ import annotations
@@ -75,11 +77,12 @@ class Pipes:
 
     def write(self, end: End) -> None:
         """Write what waits on a link, as far as its kernel takes it."""
-        if end.writes_later:
+        if end.writes_later or end.is_full:
             return
         while True:
             room = self._pipe_bytes - end.in_pipe_bytes if self._pipe_bytes else UNBOUNDED
             if room <= 0:
+                end.is_full = True
                 return
             limit = room
             if self._write_bytes_max:
@@ -143,6 +146,9 @@ class Pipes:
     def _make_room(self, sender: End, count: int) -> None:
         """The writer's kernel learns that so many bytes were read."""
         sender.in_pipe_bytes -= count
+        if sender.is_full and 3 * sender.in_pipe_bytes > 2 * self._pipe_bytes:
+            return
+        sender.is_full = False
         if sender.open or sender.closing:
             self.write(sender)
             self._turn(sender.host)

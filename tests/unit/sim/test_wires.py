@@ -74,6 +74,17 @@ def test_wires_tear_chunks_and_the_frames_stay_whole() -> None:
     assert seen.nonces == list(range(2000, 2200))
 
 
+def test_wires_do_not_let_pieces_become_ever_smaller() -> None:
+    network, seen, end = pair(torn=300_000, pipe_bytes=2_000, delay_min_us=20, delay_max_us=400)
+    sizes = []
+    network.wires.on_chunk = lambda sender, receiver, data: sizes.append(len(data))
+    for first in range(2000, 12_000, 1_000):
+        ping(network, end, range(first, first + 1_000))
+        network.run(1.0)
+    assert seen.nonces == list(range(2000, 12_000))
+    assert sum(sizes) / len(sizes) > 300
+
+
 def test_wires_that_break_lose_a_suffix_and_nothing_else() -> None:
     lengths = set()
     for seed in range(30):
