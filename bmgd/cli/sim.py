@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bmgd.sim.simulation import Outcome
 
 NODES_MAX = 100_000
+JOBS_MAX = 256
 REPORT_EVERY_S = 10.0
 
 
@@ -39,7 +41,7 @@ def configure(parser: ArgumentParser) -> None:
         "--hours", type=_positive, metavar="H", help="end after H simulated hours"
     )
     campaign.add_argument(
-        "--jobs", type=_natural, default=2, metavar="J", help="processes to work with (2)"
+        "--jobs", type=_natural, metavar="J", help="processes to work with, 1 to 256 (2)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = (
@@ -54,6 +56,9 @@ def run(args: Namespace) -> int:
 
     if args.campaign is not None:
         return _run_campaign(args)
+    _refuse(
+        args, ("--out", "--hours", "--jobs"), "a single run has no {flag}: that is for --campaign"
+    )
     from bmgd.sim.checkers import inspect
     from bmgd.sim.simulation import Simulation
 
@@ -74,6 +79,15 @@ def run(args: Namespace) -> int:
     if lost:
         print(f"bmgd sim: --history {args.history}: {lost}", file=sys.stderr)
     return DONE if outcome.passed and not lost else FAILED
+
+
+def _refuse(args: Namespace, flags: Iterable[str], text: str) -> None:
+    """Raise a PlanError where a flag was given that would have no effect."""
+    from bmgd.errors import PlanError
+
+    for flag in flags:
+        if getattr(args, flag.removeprefix("--").replace("-", "_")) not in (None, False):
+            raise PlanError(text.format(flag=flag))
 
 
 def _plan_of(args: Namespace) -> Plan:
@@ -169,8 +183,10 @@ def _run_campaign(args: Namespace) -> int:
 
     if args.out is None:
         raise PlanError("a campaign needs --out FILE")
-    if args.faults is not None or args.seed is not None:
-        raise PlanError("a campaign has neither --faults nor --seed")
+    _refuse(args, ("--faults", "--seed", "--history", "--no-shrink"), "a campaign has no {flag}")
+    jobs = 2 if args.jobs is None else args.jobs
+    if not 1 <= jobs <= JOBS_MAX:
+        raise PlanError(f"--jobs must be in 1..{JOBS_MAX}, not {jobs}")
     try:
         args.out.open("a").close()
     except OSError as error:
@@ -181,7 +197,7 @@ def _run_campaign(args: Namespace) -> int:
         first, last, nodes[0], nodes[1], seconds=args.time or 20.0, hours=args.hours or 0.0
     )
     total = last - first + 1
-    progress = run_campaign(campaign, args.out, max(1, args.jobs), _Reporter(total))
+    progress = run_campaign(campaign, args.out, jobs, _Reporter(total))
     summary = {
         "seeds": progress.seeds,
         "failed": progress.failed,

@@ -25,8 +25,16 @@ from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Outcome, Simulation
 
 Row = dict[str, Any]
-_BEGINNING: Final = '{"seed":'
+_BEGINNING: Final = b'{"seed":'
 """Of every line of a campaign's file."""
+_ASKED: Final = {
+    "seed": int,
+    "nodes": int,
+    "seconds": (int, float),
+    "virtual_s": (int, float),
+    "verdict": str,
+}
+"""What is asked of a line, and of which type it is."""
 OBJECTS_UNTIL_COLLECTED: Final = 20_000
 """A run makes few cycles of objects: they are looked for less often than Python would."""
 SEEDS_PER_WORKER: Final = 50
@@ -96,20 +104,36 @@ def row_of(campaign: Campaign, seed: int, outcome: Outcome) -> Row:
 def read_rows(path: Path) -> Iterator[Row]:
     """The results in a campaign's file; a last line that was cut off is left out.
 
+    What is no regular file (/dev/null) has none.
+
     Raises:
         PlanError: the file is not one of a campaign.
     """
-    if not path.exists():
+    if not path.is_file():
         return
-    lines = path.read_text(encoding="utf-8").splitlines()
+    data = path.read_bytes()
+    lines = data.splitlines()
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-        except ValueError:
-            if number == len(lines) and line.startswith(_BEGINNING[: len(line)]):
+        except (ValueError, RecursionError):
+            row = None
+        if not _is_row(row):
+            is_cut_off = number == len(lines) and not data.endswith(b"\n")
+            if is_cut_off and line.startswith(_BEGINNING[: len(line)]):
                 return
-            raise PlanError(f"{path}, line {number}: not a result of a campaign") from None
+            raise PlanError(f"{path}, line {number}: not a result of a campaign")
         yield row
+
+
+def _is_row(row: object) -> bool:
+    """Whether a line has what a campaign asks of its results."""
+    if not isinstance(row, dict):
+        return False
+    return all(
+        isinstance(row.get(name), kind) and not isinstance(row[name], bool)
+        for name, kind in _ASKED.items()
+    )
 
 
 def run_campaign(
@@ -147,7 +171,7 @@ def run_campaign(
 
 def _mend(path: Path, rows: list[Row]) -> None:
     """Let a line go that was cut off by the end of an earlier campaign; the others are never at risk."""
-    if not path.exists() or path.read_bytes()[-1:] in (b"", b"\n"):
+    if not path.is_file() or path.read_bytes()[-1:] in (b"", b"\n"):
         return
     whole = path.with_name(f"{path.name}.whole")
     whole.write_text("".join(_line(row) for row in rows), encoding="utf-8")

@@ -64,14 +64,26 @@ def test_sim_failure_prints_a_small_plan_that_fails_again(
         ["--campaign", "1..2"],
         ["--campaign", "1..2", "--out", "x", "--seed", "1"],
         ["--campaign", "1..2", "--out", "/nowhere/out"],
+        ["--campaign", "1..2", "--out", "x", "--history", "x"],
+        ["--campaign", "1..2", "--out", "x", "--no-shrink"],
+        ["--campaign", "1..2", "--out", "x", "--jobs", "0"],
+        ["--campaign", "1..2", "--out", "x", "--jobs", "257"],
         ["--history", "/nowhere/history"],
+        ["--out", "x"],
+        ["--hours", "1"],
+        ["--jobs", "1"],
     ],
 )
 def test_sim_that_cannot_be_run_is_a_usage_error(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["sim", *words]) == 2
     assert capsys.readouterr().err.startswith("bmgd sim: ")
+    assert not list(tmp_path.iterdir())
 
 
 def test_sim_shows_its_verdict_also_where_the_history_cannot_be_written(

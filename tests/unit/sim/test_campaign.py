@@ -65,6 +65,34 @@ def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
         run_campaign(SMALL, path, 1, silent)
 
 
+ROW = {"seed": 3, "nodes": 2, "seconds": 1.0, "virtual_s": 1.0, "verdict": "pass"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b"[3]",
+        b"null",
+        *(json.dumps({**ROW, name: None}).encode() for name in ROW),
+        *(json.dumps({key: ROW[key] for key in ROW if key != name}).encode() for name in ROW),
+        json.dumps({**ROW, "seed": True}).encode(),
+    ],
+)
+def test_campaign_line_that_is_no_result_is_refused(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(line + b"\n")
+    with pytest.raises(PlanError, match="line 1: not a result of a campaign"):
+        run_campaign(SMALL, path, 1, silent)
+    assert path.read_bytes() == line + b"\n"
+
+
+def test_campaign_does_not_read_what_is_no_file() -> None:
+    progress = run_campaign(Campaign(3, 3, 2, 4, seconds=1.0), Path("/dev/null"), 1, silent)
+    assert progress.seeds == 1
+
+
 @pytest.mark.parametrize(
     "other",
     [
