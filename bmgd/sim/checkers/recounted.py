@@ -121,13 +121,13 @@ def _ids(inside: Inside) -> Iterator[Counted]:
 def _awaited(inside: Inside) -> Iterator[Counted]:
     """Joiners that are forgotten when they have been gone, or have left, for long enough; contests."""
     membership, retirement = inside.membership, inside.retirement
-    # Of one that is forgotten already there is no record.
-    records = membership.exceptions().items()
+    # Of one that is forgotten already there is no record. Where others forgot it first, it still waits.
+    records, retired = membership.exceptions().items(), membership.retired
     joiners = {i: r.status for i, r in records if i >= membership.founding_size}
     left = {i for i, status in joiners.items() if status is Status.LEFT}
-    yield "joiners that have left", set(retirement._left), left
+    yield "joiners that have left", {i for i in retirement._left if i not in retired}, left
     gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
-    yield "joiners that are gone", set(retirement._gone), gone
+    yield "joiners that are gone", {i for i in retirement._gone if i not in retired}, gone
     asked = sum(kind == CONTEST_TIMER for kind, *_ in inside.deadlines())
     yield "contests", inside.contests._open, asked
 
