@@ -180,8 +180,14 @@ def check(config: Config) -> None:
     if not 1 <= cluster_bytes <= _CLUSTER_BYTES_MAX:
         raise ConfigError(f"--cluster must have 1 to {_CLUSTER_BYTES_MAX} bytes")
     advertised = advertised_address(config)
-    if split_address(advertised)[1] == 0:
+    host, port = split_address(advertised)
+    if port == 0:
         raise ConfigError(f"others cannot dial port 0: {advertised}")
+    if is_unspecified(host):
+        raise ConfigError(
+            f"others cannot dial {advertised}, which is every address of their own host: give"
+            " --advertise HOST:PORT"
+        )
     host, _ = split_address(config.listen or advertised)
     if not (config.secrets or config.tls_cert or config.insecure or is_loopback(host)):
         raise ConfigError(
@@ -258,6 +264,18 @@ def control_path(address: str) -> str:
             f" too many for a Unix socket: {path!r}"
         )
     return path
+
+
+def is_unspecified(host: str) -> bool:
+    """Whether a host is every address of whoever uses it: ``0.0.0.0`` or ``::``."""
+    import socket
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return not any(socket.inet_pton(family, host))
+        except OSError:
+            pass
+    return False
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from bmgd.config import Config
 from bmgd.errors import ConfigError
-from bmgd.secret import parse_secrets
+from bmgd.secret import parse_secrets, why_doubtful
 
 _FILE_BYTES_MAX: Final = 64 * 2**20
 
@@ -109,13 +109,16 @@ def read_token(path: str) -> bytes:
 
 
 def read_secrets(path: str) -> tuple[bytes, ...]:
-    """The secrets in a file; a warning in the log where others can read it.
+    """The secrets in a file; warnings in the log where others can read it, or guess what is in it.
 
     Raises:
         ConfigError: it cannot be read, or what it holds cannot be used.
     """
     secrets = parse_secrets(read_file(path, "the secret file"), path)
     _warn_if_others_read(path, "the secret file")
+    for number, secret in enumerate(secrets, 1):
+        if why := why_doubtful(secret):
+            _warn("each line of %s is a secret: number %d %s", path, number, why)
     return secrets
 
 
@@ -125,8 +128,10 @@ def _warn_if_others_read(path: str, what: str) -> None:
     # A warning and no refusal: Kubernetes and Compose mount secrets readable for others by default.
     mode = os.stat(path).st_mode & 0o777
     if mode & 0o077:
-        import logging
+        _warn("others than its owner can read %s %s (mode %04o)", what, path, mode)
 
-        logging.getLogger("bmgd").warning(
-            "others than its owner can read %s %s (mode %04o)", what, path, mode
-        )
+
+def _warn(text: str, *details: object) -> None:
+    import logging
+
+    logging.getLogger("bmgd").warning(text, *details)

@@ -16,6 +16,8 @@ from bmgd.errors import ConfigError
 
 SECRETS_MAX: Final = 8
 SECRET_BYTES_MAX: Final = 4096
+LIKELY_BYTES_MIN: Final = 16
+"""One with fewer bytes than these 128 bits can be guessed."""
 KEY_ID_BYTES: Final = 2
 _FINGERPRINT_BYTES: Final = 4
 _LABEL: Final = b"bmgd key id"
@@ -42,6 +44,17 @@ def parse_secrets(content: bytes, source: str) -> tuple[bytes, ...]:
     if len({key_id(secret) for secret in secrets}) < len(secrets):
         raise ConfigError(f"two secrets in {source} are the same, or have the same short key id")
     return secrets
+
+
+def why_doubtful(secret: bytes) -> str:
+    """Why a line of a secret file is likely not what was meant, or can be guessed; "" if none."""
+    if len(secret.strip()) < LIKELY_BYTES_MIN:
+        return f"has fewer than {LIKELY_BYTES_MIN} bytes"
+    if secret.startswith(b"#"):
+        return "begins with #, which begins no comment there"
+    if secret.startswith(b"-----BEGIN "):
+        return "is the public beginning of a key or certificate"
+    return ""
 
 
 def key_id(secret: bytes) -> bytes:

@@ -245,6 +245,19 @@ def test_beyond_loopback_needs_a_secret(listen: str, tmp_path: Path) -> None:
     assert load_with({"listen": listen, "insecure": True}).listen == listen
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[0:0::0]"])
+def test_what_others_dial_is_not_every_address(host: str) -> None:
+    joining = {"id": None, "size": None, "peers": None, "join": "127.0.0.1:7400", "insecure": True}
+    with pytest.raises(ConfigError, match=r"cannot dial .*:7403.* --advertise"):
+        load_with({**joining, "listen": f"{host}:7403"})
+    with pytest.raises(ConfigError, match="cannot dial"):
+        load_with({**joining, "listen": "127.0.0.1:7403", "advertise": f"{host}:7403"})
+    with pytest.raises(ConfigError, match="cannot dial"):
+        load_with({"peers": f"{host}:{{7400+id}}", "insecure": True})
+    told = load_with({**joining, "listen": f"{host}:7403", "advertise": "host3:7403"})
+    assert told.listen == f"{host}:7403"
+
+
 def test_the_advertised_address_counts_where_nothing_is_bound_explicitly() -> None:
     with pytest.raises(ConfigError, match="without a secret"):
         load_with({"peers": "host{id}:7400"})
@@ -273,6 +286,20 @@ def test_a_secret_that_others_can_read_is_warned_of(
     with caplog.at_level(logging.WARNING):
         load_with({"secret_file": str(secret)})
     assert caplog.text.count("others than its owner can read") == warned
+
+
+def test_a_line_of_a_secret_file_that_is_likely_no_secret_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("kJ3hd82hdKSJhd82kshd92kshd\n\n# the secret of last year\nswordfish\n")
+    secret.chmod(0o600)
+    with caplog.at_level(logging.WARNING):
+        assert len(load_with({"secret_file": str(secret)}).secrets) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"each line of {secret} is a secret: number 2 begins with #, which begins no comment there",
+        f"each line of {secret} is a secret: number 3 has fewer than 16 bytes",
+    ]
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, 0), (0o640, 1)])

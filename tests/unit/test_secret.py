@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bmgd.errors import ConfigError
-from bmgd.secret import SECRETS_MAX, fingerprint, key_id, parse_secrets
+from bmgd.secret import SECRETS_MAX, fingerprint, key_id, parse_secrets, why_doubtful
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,23 @@ def test_secrets_that_cannot_be_used_are_refused(content: bytes, why: str) -> No
         parse_secrets(content, "/run/the-file")
     assert "/run/the-file" in str(raised.value)
     assert "tiny" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        (b"swordfish", "fewer than 16 bytes"),
+        (b"x" * 15 + b" " * 20, "fewer than 16 bytes"),
+        (b"# the secret of our cluster", "begins with #"),
+        (b"-----BEGIN EC PRIVATE KEY-----", "public beginning"),
+        (b"x" * 16, ""),
+        (b"kJ3hd82hdKSJhd82kshd92kshdKSHD92", ""),
+    ],
+)
+def test_secret_that_others_may_guess_is_doubtful(secret: bytes, why: str) -> None:
+    found = why_doubtful(secret)
+    assert why in found
+    assert bool(found) == bool(why)
 
 
 def test_secrets_of_one_key_id_in_one_file_are_refused() -> None:
