@@ -175,7 +175,12 @@ class PartialError(BmgdError):
 
     def __init__(self, report: Report) -> None:
         count = len(report.failed) + len(report.confirmed)
-        super().__init__(f"{len(report.failed)} of {count} nodes have not confirmed it")
+        text = f"{len(report.failed)} of {count} nodes have not confirmed it"
+        if report.failed:
+            # Each error names its node.
+            first = report.failed[min(report.failed)]
+            text += f"; {type(first).__name__}: {first}"
+        super().__init__(text)
         self.report = report
 
 

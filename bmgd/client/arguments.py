@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Literal, SupportsIndex
+from typing import Final, Literal, SupportsIndex, get_args
 
 from bmgd.errors import RequestError
 from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
+from bmgd.types import NODE_ID_MAX
 from bmgd.wire.bounds import ENTRIES_MAX, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.control import TIMEOUT_S_MAX
+from bmgd.wire.program_news import NAME_BYTES_MAX
 
 Payload = bytes | bytearray | memoryview
 Priority = Literal["high", "normal", "bulk"]
 """Of several messages that wait for a link, which goes first."""
 Quality = Literal["reliable", "best-effort"]
+QUALITIES: Final = get_args(Quality)
 
 
 def checked_payload(payload: object) -> bytes:
@@ -24,9 +27,8 @@ def checked_payload(payload: object) -> bytes:
         RequestError: it is something else than bytes, or too long.
     """
     if not isinstance(payload, bytes | bytearray | memoryview):
-        raise RequestError(
-            f"a payload is bytes, not {type(payload).__name__}: encode a text with .encode()"
-        )
+        advice = ": encode a text with .encode()" if isinstance(payload, str) else ""
+        raise RequestError(f"a payload is bytes, not {type(payload).__name__}{advice}")
     size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
     check_size(size)
     if size <= PAYLOAD_BYTES_MAX:
@@ -51,10 +53,12 @@ def check_destination(destination: object) -> None:
     """Refuse what is no id; whether a node has it, its daemon knows.
 
     Raises:
-        RequestError: no whole number.
+        RequestError: no whole number, or one that no id can be.
     """
     if not isinstance(destination, int) or isinstance(destination, bool):
         raise RequestError(f"a destination is the id of a node, not {type(destination).__name__}")
+    if not 0 <= destination <= NODE_ID_MAX:
+        raise RequestError(f"a destination is a node id in 0..{NODE_ID_MAX}")
 
 
 def check_timeout(timeout: float) -> None:
@@ -114,19 +118,42 @@ def checked_word(what: str, word: str) -> str:
     return word
 
 
+def check_quality(quality: str) -> None:
+    """Refuse what is no quality of a message.
+
+    Raises:
+        RequestError: another word, or no text.
+    """
+    if checked_word("a quality", quality) not in QUALITIES:
+        raise RequestError("a quality is reliable or best-effort")
+
+
 def checked_topic(topic: str) -> str:
     """A topic.
 
     Raises:
         RequestError: it is no text of 1 to 255 bytes.
     """
+    return _checked_text("topic", topic, TOPIC_BYTES_MAX)
+
+
+def checked_name(name: str) -> str:
+    """The name of a program.
+
+    Raises:
+        RequestError: it is no text of 1 to 255 bytes.
+    """
+    return _checked_text("program's name", name, NAME_BYTES_MAX)
+
+
+def _checked_text(what: str, text: str, bytes_max: int) -> str:
     try:
-        length = len(checked_word("a topic", topic).encode())
+        length = len(checked_word(f"a {what}", text).encode())
     except UnicodeEncodeError:
-        raise RequestError("the topic is not valid text") from None
-    if not 1 <= length <= TOPIC_BYTES_MAX:
-        raise RequestError(f"a topic has 1 to {TOPIC_BYTES_MAX} bytes, not {length}")
-    return topic
+        raise RequestError(f"the {what} is not valid text") from None
+    if not 1 <= length <= bytes_max:
+        raise RequestError(f"a {what} has 1 to {bytes_max} bytes, not {length}")
+    return text
 
 
 def id_ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:

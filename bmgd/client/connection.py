@@ -309,5 +309,5 @@ class Connection(DaemonSocket):
                 async with asyncio.timeout(_END_S):
                     await stream.until_over()
         finally:
-            stream.finish(None)
+            stream.leave()
             self._streams.pop(sequence, None)

@@ -25,6 +25,7 @@ from bmgd.client.arguments import (
     check_bound,
     check_credit,
     check_destination,
+    check_quality,
     check_timeout,
     checked_topic,
 )
@@ -223,6 +224,7 @@ class Daemon(SendsToMany, ShowsCluster):
             DeliveryError (on exit): not everything is confirmed.
         """
         check_destination(destination)
+        check_quality(quality)
         return self._writing(destination, checked_topic(topic), priority, quality)
 
     @asynccontextmanager
@@ -405,7 +407,8 @@ class Daemon(SendsToMany, ShowsCluster):
 async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
-    It is used in the event loop in which it was made: in another one, what waits is a RequestError.
+    It is used in the event loop in which it was made: in another one, what waits is a RequestError. When
+    the block was left, every call is a ControlError.
 
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.

@@ -97,6 +97,11 @@ class Stream(Generic[T]):
             self._error = error
             self._changed.set()
 
+    def leave(self) -> None:
+        """Its block was left: no item is given any more."""
+        self.finish(None)
+        self._items.clear()
+
     async def until_over(self) -> None:
         """Wait until the daemon has ended the stream."""
         while not self._over:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from bmgd.client.arguments import checked_name
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.errors import (
     ControlError,
@@ -66,7 +67,7 @@ async def registered(connection: Connection, name: str) -> AsyncIterator[None]:
             await connection.ask("unregister", params)
 
     async with (
-        connection.stream("register", {"name": name}, _nothing, 1) as stream,
+        connection.stream("register", {"name": checked_name(name)}, _nothing, 1) as stream,
         AsyncExitStack() as block,
     ):
         block.push_async_exit(tell_end)

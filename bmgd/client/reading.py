@@ -117,6 +117,8 @@ class Messages(Stream[Message]):
         Returns:
             Nothing only where the subscription is over, and everything is taken.
         """
+        if not isinstance(most, int) or isinstance(most, bool):
+            raise RequestError(f"a number of messages is whole, not {most!r}")
         if most < 1:
             raise RequestError(f"at least one message is taken, not {most}")
         self._report()

@@ -368,7 +368,7 @@ class LastingConnection(Connection):
                 self.write(control.Cancel(lasting.sequence))
                 await self._until_over(items)
         finally:
-            items.finish(None)
+            items.leave()
             self.forget(lasting.sequence)
 
     async def _until_over(self, items: Stream[Any]) -> None:

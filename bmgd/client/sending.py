@@ -10,6 +10,7 @@ from bmgd.client.arguments import (
     Priority,
     Quality,
     check_destination,
+    check_quality,
     check_timeout,
     checked_payload,
     checked_topic,
@@ -47,12 +48,8 @@ class SharedStreams:
             self.watch(made)
             return made
 
-        words = (
-            checked_word("a topic", topic),
-            checked_word("a priority", priority),
-            checked_word("a quality", quality),
-        )
-        return self._shared.get((destination, *words), make)
+        words = checked_word("a topic", topic), checked_word("a priority", priority)
+        return self._shared.get((destination, *words, quality), make)
 
     async def send(
         self,
@@ -67,6 +64,7 @@ class SharedStreams:
         check_destination(destination)
         checked = payload if isinstance(payload, FilePayload) else checked_payload(payload)
         check_timeout(timeout)
+        check_quality(quality)
         self._connection.check_loop()
         if self._connection.lost is not None:
             timeout = await self._connection.until_sendable(destination, timeout)
@@ -95,6 +93,7 @@ class SharedStreams:
         check_destination(destination)
         checked = checked_payload(payload)
         check_timeout(timeout)
+        check_quality(quality)
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
         self._connection.check_loop()

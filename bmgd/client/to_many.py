@@ -15,6 +15,7 @@ from bmgd.client.arguments import (
     Payload,
     Priority,
     Quality,
+    check_quality,
     check_timeout,
     checked_payload,
     checked_topic,
@@ -112,6 +113,7 @@ class SendsToMany:
         """
         checked = checked_payload(payload)
         check_timeout(timeout)
+        check_quality(quality)
         if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
             return await self._broadcast_long(checked, topic, timeout)
         params = _checked(checked, topic, quality)
@@ -155,6 +157,7 @@ class SendsToMany:
         """
         check_timeout(timeout)
         checked = checked_payload(payload)
+        check_quality(quality)
         if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
             checked_topic(topic)
             return await self._multicast_long(

@@ -27,12 +27,12 @@ from bmgd.sim.simulation import Outcome, Simulation
 Row = dict[str, Any]
 _BEGINNING: Final = b'{"seed":'
 """Of every line of a campaign's file."""
-_ASKED: Final = {
-    "seed": int,
-    "nodes": int,
+_ASKED: Final[dict[str, tuple[type, ...]]] = {
+    "seed": (int,),
+    "nodes": (int,),
     "seconds": (int, float),
     "virtual_s": (int, float),
-    "verdict": str,
+    "verdict": (str,),
 }
 """What is asked of a line, and of which type it is."""
 OBJECTS_UNTIL_COLLECTED: Final = 20_000
@@ -131,8 +131,8 @@ def _is_row(row: object) -> bool:
     if not isinstance(row, dict):
         return False
     return all(
-        isinstance(row.get(name), kind) and not isinstance(row[name], bool)
-        for name, kind in _ASKED.items()
+        isinstance(row.get(name), types) and not isinstance(row[name], bool)
+        for name, types in _ASKED.items()
     )
 
 

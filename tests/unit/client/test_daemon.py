@@ -87,10 +87,37 @@ async def test_what_cannot_be_right_is_not_even_sent(core: FakeCore, daemon: bmg
     for credit in (0, 2**20 + 1):
         with pytest.raises(bmgd.RequestError, match="credit"):
             daemon.subscribe("jobs", credit=credit)
+    for payload in (None, [1]):
+        with pytest.raises(bmgd.RequestError, match=r"a payload is bytes, not \w+$"):
+            await daemon.send(6, payload)  # type: ignore[arg-type]
+    for destination in (-1, 2**31, 2**70):
+        with pytest.raises(bmgd.RequestError, match=r"a node id in 0\.\.2147483647"):
+            await daemon.send(destination, b"")
+    for name in ("", "x" * 256, "\udcff", 7):
+        with pytest.raises(bmgd.RequestError, match=r"(a|the) program's name"):
+            async with daemon.register(name):  # type: ignore[arg-type]
+                pass
     with pytest.raises(
         bmgd.RequestError, match=r"^the request cannot be sent: no frame holds it: "
     ):
-        await daemon.send(2**70, b"")
+        await daemon.evict(2**70)
+    assert core.told == []
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+async def test_quality_that_there_is_not_is_refused_whatever_the_size(
+    core: FakeCore, daemon: bmgd.Daemon, size: int
+) -> None:
+    wrong: Any = "realible"
+    for call in (
+        daemon.send(1, bytes(size), quality=wrong),
+        daemon.broadcast(bytes(size), quality=wrong),
+        daemon.multicast([1], bytes(size), quality=wrong),
+    ):
+        with pytest.raises(bmgd.RequestError, match="a quality is reliable or best-effort"):
+            await call
+    with pytest.raises(bmgd.RequestError, match="a quality is reliable or best-effort"):
+        daemon.stream(1, quality=wrong)
     assert core.told == []
 
 
@@ -196,6 +223,13 @@ async def test_a_subscription_takes_one_at_a_time(core: FakeCore, daemon: bmgd.D
     assert taken == [bytes([n]) for n in range(10)]
 
 
+@pytest.mark.parametrize("most", [0, -1, 1.5, "1", True, None])
+async def test_messages_are_taken_by_whole_numbers(daemon: bmgd.Daemon, most: Any) -> None:
+    async with daemon.subscribe("jobs") as messages:
+        with pytest.raises(bmgd.RequestError, match=r"number of messages|at least one"):
+            await messages.take(most)
+
+
 async def test_taking_survives_a_timeout(core: FakeCore, daemon: bmgd.Daemon) -> None:
     async with daemon.subscribe("jobs") as messages:
         for _ in range(3):
@@ -231,6 +265,21 @@ async def test_monitor(core: FakeCore, daemon: bmgd.Daemon) -> None:
     async with daemon.monitor() as events:
         core.server.answers.observed(Observed("suspected"), 7)
         assert (await anext(events))["event"] == "suspected"
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_stream_gives_nothing_when_its_block_was_left(
+    core: FakeCore, reconnect: bool
+) -> None:
+    async with bmgd.connect(core.address, reconnect=reconnect) as daemon:
+        async with daemon.membership() as changes:
+            await anext(changes)
+        async with daemon.monitor() as events:
+            core.server.answers.observed(Observed("suspected"), 7)
+            await daemon.status()
+        for left in (changes, events):
+            with pytest.raises(StopAsyncIteration):
+                await anext(left)
 
 
 async def test_a_program_too_slow_for_a_stream_is_told(

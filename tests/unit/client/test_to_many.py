@@ -72,6 +72,8 @@ async def test_broadcast_gives_a_report_or_says_who_has_not_confirmed(core: Many
             await daemon.broadcast(b"x", topic="bad")
         failed = partial.value.report.failed
         assert partial.value.report.confirmed == frozenset({0, 1})
+        first = "DeadError: node 7: it is dead"
+        assert str(partial.value) == f"2 of 4 nodes have not confirmed it; {first}"
         assert isinstance(failed[7], DeadError)
         assert failed[7].sent
         assert isinstance(failed[9], UnreachableError)
