@@ -68,7 +68,8 @@ def _may_read_again(path: str) -> bool:
 
     try:
         # At the start a pipe may be waited for; to open one now could stop the process for ever.
-        return stat.S_ISREG(os.stat(path).st_mode)
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+        return kind in (stat.S_IFREG, stat.S_IFDIR)
     except OSError:
         return True
 

@@ -30,6 +30,8 @@ def advice_on(refusal: str, config: Config) -> str:
             return "one of the two daemons has --tls-cert, the other has not"
         case "wrong certificate":
             return "compare --tls-ca of both, and dates and names of the certificates"
+        case "wrong id" if config.join and config.id >= 0:
+            return f"--id {config.id} is alive there, or no id there: give none to get a new one"
         case "wrong id":
             return "another daemon listens at that address: compare --id and --peers of both"
     return ""

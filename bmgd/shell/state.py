@@ -6,13 +6,18 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import Final
 
 from bmgd.core.events import Granted
 from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
 from bmgd.types import COUNTER_MAX, NODE_ID_MAX, Incarnation, NodeId, counter_of
+
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What is read of a file at most: a joiner keeps the list of founders, which can be long."""
 
 
 class StateDirectory:
@@ -53,16 +58,14 @@ class StateDirectory:
     def _read(self) -> int:
         if self._file is None:
             return 0
-        try:
-            text = self._file.read_text()
-        except FileNotFoundError:
+        content = _read_kept(self._file)
+        if content is None:
             return 0
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self._file}: {error}") from error
-        digits = text.strip()
-        is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(COUNTER_MAX))
+        digits = content.strip()
+        is_number = digits.isdigit() and len(digits) <= len(str(COUNTER_MAX))
         if not is_number or int(digits) > COUNTER_MAX:
-            raise ConfigError(f"{self._file}: not an incarnation counter: {text[:40]!r}")
+            shown = content[:40].decode(errors="replace")
+            raise ConfigError(f"{self._file}: not an incarnation counter: {shown!r}")
         return int(digits)
 
 
@@ -92,18 +95,17 @@ class JoinedState:
         Raises:
             ConfigError: the file cannot be read, or is not one of this class.
         """
-        if self._file is None or not self._file.exists():
+        content = None if self._file is None else _read_kept(self._file)
+        if content is None:
             return None
         try:
-            match json.loads(self._file.read_bytes()):
+            match json.loads(content):
                 case {"id": bool()} | {"size": bool()}:
                     pass  # Python counts them as 0 and 1.
                 case {"id": int(node_id), "size": int(size), "peers": str(text)} if (
                     0 <= node_id <= NODE_ID_MAX and 1 <= size <= NODE_ID_MAX + 1
                 ):
                     return Granted(NodeId(node_id), size, PeerList.parse(text, size))
-        except OSError as error:
-            raise ConfigError(f"{self._file}: {error.strerror}") from error
         except ConfigError as error:
             raise ConfigError(f"{self._file}: not what a joiner keeps: {error}") from None
         except (ValueError, RecursionError):
@@ -128,6 +130,30 @@ def _lock(file: Path) -> int:
     except OSError as error:
         raise ConfigError(f"state directory {file.parent}: {error.strerror}") from error
     return lock
+
+
+def _read_kept(file: Path) -> bytes | None:
+    """The beginning of a file, which is more than any that is kept has; None where there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        # A pipe would be waited for.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"{file}: no regular file")
+        with open(descriptor, "rb", closefd=False) as kept:
+            return kept.read(KEPT_BYTES_MAX)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _no_link(path: str, flags: int) -> int:

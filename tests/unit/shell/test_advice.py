@@ -30,6 +30,12 @@ def test_advice_calls_no_secret_no_secret() -> None:
     assert "no secret:" not in advice_on("wrong secret", config(b"s"))
 
 
+def test_advice_to_a_joiner_that_wants_a_living_id_names_the_id() -> None:
+    joiner = replace(config(), id=77, size=1, join=("127.0.0.1:7400",))
+    assert "--id 77 is alive there" in advice_on("wrong id", joiner)
+    assert "--peers" in advice_on("wrong id", config())
+
+
 def test_advice_follows_the_reason_in_the_log() -> None:
     shown = with_advice(Observed("rejected", NodeId(0), None, "wrong size"), config())
     assert shown.detail == "wrong size: --size 4 here is not the number of founders there"

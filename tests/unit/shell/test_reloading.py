@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.config import Config
-from bmgd.config_files import read_secrets
+from bmgd.config_files import read_secrets, secrets_now
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
 from bmgd.shell import reloading
@@ -157,6 +157,22 @@ async def test_reloading_does_not_wait_for_a_pipe(
     with pytest.raises(ConfigError, match="no regular file"):
         seen.reloading.reload()
     assert seen.secrets == []
+
+
+def test_secrets_for_those_that_begin_later_are_those_of_the_file_now(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b"now\n")
+    config = Config(0, 1, PeerList(), secret_file=str(path), secrets=(b"then",))
+    assert secrets_now(config) == (b"now",)
+    path.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        secrets_now(config)
+    path.mkdir()
+    with pytest.raises(ConfigError, match="cannot read the secret file"):
+        secrets_now(config)
+    path.rmdir()
+    os.mkfifo(path)
+    assert secrets_now(config) == (b"then",)
 
 
 def refuse_to_open(path: str, *_: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,15 @@ def test_state_that_is_no_counter_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "incarnation-4").write_text(text)
     with pytest.raises(ConfigError, match="not an incarnation counter"):
         StateDirectory(str(tmp_path), 4).begin_life()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_state_that_is_no_file_is_refused_without_waiting(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    for name in ("incarnation-4", "joined.json"):
+        make(tmp_path / name)
+    with pytest.raises(ConfigError, match="incarnation-4: no regular file"):
+        StateDirectory(str(tmp_path), 4).begin_life()
+    with pytest.raises(ConfigError, match=r"joined\.json: no regular file"):
+        JoinedState(str(tmp_path)).read()
