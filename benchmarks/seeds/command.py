@@ -44,7 +44,7 @@ def run(name: str, jobs: int) -> int:
     for first, last in missing(kept(), name, core):
         words = [sys.executable, "-m", "bmgd", "sim", "--campaign", f"{first}..{last}"]
         words += ["--nodes", f"{part.nodes[0]}..{part.nodes[1]}", "--time", f"{part.seconds:g}"]
-        words += ["--jobs", str(jobs), "--no-shrink", "--out", str(rows_of(name, core))]
+        words += ["--jobs", str(jobs), "--out", str(rows_of(name, core))]
         ended = subprocess.run(words, cwd=directory, env=os.environ | variables, check=False)
         if ended.returncode not in (0, VIOLATED):
             return ended.returncode

@@ -86,7 +86,7 @@ def _refuse(args: Namespace, flags: Iterable[str], text: str) -> None:
     from bmgd.errors import PlanError
 
     for flag in flags:
-        if getattr(args, flag.removeprefix("--").replace("-", "_")) not in (None, False):
+        if getattr(args, flag.removeprefix("--").replace("-", "_")) is not None:
             raise PlanError(text.format(flag=flag))
 
 
@@ -183,7 +183,7 @@ def _run_campaign(args: Namespace) -> int:
 
     if args.out is None:
         raise PlanError("a campaign needs --out FILE")
-    _refuse(args, ("--faults", "--seed", "--history", "--no-shrink"), "a campaign has no {flag}")
+    _refuse(args, ("--faults", "--seed", "--history"), "a campaign has no {flag}")
     jobs = 2 if args.jobs is None else args.jobs
     if not 1 <= jobs <= JOBS_MAX:
         raise PlanError(f"--jobs must be in 1..{JOBS_MAX}, not {jobs}")

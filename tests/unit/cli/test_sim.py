@@ -65,7 +65,6 @@ def test_sim_failure_prints_a_small_plan_that_fails_again(
         ["--campaign", "1..2", "--out", "x", "--seed", "1"],
         ["--campaign", "1..2", "--out", "/nowhere/out"],
         ["--campaign", "1..2", "--out", "x", "--history", "x"],
-        ["--campaign", "1..2", "--out", "x", "--no-shrink"],
         ["--campaign", "1..2", "--out", "x", "--jobs", "0"],
         ["--campaign", "1..2", "--out", "x", "--jobs", "257"],
         ["--history", "/nowhere/history"],
