@@ -211,11 +211,34 @@ def _peers(value: object, size: int) -> PeerList:
         raise ConfigError("--peers must be a template with {id}, a list of addresses or a file")
     is_text = "{" in value or "," in value or len(value.split()) > 1
     if not is_text and (size > 1 or "/" in value or ":" not in value):
-        try:
-            value = read_file(value, "the peers file").decode()
-        except UnicodeDecodeError:
-            raise ConfigError(f"the peers file {value} is not text") from None
+        return _peers_of_file(value, size)
     return PeerList.parse(value, size)
+
+
+def _peers_of_file(path: str, size: int) -> PeerList:
+    try:
+        text = read_file(path, "the peers file").decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"the peers file {path} is not text") from None
+    try:
+        return PeerList.parse(text, size)
+    except ConfigError as error:
+        # Not with the line itself, as of a flag: the file may be the secret, by mistake.
+        for number, line in enumerate(text.splitlines(), 1):
+            if not _has_addresses(line.partition("#")[0]):
+                raise ConfigError(
+                    f"the peers file {path}: line {number} is not of the form host:port or [v6]:port"
+                ) from None
+        raise ConfigError(f"the peers file {path}: {error}") from None
+
+
+def _has_addresses(line: str) -> bool:
+    try:
+        for word in line.replace(",", " ").split():
+            split_address(word)
+    except ConfigError:
+        return False
+    return True
 
 
 def _contacts(source: str, value: object) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json({"id": args.evicted, "ended": ended})
     elif ended:
-        print(f"node {args.evicted} was evicted and has ended")
+        print(f"node {args.evicted} was evicted; its daemon has ended, or was held dead before")
     else:
         print(
             f"node {args.evicted} was evicted; its end is not confirmed after {args.timeout:g} s",

@@ -206,6 +206,8 @@ def read(path: str) -> Recording:
             for document in documents:
                 whole = _take(document, parts)
             return Recording(head, parts, whole)
+    except ProtocolError as error:
+        raise ProtocolError(f"{path}: {error}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
 
@@ -218,7 +220,10 @@ def _documents(file: IO[bytes]) -> Iterator[dict[str, Any]]:
         body = file.read(length)
         if len(body) < length:
             return
-        document = unpack(decompress(body))
+        try:
+            document = unpack(decompress(body))
+        except ProtocolError:
+            return
         if not isinstance(document, dict):
             raise ProtocolError("a frame of the recording is no document")
         yield document

@@ -19,6 +19,7 @@ import hashlib
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from bmgd.config import Config
 from bmgd.errors import ConfigError
@@ -83,7 +84,7 @@ def _context(protocol: int, paths: tuple[str, str, str]) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     try:
-        context.load_cert_chain(cert, key, password=_no_password)
+        context.load_cert_chain(cert, key, password=partial(_refuse_password, key))
     except ssl.SSLError as error:
         raise ConfigError(_unusable(cert, key, error)) from None
     except OSError as error:
@@ -97,9 +98,9 @@ def _context(protocol: int, paths: tuple[str, str, str]) -> ssl.SSLContext:
     return context
 
 
-def _no_password() -> str:
+def _refuse_password(key: str) -> str:
     # Without it OpenSSL asks at the terminal.
-    raise ConfigError("a key with a password cannot be used")
+    raise ConfigError(f"{key} is a key with a password, which cannot be used")
 
 
 def _own_certificate(path: str) -> bytes:

@@ -86,6 +86,8 @@ def config_of(size: int, changes: Mapping[str, object]) -> Config:
         for key, value in changes.items()
     }
     flags = {"id": 0, "size": size, "peers": TEMPLATE, "insecure": True}
+    if own := sorted(flags.keys() & changes.keys()):
+        raise PlanError(f"settings: {own[0]} is what the simulation gives each daemon")
     try:
         return load(flags, variables, None)
     except ConfigError as error:

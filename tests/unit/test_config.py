@@ -99,6 +99,17 @@ def test_peers_can_be_a_file(tmp_path: Path) -> None:
     assert load_with({"peers": str(path)}).peers.listed[2] == "127.0.0.1:3"
 
 
+def test_peers_file_that_is_none_is_refused_without_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "peers"
+    path.write_text("# founders\n127.0.0.1:1\nswordfish\n127.0.0.1:3\n")
+    with pytest.raises(ConfigError, match=r"/peers: line 3 is not of the form") as caught:
+        load_with({"peers": str(path)})
+    assert "swordfish" not in str(caught.value)
+    path.write_text("127.0.0.1:1\n127.0.0.1:2\n")
+    with pytest.raises(ConfigError, match=r"/peers: .* 2 addresses for 3 founders"):
+        load_with({"peers": str(path)})
+
+
 def test_peers_can_be_one_address() -> None:
     config = load({"id": "0", "size": "1", "peers": "127.0.0.1:7400"}, {}, None)
     assert config.peers.listed == ("127.0.0.1:7400",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -405,6 +406,19 @@ async def test_nobody_there(tmp_path: Path, prefix: str) -> None:
     with pytest.raises(bmgd.NoDaemonError, match="No such file"):
         async with bmgd.connect(f"{prefix}{tmp_path}/none.sock"):
             pass
+
+
+async def test_socket_that_this_user_may_not_use_is_not_taken_for_no_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", refuse)
+    with pytest.raises(bmgd.ControlError, match=r"may not use the socket /d\.sock: Perm") as caught:
+        async with bmgd.connect("/d.sock"):
+            pass
+    assert not isinstance(caught.value, bmgd.NoDaemonError)
 
 
 async def test_a_bad_address() -> None:

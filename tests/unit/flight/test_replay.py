@@ -10,13 +10,15 @@ import pytest
 from bmgd.core.effects import Observed
 from bmgd.core.events import DeadlineReached
 from bmgd.errors import InvariantError, ProtocolError
+from bmgd.flight.recording import read
 from bmgd.flight.replay import at_step, node_of, replay, state_of
+from bmgd.flight.values import packed
 from bmgd.sim import Network
 from bmgd.sim.narrowing import narrowed
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
 from bmgd.types import NodeId
-from bmgd.wire.packing import decompress
+from bmgd.wire.packing import compress, decompress
 from tests.unit.core.clusters import send
 from tests.unit.flight.flights import Flights, written
 
@@ -154,6 +156,32 @@ def test_replay_of_a_core_that_failed_fails_at_the_same_step(
     assert (outcome.differs_at, outcome.steps) == (None, recorder.step_count)
     last, _ = at_step(recording, recording.parts[-1].rows[-1].number)
     assert last.error is not None
+
+
+def test_replay_leaves_out_what_follows_a_damaged_frame(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    path = tmp_path / "r"
+    whole = written(flown[1].all[0][1], path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+    damaged = read(str(path))
+    assert not damaged.whole
+    rows = [row for part in damaged.parts for row in part.rows]
+    assert rows == [row for part in whole.parts for row in part.rows][: len(rows)]
+    assert replay(damaged).differs_at is None
+
+
+def test_recording_with_something_unknown_is_named(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    path = tmp_path / "r"
+    written(flown[1].all[0][1], path)
+    strange = compress(packed({"kind": "strange"}))
+    path.write_bytes(path.read_bytes() + len(strange).to_bytes(4, "big") + strange)
+    with pytest.raises(ProtocolError, match=rf"^{path}: "):
+        read(str(path))
 
 
 def test_replay_node_of_a_part_without_a_state_says_why(

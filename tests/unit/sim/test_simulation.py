@@ -159,7 +159,14 @@ def test_simulation_finds_who_waits_for_readers_that_take_nothing(
 
 @pytest.mark.parametrize(
     ("settings", "simulated"),
-    [({"colour": 1}, {}), ({"timeout_ms": 1}, {}), ({}, {"delay_max_us": 1}), ({}, {"torn": "x"})],
+    [
+        ({"colour": 1}, {}),
+        ({"timeout_ms": 1}, {}),
+        ({"id": 1}, {}),
+        ({"size": 4}, {}),
+        ({}, {"delay_max_us": 1}),
+        ({}, {"torn": "x"}),
+    ],
 )
 def test_simulation_with_options_that_cannot_be_is_refused(
     settings: dict[str, int], simulated: dict[str, int]
