@@ -196,7 +196,7 @@ class Requests:
                 self.to_many.announcements.unsubscribe(request)
 
     def _refuse_subscription(self, request: int) -> None:
-        self.context.emit(Reply(request, error=RequestError("too many subscriptions")))
+        self.context.emit(Reply(request, error=RequestError("too many subscriptions, or topics")))
 
 
 def _too_many(request: int) -> Reply:

@@ -118,7 +118,8 @@ BOUNDS: Final = {
     "searches for readers": "{core.streams.finding.FINDS_MAX}; "
     "{core.streams.finding.ASKED_MAX:pow}; every "
     "{core.streams.finding.AGAIN_NS:s} until the deadline",
-    "topics, subscriptions": "{core.topics.topic_table.TOPICS_MAX} each, inboxes apart",
+    "topics, subscriptions": "{core.topics.topic_table.TOPICS_MAX} each, inboxes apart; topics that "
+    "readers have made {core.topics.topic_table.READ_TOPICS_MAX} with all others",
     "messages at a reader": "its credit: at most {wire.control.READ_CREDIT_MAX:pow} messages, "
     "{wire.control.READ_BYTES_MAX:MiB}",
     "probes underway": "{core.forwarding.probing.PROBES_MAX}; resent every "

@@ -151,7 +151,7 @@ class StreamExpiry:
         if not withdrawn and not doubted:
             return
         if was_full:
-            detail = "its queue for that topic is full"
+            detail = "its queue for that topic is full, or those of all topics are"
         elif why:
             detail = why
         else:

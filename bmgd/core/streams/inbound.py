@@ -187,12 +187,21 @@ class Inbound:
             # Known or not: a late copy of its first segment must not open it any more.
             former = former or self._new_stream(source, segment, former_id)
             self._close(former, "its source began another stream")
-        return self._new_stream(source, segment, stream_id)
+        # What was taken of a stream that it took the place of may still wait for a reader.
+        line = segment.replaces if former is None else former.line or former.id
+        return self._new_stream(source, segment, stream_id, line)
 
-    def _new_stream(self, source: _Source, segment: Segment, stream_id: int) -> StreamIn:
+    def _new_stream(
+        self, source: _Source, segment: Segment, stream_id: int, line: int = 0
+    ) -> StreamIn:
         route = segment.route
         stream = StreamIn(
-            route.source, route.source_incarnation, stream_id, segment.topic, route.priority
+            route.source,
+            route.source_incarnation,
+            stream_id,
+            segment.topic,
+            route.priority,
+            line=line,
         )
         source.streams[stream_id] = stream
         source.highest = max(source.highest, stream_id)
@@ -295,6 +304,7 @@ class Inbound:
             bool(segment.flags & SegmentFlag.LAST),
             inbox=segment.inbox,
             question=segment.question,
+            line=stream.line,
         )
 
     def _pass(self, stream: StreamIn, segment: Segment) -> None:

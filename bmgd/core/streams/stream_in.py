@@ -25,6 +25,7 @@ class StreamIn:
         flowing: cost of the long segments that came in order, none of which was waited for.
         full: the next one came, and there was no room.
         refused: a copy of it was, and its source was not told yet.
+        line: the first id that is known of the stream as its program has it; 0 for its own.
     """
 
     source: NodeId
@@ -48,6 +49,7 @@ class StreamIn:
     acked: int = 0
     gathered: bool = False
     flowing: int = 0
+    line: int = 0
 
     @property
     def key(self) -> tuple[NodeId, int]:

@@ -133,6 +133,7 @@ class HandingOut:
             redelivered=segment.redelivered,
             inbox=segment.inbox,
             question=segment.question,
+            line=segment.line,
         )
         segment.body = segment.body[end:]
         segment.count -= count

@@ -6,7 +6,9 @@ Theory of operation. A long message is never put together here:
                 --a reader--> bound --pieces, as its credit allows--> last piece consumed --> taken
                                     --reader gone--> lost   --source dead, or its stream gone--> aborted
 
-A question of many pieces is one, and its asker is told as of a short one (`questions.py`).
+The first piece waits at its source while segments of its stream wait for a reader: what was written
+first is given first. A question of many pieces is one, and its asker is told as of a short one
+(`questions.py`).
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ class LongMessages:
         if piece.first:
             if long is not None:
                 self._abort(long, "its source began another one")
+            if self._must_wait(topic, piece):
+                return Offer.FULL
             long = self._bind(topic, piece)
         if long is None:
             return Offer.NO_READER
@@ -74,6 +78,19 @@ class LongMessages:
         self._table.hold(topic, entry, piece)
         self.hand_out(long)
         return Offer.AWAITED if piece.last else Offer.TAKEN
+
+    def _must_wait(self, topic: str, piece: Taken) -> bool:
+        """Whether what its stream brought before waits for a reader; then `RoomFreed` will tell.
+
+        Questions have no order.
+        """
+        entry = self._table.topics.get(topic)
+        if entry is None or piece.inbox or piece.line_key not in entry.waiting_of:
+            return False
+        if not any(reader.takes_long for reader in entry.readers):
+            return False
+        entry.starved = True
+        return True
 
     def _bind(self, topic: str, piece: Taken) -> LongMessage | None:
         entry = self._table.topics.get(topic)

@@ -30,6 +30,7 @@ class Taken:
         count: whole messages in the body; 0 of a piece.
         size, first, last: of a piece, see `bmgd.core.commands.PutSegment`.
         inbox, question: of questions, see `bmgd.wire.stream_messages.Segment`.
+        line: as of a `StreamIn`; 0 where it is the stream.
     """
 
     source: NodeId
@@ -44,6 +45,12 @@ class Taken:
     consumed: int = 0
     inbox: int = 0
     question: int = 0
+    line: int = 0
+
+    @property
+    def line_key(self) -> tuple[NodeId, int]:
+        """The stream as its program has it: what belongs to it is in order."""
+        return self.source, self.line or self.stream
 
     @property
     def cost(self) -> int:

@@ -26,6 +26,8 @@ QUEUE_BYTES_MAX = 16 * 1024 * 1024
 HELD_BYTES_MAX = 64 * 1024 * 1024
 """Of all topics together, until consumed."""
 SUBSCRIPTIONS_MAX = 1024
+READ_TOPICS_MAX = TOPICS_MAX + SUBSCRIPTIONS_MAX
+"""Of all topics; nobody sends to a topic without a reader above `TOPICS_MAX`, and readers are let in."""
 CREDIT_BYTES_MAX = HELD_BYTES_MAX
 
 
@@ -57,6 +59,7 @@ class TopicQueue:
 
     Args:
         waiting: segments, in order; waiting_count, waiting_bytes: their messages, and cost.
+        waiting_of: how many of them each stream has, by `Taken.line_key`.
         held_bytes: the cost of all that is held for the topic, until consumed.
         touched_ns: when something came last, or a reader went.
         starved: a segment was refused for want of room.
@@ -66,6 +69,7 @@ class TopicQueue:
     waiting: deque[Taken] = field(default_factory=deque)
     waiting_count: int = 0
     waiting_bytes: int = 0
+    waiting_of: dict[tuple[NodeId, int], int] = field(default_factory=dict)
     held_bytes: int = 0
     touched_ns: int = 0
     starved: bool = False
@@ -212,12 +216,20 @@ class TopicTable:
         """A segment waits in its queue."""
         entry.waiting_count += segment.count - segment.consumed
         entry.waiting_bytes += segment.cost
+        key = segment.line_key
+        entry.waiting_of[key] = entry.waiting_of.get(key, 0) + 1
 
     @staticmethod
     def count_out(entry: TopicQueue, segment: Taken) -> None:
         """A segment waits in its queue no more."""
         entry.waiting_count -= segment.count - segment.consumed
         entry.waiting_bytes -= segment.cost
+        key = segment.line_key
+        left = entry.waiting_of[key] - 1
+        if left:
+            entry.waiting_of[key] = left
+        else:
+            del entry.waiting_of[key]
 
     def drop(self, topic: str, entry: TopicQueue) -> None:
         """A topic without readers ends, with all that waits in it."""

@@ -28,8 +28,8 @@ from bmgd.core.topics.long_messages import LongMessages
 from bmgd.core.topics.questions import Questions
 from bmgd.core.topics.taken import Offer, Taken
 from bmgd.core.topics.topic_table import (
+    READ_TOPICS_MAX,
     SUBSCRIPTIONS_MAX,
-    TOPICS_MAX,
     Subscription,
     TopicQueue,
     TopicTable,
@@ -140,9 +140,9 @@ class Topics:
         credit_bytes: int = 1 << 20,
         takes_long: bool = False,
     ) -> bool:
-        """Begin to read a topic, answered at once; False when the table of subscriptions is full."""
+        """Begin to read a topic, answered at once; False when the table of either is full."""
         if len(self.table.subscriptions) >= SUBSCRIPTIONS_MAX or (
-            topic not in self.table.topics and self.table.topic_count >= TOPICS_MAX
+            topic not in self.table.topics and self.table.topic_count >= READ_TOPICS_MAX
         ):
             return False
         entry = self.table.add_reader(request, topic, credit, credit_bytes, takes_long)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.core.commands import Consumed, MulticastTo, PutSegment, SendTo, Subscribe, Unsubscribe
 from bmgd.core.effects import Deliver, Effect, StreamEnded, StreamMoved
@@ -20,13 +20,16 @@ from bmgd.sim.host import Host
 from bmgd.types import NodeId
 from bmgd.wire.batch import unpack_messages
 
+NAME_BYTES: Final = 8
+"""A long message begins with its number, of so many bytes."""
+
 
 @dataclass(slots=True)
 class _Hands:
     """What the readers of one process have in their hands.
 
     Args:
-        handed: all that was ever handed out.
+        handed: all that was ever handed out; begun: long messages of which a piece was.
         topics: of each reader.
         unconsumed: of each reader, in the order in which it got them.
         left: of each topic, what readers that went away had not consumed, in order.
@@ -34,6 +37,7 @@ class _Hands:
 
     host: Host
     handed: set[bytes] = field(default_factory=set)
+    begun: set[int] = field(default_factory=set)
     topics: dict[int, str] = field(default_factory=dict)
     unconsumed: dict[int, deque[bytes]] = field(default_factory=dict)
     left: dict[str, deque[bytes]] = field(default_factory=dict)
@@ -41,6 +45,8 @@ class _Hands:
 
 class ReadersGetEachOnce(Checker):
     """What is handed out was not handed out before, unless it is marked so, and is in order.
+
+    A long message has its place in the order where its first piece comes.
 
     What a reader had not consumed when it went away is the next that readers of its topic get, marked.
     """
@@ -79,6 +85,10 @@ class ReadersGetEachOnce(Checker):
                 if streams and not streams[0].best_effort:
                     for payload in unpack_messages(body, count):
                         self._number(payload, (me, life, request))
+            case PutSegment(body=body, size=size, first=True) if size:
+                streams = [s for s in journal.inside.streams_out() if s.owner == request]
+                if streams and not streams[0].inbox:
+                    self._number(_beginning(body), (me, life, request))
             case Subscribe(topic):
                 hands.topics[request] = topic
             case Consumed(count, long) if not long:
@@ -100,6 +110,14 @@ class ReadersGetEachOnce(Checker):
             # Questions are not handed out again, and answers not told apart by what they say.
             if isinstance(effect, Deliver) and effect.count and not _is_of_request(effect):
                 self._on_handed(journal, effect)
+            if isinstance(effect, Deliver) and effect.long and not _is_of_request(effect):
+                self._on_piece(journal, effect)
+
+    def _on_piece(self, journal: Journal, piece: Deliver) -> None:
+        begun = self._hands[journal.place].begun
+        if piece.long not in begun and not piece.aborted:
+            begun.add(piece.long)
+            self._check_order(journal, _beginning(piece.body))
 
     def _check_whole(self, journal: Journal, deliver: Deliver) -> None:
         """Whole messages are no pieces; numbers of questions are told of questions."""
@@ -145,6 +163,11 @@ class ReadersGetEachOnce(Checker):
                     self.violate(journal, text)
 
 
+def _beginning(body: bytes) -> bytes:
+    """The name of a long message, which no short one has: it begins with its number."""
+    return b"long " + body[:NAME_BYTES]
+
+
 def _is_of_request(deliver: Deliver) -> bool:
     return bool(deliver.inbox) or is_inbox(deliver.topic)
 
@@ -186,9 +209,6 @@ class LongMessagesAreWhole(Checker):
     before_events: ClassVar[Kinds] = (CommandIssued,)
     effects: ClassVar[Kinds] = (Deliver, StreamMoved, StreamEnded)
 
-    NAME_BYTES: ClassVar[int] = 8
-    """A long message begins with its number."""
-
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._whole: dict[bytes, _Whole] = {}
@@ -214,7 +234,7 @@ class LongMessagesAreWhole(Checker):
                 if read is not None:
                     read.unconsumed -= count
                     if read.complete and read.unconsumed <= 0:
-                        whole = self._whole.get(bytes(read.body[: self.NAME_BYTES]))
+                        whole = self._whole.get(bytes(read.body[:NAME_BYTES]))
                         if whole is not None:
                             whole.taken = True
 
@@ -227,7 +247,7 @@ class LongMessagesAreWhole(Checker):
             whole = _Whole(
                 journal.host.id, streams[0].destination, size=put.size, first_number=number
             )
-            self._putting[key] = self._whole[put.body[: self.NAME_BYTES]] = whole
+            self._putting[key] = self._whole[put.body[:NAME_BYTES]] = whole
         whole = self._putting[key]
         whole.body += put.body
         if put.last:
@@ -264,7 +284,7 @@ class LongMessagesAreWhole(Checker):
         read.body += piece.body
         read.unconsumed += 1
         read.complete = piece.last
-        whole = self._whole.get(bytes(read.body[: self.NAME_BYTES]))
+        whole = self._whole.get(bytes(read.body[:NAME_BYTES]))
         if whole is None:
             self.violate(journal, f"a long message that {piece.source} never sent")
         elif whole.body[at : len(read.body)] != piece.body:

@@ -150,6 +150,8 @@ def _topics(inside: Inside) -> Iterator[Counted]:
         waiting = [(segment.count - segment.consumed, segment.cost) for segment in topic.waiting]
         yield f"messages of {name!r}", topic.waiting_count, sum(count for count, _ in waiting)
         yield f"bytes of {name!r}", topic.waiting_bytes, sum(cost for _, cost in waiting)
+        streams = Counter(segment.line_key for segment in topic.waiting)
+        yield f"streams that wait for {name!r}", topic.waiting_of, streams
         in_hands = sum(segment.cost for reader in readers for segment in reader.unconsumed)
         pieces = sum(piece.cost for each in longs for piece in (*each.waiting, *each.unconsumed))
         there = topic.waiting_bytes + in_hands + pieces

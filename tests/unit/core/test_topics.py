@@ -68,8 +68,18 @@ class Queues:
         body = pack_messages([text.encode() for text in texts])
         return self.topics.offer(topic, Taken(NodeId(7), Incarnation(1), 1, len(texts), body))
 
-    def put_piece(self, text: str, size: int, *, first: bool = False, last: bool = False) -> Offer:
-        piece = Taken(NodeId(7), Incarnation(1), 1, 0, text.encode(), size, first, last)
+    def put_piece(
+        self,
+        text: str,
+        size: int,
+        *,
+        first: bool = False,
+        last: bool = False,
+        stream: int = 1,
+        line: int = 0,
+    ) -> Offer:
+        piece = Taken(NodeId(7), Incarnation(1), stream, 0, text.encode(), size, first, last)
+        piece.line = line
         return self.topics.offer("jobs", piece)
 
     def delivered(self) -> list[tuple[int, str]]:
@@ -334,7 +344,6 @@ def test_topics_take_no_message_for_one_more_topic_than_the_bound() -> None:
         assert queues.put("a", topic=str(number)) == [True]
     assert queues.put("a", topic="one more") == [False]
     assert queues.put("b", topic="0") == [True]
-    assert not queues.topics.subscribe(1, "one more", 1)
     assert queues.topics.subscribe(2, "0", 8)
     queues.topics.unsubscribe(2)
     assert queues.put("a", topic="one more") == [False]
@@ -342,6 +351,52 @@ def test_topics_take_no_message_for_one_more_topic_than_the_bound() -> None:
     queues.topics.consumed(3, 2)
     queues.topics.unsubscribe(3)
     assert queues.put("a", topic="one more") == [True]
+
+
+def test_topics_let_a_long_message_wait_behind_what_its_stream_brought_before() -> None:
+    queues = Queues()
+    queues.topics.subscribe(1, "jobs", 1, takes_long=True)
+    assert queues.put_together("a") is Offer.TAKEN
+    assert queues.put_together("b") is Offer.TAKEN
+    assert queues.put_piece("cc", 4, first=True) is Offer.FULL
+    # Of another stream: there is no order between the two.
+    assert queues.put_piece("dd", 4, first=True, stream=2) is Offer.TAKEN
+    # A stream that took the place of the first one is the same to its program.
+    assert queues.put_piece("cc", 4, first=True, stream=3, line=1) is Offer.FULL
+    queues.facts()
+    queues.topics.consumed(1, 1)
+    assert RoomFreed("jobs") in queues.facts()
+    assert queues.put_piece("cc", 4, first=True, stream=3, line=1) is Offer.TAKEN
+    assert [text for _, text in queues.delivered()] == ["a", "dd", "b", "cc"]
+
+
+def test_topics_let_no_long_message_wait_for_a_reader_that_takes_none() -> None:
+    queues = Queues()
+    queues.topics.subscribe(1, "jobs", 0)
+    assert queues.put_together("a") is Offer.TAKEN
+    assert queues.put_piece("cc", 4, first=True) is Offer.NO_READER
+
+
+def test_topics_count_what_a_reader_left_among_what_its_stream_brought() -> None:
+    queues = Queues()
+    queues.topics.subscribe(1, "jobs", 8)
+    assert queues.put_together("a", "b") is Offer.TAKEN
+    queues.topics.consumed(1, 1)
+    queues.topics.unsubscribe(1)
+    queues.topics.subscribe(2, "jobs", 0, takes_long=True)
+    assert queues.put_piece("cc", 4, first=True) is Offer.FULL
+
+
+def test_topics_that_nobody_reads_keep_no_reader_out() -> None:
+    queues = Queues()
+    for number in range(TOPICS_MAX):
+        assert queues.put("a", topic=str(number)) == [True]
+    for number in range(SUBSCRIPTIONS_MAX):
+        assert queues.topics.subscribe(1, f"new {number}", 1)
+        assert queues.put("a", topic=f"new {number}") == [True]
+        queues.topics.unsubscribe(1)
+    assert not queues.topics.subscribe(1, "one more", 1)
+    assert queues.topics.subscribe(1, "new 0", 1)
 
 
 def test_topics_have_a_bound_on_subscriptions() -> None:
