@@ -30,6 +30,7 @@ BmgdError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class BmgdError(Exception):
@@ -62,6 +63,9 @@ class RefusedError(ProtocolError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"refused: {reason}")
         self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason,), self.__dict__
 
 
 class ControlError(BmgdError):
@@ -112,6 +116,10 @@ class DeliveryError(BmgdError):
         self.destination = destination
         self.detail = detail
         self.sent = sent
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error may go to another process, such as that of a pool.
+        return type(self), (self.destination, self.detail), self.__dict__
 
 
 class DeadError(DeliveryError):
@@ -182,6 +190,9 @@ class PartialError(BmgdError):
             text += f"; {type(first).__name__}: {first}"
         super().__init__(text)
         self.report = report
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.report,), self.__dict__
 
 
 class LaunchError(BmgdError):
