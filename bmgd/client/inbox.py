@@ -74,6 +74,8 @@ class Inbox:
         if self._opening is None:
             params = {"credit_bytes": CREDIT_BYTES}
             self._sequence, self._opening = self._connection.open("inbox", params, self)
+            # Whoever waits may have given up when it fails.
+            self._opening.add_done_callback(_look_at)
         opening = self._opening
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -214,3 +216,9 @@ def _error(kind: int, stream: Questions, text: bytes) -> DeliveryError:
         case kind if kind == FAILED:
             return FailedAnswerError(destination, text.decode(errors="replace"), sent=True)
     return UnreachableError(destination, "an answer of an unknown kind", sent=True)
+
+
+def _look_at(answer: asyncio.Future[Any]) -> None:
+    """Whatever came of it is known: it is no error that nobody noticed."""
+    if not answer.cancelled():
+        answer.exception()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pytest
 
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import SETTLED_MAX
 from bmgd.client.requesting import Asking
-from bmgd.errors import LeavingError, NoDaemonError, RequestError
+from bmgd.errors import LeavingError, NoDaemonError, RequestError, UnreachableError
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER, answer_head
 from bmgd.wire.batch import pack_messages, unpack_messages
@@ -185,3 +185,18 @@ async def test_questions_of_a_former_inbox_are_not_settled_at_the_next_one(
         assert wire.settled() == []
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_request_that_ended_before_its_inbox_was_open_leaves_no_error_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    with pytest.raises(UnreachableError):
+        await asking.request(1, b"x", "rpc", 0.01, "normal", 1000)
+    opening: Any = asking.inbox._opening
+    wire.connection.close()
+    await asyncio.sleep(0)
+    assert opening.done()
+    # Else it is told of as an error that nobody noticed, when it goes.
+    assert not opening._log_traceback
