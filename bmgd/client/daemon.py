@@ -215,7 +215,8 @@ class Daemon(SendsToMany, ShowsCluster):
         """A stream of messages to one topic of one node, in order: the fast way to send many.
 
         Leaving it waits until all are confirmed; leaving it by an exception, or being cancelled while it
-        waits, abandons what waits.
+        waits, abandons what waits. It waits for as long as the destination's queue for the topic is full:
+        where nobody may come to read, bound it by `asyncio.timeout`.
 
         Args: as `send`.
 
@@ -362,7 +363,9 @@ class Daemon(SendsToMany, ShowsCluster):
                 `credit_bytes` allows.
             credit_bytes: how many bytes of messages, and 256 for each segment of them, may wait in
                 this program, 1..67108864; one message may wait whatever it has.
-            max_message: a message longer than so many bytes is not put together: read its `parts`.
+            max_message: a message longer than so many bytes, and than 65,536, is not put together: read
+                its `parts`. One that is not read to its end is confirmed all the same, when the next one
+                is asked for.
 
         Raises:
             RequestError: a bad topic, credit or `max_message`; on entry: too many subscriptions.

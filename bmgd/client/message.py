@@ -29,7 +29,8 @@ class Message(_Fields):
     Attributes:
         source: the node id that sent it.
         topic: the topic that it was sent to.
-        payload: its bytes; of one that is longer than the subscription's `max_message` see `parts`.
+        payload: its bytes; of one that is longer than 65,536, and than the subscription's `max_message`,
+            see `parts`.
         broadcast: whether it was sent to every reader, and not to this one alone.
         incarnation: the source's life.
         redelivered: another reader had it before, and went away without having finished it.
@@ -128,7 +129,10 @@ class Whole(Message):
 
 
 class LongMessage(Message):
-    """A message longer than the subscription's `max_message`: read it with `parts`."""
+    """A message longer than 65,536 bytes, and than `max_message`: read it with `parts`.
+
+    As a tuple it has no payload.
+    """
 
     _pieces: Pieces
 
