@@ -55,7 +55,7 @@ class Birth:
         self._tls = tls
         self._config = config
         self._settings = settings
-        self._joined = JoinedState(config.state_dir)
+        self._joined = JoinedState(config.state_dir, config.cluster)
         self.state: StateDirectory | None = None
 
     @property
@@ -112,6 +112,8 @@ class Birth:
         )
         born = await _drive(joiner, identity, self._tls, observe)
         if isinstance(born, Joined):
+            if kept is not None and config.id < 0:
+                self._joined.check_is_of(kept, born.settings.founding_size)
             if self.state is None or born.settings.id != claimed:
                 if self.state is not None:
                     self.state.close()

@@ -74,13 +74,15 @@ class JoinedState:
 
     Args:
         path: the directory, made if it is missing; "" keeps nothing.
+        cluster: its name.
 
     Raises:
         ConfigError: another daemon has it, or the directory cannot be used.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, cluster: str) -> None:
         self._file = Path(path, "joined.json") if path else None
+        self._cluster = cluster
         self._lock = -1 if self._file is None else _lock(self._file)
 
     def close(self) -> None:
@@ -93,15 +95,18 @@ class JoinedState:
         """What was kept; None without anything.
 
         Raises:
-            ConfigError: the file cannot be read, or is not one of this class.
+            ConfigError: the file cannot be read, is not one of this class, or of another cluster.
         """
         content = None if self._file is None else _read_kept(self._file)
         if content is None:
             return None
+        of_another = ""
         try:
             match json.loads(content):
                 case {"id": bool()} | {"size": bool()}:
                     pass  # Python counts them as 0 and 1.
+                case {"cluster": str(name)} if name != self._cluster:
+                    of_another = name
                 case {"id": int(node_id), "size": int(size), "peers": str(text)} if (
                     0 <= node_id <= NODE_ID_MAX and 1 <= size <= NODE_ID_MAX + 1
                 ):
@@ -110,13 +115,31 @@ class JoinedState:
             raise ConfigError(f"{self._file}: not what a joiner keeps: {error}") from None
         except (ValueError, RecursionError):
             pass
+        if of_another:
+            text = f"of the cluster {of_another!r}, and this one is {self._cluster!r}"
+            raise ConfigError(f"{self._file}: {text}")
         raise ConfigError(f"{self._file}: not what a joiner keeps")
 
     def keep(self, settings: Settings) -> None:
         """Remember an id before anybody else hears of its life."""
         if self._file is not None:
             kept = {"id": settings.id, "size": settings.founding_size, "peers": settings.peers.text}
-            _replace(self._file, json.dumps(kept))
+            _replace(self._file, json.dumps(kept | {"cluster": self._cluster}))
+
+    def check_is_of(self, kept: Granted, size: int) -> None:
+        """Refuse an id that was granted by a cluster with another number of founders.
+
+        In a cluster that was made anew the same id may be a founder's.
+
+        Raises:
+            ConfigError: it has another one.
+        """
+        if kept.founding_size != size:
+            whose = f"node {kept.id} of a cluster of {kept.founding_size} founders"
+            raise ConfigError(
+                f"{self._file}: {whose}, and this one has {size}: give --id {kept.id} to be that node"
+                " here too, or another --state-dir"
+            )
 
 
 def _lock(file: Path) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bmgd.core.settings import Settings
 from bmgd.errors import ConfigError
+from bmgd.peers import PeerList
 from bmgd.shell.state import JoinedState, StateDirectory
-from bmgd.types import Incarnation, counter_of
+from bmgd.types import Incarnation, NodeId, counter_of
 
 
 def test_state_counts_each_life(tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_state_is_refused_to_a_second_daemon_of_that_id(tmp_path: Path) -> None:
 def test_state_of_a_joiner_that_is_none_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "joined.json").write_text(text)
     with pytest.raises(ConfigError, match=r"joined\.json: not what a joiner keeps"):
-        JoinedState(str(tmp_path)).read()
+        JoinedState(str(tmp_path), "bmgd").read()
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "4294967296", "1 2", "²", "9" * 5000])
@@ -91,4 +93,27 @@ def test_state_that_is_no_file_is_refused_without_waiting(
     with pytest.raises(ConfigError, match="incarnation-4: no regular file"):
         StateDirectory(str(tmp_path), 4).begin_life()
     with pytest.raises(ConfigError, match=r"joined\.json: no regular file"):
-        JoinedState(str(tmp_path)).read()
+        JoinedState(str(tmp_path), "bmgd").read()
+
+
+def test_state_of_a_joiner_is_of_one_cluster(tmp_path: Path) -> None:
+    peers = PeerList.parse("127.0.0.1:{1+id}", 2)
+    settings = Settings(NodeId(2), 2, peers, "127.0.0.1:9")
+    state = JoinedState(str(tmp_path), "a")
+    state.keep(settings)
+    kept = state.read()
+    assert kept is not None
+    assert (kept.id, kept.founding_size) == (2, 2)
+    state.check_is_of(kept, 2)
+    with pytest.raises(ConfigError, match=r"node 2 of a cluster of 2 founders, and this one has 3"):
+        state.check_is_of(kept, 3)
+    state.close()
+    with pytest.raises(ConfigError, match=r"of the cluster 'a', and this one is 'b'"):
+        JoinedState(str(tmp_path), "b").read()
+
+
+def test_state_of_a_joiner_of_an_earlier_release_names_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "joined.json").write_text('{"id":2,"size":2,"peers":"127.0.0.1:{1+id}"}')
+    kept = JoinedState(str(tmp_path), "b").read()
+    assert kept is not None
+    assert kept.id == 2
