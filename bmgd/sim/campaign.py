@@ -13,13 +13,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from bmgd.errors import PlanError
+from bmgd.errors import BmgdError, PlanError
 from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Outcome, Simulation
@@ -185,7 +187,11 @@ def _line(row: Row) -> str:
 def _results(
     campaign: Campaign, seeds: Iterable[int], jobs: int, progress: Progress
 ) -> Iterator[Row]:
-    """Results as they come, with at most two seeds per worker underway."""
+    """Results as they come, with at most two seeds per worker underway.
+
+    Raises:
+        BmgdError: a worker was ended by somebody else.
+    """
     enough_s = campaign.hours * 3600 or float("inf")
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
@@ -193,18 +199,36 @@ def _results(
     pool = ProcessPoolExecutor(
         jobs, context, initializer=begin_worker, max_tasks_per_child=SEEDS_PER_WORKER
     )
-    with pool as workers:
-        while True:
-            while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
-                seed = next(waiting, None)
-                if seed is None:
-                    break
-                underway.add(workers.submit(run_row, campaign, seed))
-            if not underway:
-                return
-            ended, underway = wait(underway, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield future.result()
+    with pool as workers, _ended_early():
+        try:
+            while True:
+                while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
+                    seed = next(waiting, None)
+                    if seed is None:
+                        break
+                    underway.add(workers.submit(run_row, campaign, seed))
+                if not underway:
+                    return
+                ended, underway = wait(underway, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    yield future.result()
+        except BrokenProcessPool:
+            raise BmgdError(
+                "a worker of the campaign was killed (is there enough memory?): the same command goes on"
+            ) from None
+
+
+@contextmanager
+def _ended_early() -> Iterator[None]:
+    """Where the block is left before its end (Ctrl-C), the workers do not finish their seeds."""
+    is_whole = False
+    try:
+        yield
+        is_whole = True
+    finally:
+        if not is_whole:
+            for worker in multiprocessing.active_children():
+                worker.kill()
 
 
 def begin_worker() -> None:

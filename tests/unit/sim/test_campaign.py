@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bmgd.errors import PlanError
+from bmgd.errors import BmgdError, PlanError
 from bmgd.sim.campaign import Campaign, Progress, Row, read_rows, run_campaign
 from bmgd.sim.options import random_scenario
 
@@ -56,6 +57,41 @@ def test_campaign_ends_after_enough_hours(tmp_path: Path) -> None:
     progress = run_campaign(campaign, path, 1, silent)
     assert progress.virtual_s >= 20
     assert progress.seeds < 10
+
+
+def test_campaign_whose_worker_is_killed_says_so_and_goes_on_later(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    campaign = Campaign(3, 40, 2, 4, seconds=1.0)
+
+    def kill(progress: Progress, row: Row | None) -> None:
+        if row is not None:
+            for worker in multiprocessing.active_children():
+                worker.kill()
+
+    with pytest.raises(BmgdError, match="a worker of the campaign was killed"):
+        run_campaign(campaign, path, 2, kill)
+    assert 1 <= len(seeds(path)) < 38
+    assert run_campaign(Campaign(3, 40, 2, 4, 1.0, 1e-9), path, 1, silent).seeds == len(seeds(path))
+
+
+def test_campaign_that_is_interrupted_does_not_wait_for_its_seeds(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    stopped: list[psutil.Process] = []
+
+    def interrupt(progress: Progress, row: Row | None) -> None:
+        if row is None:
+            return
+        # They would never come to an end of their own.
+        for worker in multiprocessing.active_children():
+            process = psutil.Process(worker.pid)
+            process.suspend()
+            stopped.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(Campaign(3, 400, 2, 4, seconds=1.0), path, 2, interrupt)
+    assert stopped
+    assert not any(process.is_running() for process in stopped)
 
 
 def test_campaign_file_of_something_else_is_refused(tmp_path: Path) -> None:
