@@ -105,6 +105,10 @@ async def _open(args: Namespace, stack: AsyncExitStack) -> Scene:
     own_id = members[0].id if args.id is None else args.id
     if own_id not in {member.id for member in members}:
         raise NoDaemonError(f"node {own_id} is not running")
+    if args.kill == own_id:
+        raise ConfigError("--kill is another node than the one that measures (--id)")
+    if args.kill is not None and args.kill not in {member.id for member in members}:
+        raise NoDaemonError(f"node {args.kill} is not running: it cannot be killed")
     chosen = [m for m in members if m.id == own_id]
     chosen += [m for m in members if m.id != own_id][: DAEMONS_MAX - 1]
     daemons = {m.id: await stack.enter_async_context(connect(m.control)) for m in chosen}
@@ -130,8 +134,6 @@ async def _measure(args: Namespace, scene: Scene, wanted: list[str]) -> dict[str
         results[part] = await parts[part](scene)
         _show(args, scene, part, results[part])
     if args.kill is not None:
-        if args.kill == scene.own_id:
-            raise ConfigError("--kill is another node than the one that measures (--id)")
         run_dir = args.run_dir or default_run_dir()
         results["kill-to-told"] = await bench_parts.kill_to_told(scene, args.kill, run_dir)
         _show(args, scene, "kill-to-told", results["kill-to-told"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bmgd.cli.history_file import opened, written
 from bmgd.cli.output import print_json
-from bmgd.cli.target import run_async, seconds
+from bmgd.cli.target import run_async, seconds, seed
 from bmgd.errors import ConfigError
 from bmgd.launcher.rundir import default_run_dir
 
@@ -34,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
         "--random", action="store_true", help="a random plan of faults that are possible here"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="S", help="of the random plan (default: a random one)"
+        "--seed", type=seed, metavar="S", help="of the random plan (default: a random one)"
     )
     parser.add_argument(
         "--for", dest="seconds", type=seconds, metavar="T", help="faults go on for T seconds"

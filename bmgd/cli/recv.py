@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
 from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic
-from bmgd.errors import DeliveryError
+from bmgd.errors import ConfigError, DeliveryError
 from bmgd.printable import printable
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print each message as it is taken."""
+    if sys.__stdout__ is None:
+        raise ConfigError("standard output is closed")
     address = address_of(args)
 
     async def main() -> int:

@@ -73,6 +73,11 @@ def seconds(text: str) -> float:
     return value
 
 
+def seed(text: str) -> int:
+    """An argument that is the seed of a plan."""
+    return _whole("a seed", text, 0, 2**63 - 1)
+
+
 def count(text: str) -> int:
     """An argument that is a whole number from 1 to a million."""
     return _whole("a whole number", text, 1, 1_000_000)

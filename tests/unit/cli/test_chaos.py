@@ -40,3 +40,13 @@ def test_chaos_judges_also_where_the_history_cannot_be_written(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["verdict"] == "pass"
     assert printed.err == "bmgd chaos: --history /dev/full: No space left on device\n"
+
+
+@pytest.mark.parametrize("seed", ["-1", "9223372036854775808", "1.5", "x"])
+def test_chaos_takes_no_seed_that_no_plan_has(
+    seed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["chaos", "--random", "--for", "1", f"--seed={seed}"])
+    assert caught.value.code == 2
+    assert "seed" in capsys.readouterr().err

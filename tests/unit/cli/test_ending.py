@@ -87,6 +87,11 @@ def test_command_that_reads_a_closed_stdin_says_so(tmp_path: Path, words: list[s
     assert (ended.returncode, ended.stderr) == (2, f"bmgd {name}: standard input is closed\n")
 
 
+def test_recv_takes_nothing_that_it_could_not_print(tmp_path: Path) -> None:
+    ended = _without(">&-", "recv", "--control", str(tmp_path / "none.sock"))
+    assert (ended.returncode, ended.stderr) == (2, "bmgd recv: standard output is closed\n")
+
+
 def test_command_interrupted_while_it_is_loaded_ends_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
