@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def test_campaign_that_ended_before_its_last_seed_is_not_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
 ) -> None:
     written = tmp_path / "out.jsonl"
-    written.write_text('{"seed": 1, "verdict": "pass"}\n')
+    row = {"seed": 1, "nodes": 2, "seconds": 1.0, "virtual_s": 1.0, "verdict": "pass"}
+    written.write_text(json.dumps(row) + "\n")
     monkeypatch.setattr(seeds, "rows_of", lambda name, core: written)
     monkeypatch.setattr(seeds, "kept", list)
     monkeypatch.setattr(
