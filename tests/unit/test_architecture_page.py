@@ -89,6 +89,7 @@ BOUNDS: Final = {
     "{core.streams.granting.GRANT_MAX:MiB} a stream, to {core.streams.granting.ACTIVE_MAX} streams that "
     "sent within {core.streams.granting.IDLE_NS:s}",
     "segments kept behind gaps": "{core.streams.inbound.KEPT_MAX} a stream,",
+    "replaced streams of a source": "{core.streams.inbound.LINES_MAX}",
     "streams in, sources remembered": "{core.streams.inbound.STREAMS_MAX} each",
     "acknowledgements": "one at once; of what comes close together one in "
     "{core.streams.acknowledging.ACK_PAUSE_NS:ms} for each stream; of a stream that flows one for "

@@ -45,6 +45,9 @@ STREAMS_MAX: Final = 65_536
 SPAN: Final = 4096
 FLOW_BYTES: Final = 16 * 1024
 """A segment with a shorter body is none of a flow."""
+LINES_MAX: Final = 256
+"""Replaced streams of a source whose first id is remembered; of one more the oldest is forgotten, and
+what was taken under it, and still waits, may be overtaken by a long message."""
 KEPT_MAX: Final = 1024
 """Segments of one stream that wait behind a gap."""
 ADVANCE_MAX: Final = 64
@@ -61,6 +64,8 @@ class _Source:
     highest: int = 0
     shrunk_to: int = 0
     streams: dict[int, StreamIn] = field(default_factory=dict)
+    lines: dict[int, int] = field(default_factory=dict)
+    """The first id of a stream, by one that took its place; a stream itself is forgotten sooner."""
 
 
 class Inbound:
@@ -188,7 +193,11 @@ class Inbound:
             former = former or self._new_stream(source, segment, former_id)
             self._close(former, "its source began another stream")
         # What was taken of a stream that it took the place of may still wait for a reader.
-        line = segment.replaces if former is None else former.line or former.id
+        line = source.lines.get(segment.replaces, segment.replaces)
+        if line:
+            source.lines[stream_id] = line
+            if len(source.lines) > LINES_MAX:
+                del source.lines[next(iter(source.lines))]
         return self._new_stream(source, segment, stream_id, line)
 
     def _new_stream(
