@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bmgd.client.connection import Connection
-from bmgd.errors import ControlError, NoDaemonError
+from bmgd.errors import NoDaemonError, RequestError
 
 _CONNECT_S = 5.0
 
@@ -28,7 +28,7 @@ async def open_socket(connection: Connection, path: str) -> None:
 
     Raises:
         NoDaemonError: nobody answers there.
-        ControlError: this user may not use the socket; whether a daemon is there cannot be told.
+        RequestError: this user may not use the socket; whether a daemon is there cannot be told.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -37,7 +37,7 @@ async def open_socket(connection: Connection, path: str) -> None:
     except TimeoutError:
         raise NoDaemonError(f"no daemon at {path}: it does not accept") from None
     except PermissionError as error:
-        raise ControlError(
+        raise RequestError(
             f"this user may not use the socket {path}: {error.strerror} (see --control-group)"
         ) from None
     except OSError as error:

@@ -425,6 +425,7 @@ async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Dae
     Raises:
         ConfigError: the address has another form.
         NoDaemonError: nobody answers there.
+        RequestError: this user may not use the daemon.
         VersionError: the daemon speaks no version of the control protocol that this client does.
     """
     opening = open_lasting if reconnect else open_greeted

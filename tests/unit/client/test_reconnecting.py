@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -359,3 +360,26 @@ async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: 
         with pytest.raises(bmgd.UnreachableError) as lost:
             await sending
         assert not lost.value.sent
+
+
+async def test_connection_waits_while_the_next_daemon_lets_nobody_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon makes its socket before it gives it to its group."""
+    path = tmp_path / "d.sock"
+    refused = asyncio.Event()
+
+    async def refuse(*_: object, **__: object) -> None:
+        refused.set()
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    async with asyncio.timeout(DEADLINE_S):
+        async with fake_daemon(path) as core:
+            opening = bmgd.connect(core.address, reconnect=True)
+            daemon = await opening.__aenter__()
+            monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", refuse)
+        await refused.wait()
+        monkeypatch.undo()
+        async with fake_daemon(path):
+            assert (await daemon.status())["state"] == "ready"
+            await opening.__aexit__(None, None, None)
