@@ -87,9 +87,9 @@ class LongMessages:
         entry = self._table.topics.get(topic)
         if entry is None or piece.inbox or piece.line_key not in entry.waiting_of:
             return False
-        if not any(reader.takes_long for reader in entry.readers):
+        if not self._table.has_able_reader(topic):
             return False
-        entry.starved = True
+        self._table.starve(topic)
         return True
 
     def _bind(self, topic: str, piece: Taken) -> LongMessage | None:
