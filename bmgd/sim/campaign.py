@@ -200,31 +200,34 @@ def _results(
         jobs, context, initializer=begin_worker, max_tasks_per_child=SEEDS_PER_WORKER
     )
     with pool as workers, _ended_early():
-        try:
-            while True:
-                while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
-                    seed = next(waiting, None)
-                    if seed is None:
-                        break
-                    underway.add(workers.submit(run_row, campaign, seed))
-                if not underway:
-                    return
-                ended, underway = wait(underway, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    yield future.result()
-        except BrokenProcessPool:
-            raise BmgdError(
-                "a worker of the campaign was killed (is there enough memory?): the same command goes on"
-            ) from None
+        while True:
+            while len(underway) < 2 * jobs and progress.virtual_s < enough_s:
+                seed = next(waiting, None)
+                if seed is None:
+                    break
+                underway.add(workers.submit(run_row, campaign, seed))
+            if not underway:
+                return
+            ended, underway = wait(underway, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
 
 
 @contextmanager
 def _ended_early() -> Iterator[None]:
-    """Where the block is left before its end (Ctrl-C), the workers do not finish their seeds."""
+    """Where the block is left before its end (Ctrl-C), the workers do not finish their seeds.
+
+    Raises:
+        BmgdError: a worker was ended by somebody else.
+    """
     is_whole = False
     try:
         yield
         is_whole = True
+    except BrokenProcessPool:
+        raise BmgdError(
+            "a worker of the campaign was killed (is there enough memory?): the same command goes on"
+        ) from None
     finally:
         if not is_whole:
             for worker in multiprocessing.active_children():
