@@ -67,6 +67,15 @@ class _Source:
     lines: dict[int, int] = field(default_factory=dict)
     """The first id of a stream, by one that took its place; a stream itself is forgotten sooner."""
 
+    def line_of(self, stream_id: int, former_id: int) -> int:
+        """The first id of a new stream that takes the place of another one; 0 where it takes none."""
+        line = self.lines.get(former_id, former_id)
+        if line:
+            self.lines[stream_id] = line
+            if len(self.lines) > LINES_MAX:
+                del self.lines[next(iter(self.lines))]
+        return line
+
 
 class Inbound:
     """All streams into one node."""
@@ -193,11 +202,7 @@ class Inbound:
             former = former or self._new_stream(source, segment, former_id)
             self._close(former, "its source began another stream")
         # What was taken of a stream that it took the place of may still wait for a reader.
-        line = source.lines.get(segment.replaces, segment.replaces)
-        if line:
-            source.lines[stream_id] = line
-            if len(source.lines) > LINES_MAX:
-                del source.lines[next(iter(source.lines))]
+        line = source.line_of(stream_id, segment.replaces)
         return self._new_stream(source, segment, stream_id, line)
 
     def _new_stream(
