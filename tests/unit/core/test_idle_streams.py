@@ -6,7 +6,7 @@ import pytest
 
 from bmgd.core.commands import CloseStream, OpenStream, PutSegment, SendTo, Subscribe
 from bmgd.core.effects import Observed
-from bmgd.core.streams.inbound import GONE_NS
+from bmgd.core.streams.inbound import GONE_NS, LINES_MAX, _Source
 from bmgd.sim import Network
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.segments import packed
@@ -89,3 +89,14 @@ def test_stream_to_a_former_life_is_gone_when_all_of_it_is_in_doubt(network: Net
     assert len(table.streams) == 2
     network.run(0.7)
     assert list(table.streams.values()) == list(table.shared.values())
+
+
+def test_source_knows_the_first_id_of_a_bounded_number_of_replaced_streams() -> None:
+    source = _Source(Incarnation(1))
+    assert source.line_of(1, 0) == 0
+    assert [source.line_of(2, 1), source.line_of(3, 2), source.line_of(4, 3)] == [1, 1, 1]
+    for number in range(10, 10 + 2 * LINES_MAX):
+        source.line_of(number, 9)
+    assert len(source.lines) == LINES_MAX
+    # Of one that was forgotten, what is known is the stream itself.
+    assert source.line_of(5, 4) == 4
