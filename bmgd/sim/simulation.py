@@ -277,7 +277,8 @@ class Simulation:
         """Wait until all is at rest, and has been for a while; returns how long it took to come to rest.
 
         Parts that nothing in the graph connects are at rest each for itself, and dial the others seldom.
-        When one is reached they become one, and that has to come to rest.
+        When one is reached they become one, and that has to come to rest. So has a part that lost a
+        member at that: who is told there that it was declared dead may end.
         """
         network = self.network
         began_ns = network.now_ns
@@ -286,9 +287,12 @@ class Simulation:
             if not self._comes_to(lambda: unrest(network) or self._unanswered(), limit_ns):
                 return None
             rest_s, was_whole = (network.now_ns - began_ns) / 1e9, is_whole(network)
+            who = running(network)
             self._comes_to(lambda: unsettled(network), limit_ns)
             self._run_until(network.now_ns + self._quiet_ns())
-            if self._has_failed() or was_whole or not is_whole(network):
+            if self._has_failed() or was_whole:
+                return rest_s
+            if not is_whole(network) and running(network) == who:
                 return rest_s
 
     def _comes_to(self, unrest_of: Callable[[], str], limit_ns: int) -> bool:
