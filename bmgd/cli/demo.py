@@ -23,10 +23,10 @@ from typing import Any, Final
 
 from bmgd.cli import innermost
 from bmgd.cli.output import print_json
-from bmgd.cli.target import count, port, run_async
+from bmgd.cli.target import count, port, run_async, until_ended
 from bmgd.client import Daemon, connect
 from bmgd.config import control_path
-from bmgd.errors import BmgdError, LaunchError
+from bmgd.errors import BmgdError, ConfigError, LaunchError
 from bmgd.launcher.listening import ListeningProcess
 from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import read_members
@@ -61,16 +61,20 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run the demonstration."""
+    if args.rounds is not None and args.http is None:
+        raise ConfigError("--rounds goes with --http: without a page only one node is killed")
+    summary: dict[str, float] = {}
 
-    async def main() -> dict[str, float]:
+    async def main() -> int:
         with tempfile.TemporaryDirectory(
             prefix="bmgd-demo-", ignore_cleanup_errors=True
         ) as run_dir:
             demo = _Demo(args.count, run_dir, args.http, args.rounds, quiet=args.json)
-            return await demo.run()
+            summary.update(await demo.run())
+            return 0
 
     try:
-        summary = run_async(main)
+        code = run_async(lambda: until_ended(main()))
     except BaseExceptionGroup as group:
         error = innermost(group)
         if not isinstance(error, BmgdError | TimeoutError):
@@ -78,6 +82,8 @@ def run(args: Namespace) -> int:
         text = str(error) or f"a step took longer than {STEP_S:.0f} s"
         print(f"bmgd demo: failed: {text}", file=sys.stderr)
         return 1
+    if code:
+        return code
     if args.json:
         print_json(summary)
     else:

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic
+from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic, until_ended
 from bmgd.errors import ConfigError, DeliveryError
 from bmgd.printable import printable
 
@@ -83,28 +82,7 @@ def run(args: Namespace) -> int:
             return 4
         return 0
 
-    return run_async(main if args.reply is None else lambda: _until_ended(main()))
-
-
-async def _until_ended(receiving: Coroutine[None, None, int]) -> int:
-    """Receive until it is over, or TERM or HUP ends it: the command that runs ends with it."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.create_task(receiving)
-    ended_by = 0
-
-    def end(number: int) -> None:
-        nonlocal ended_by
-        ended_by = number
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if not ended_by:
-            raise
-        return 128 + ended_by
+    return run_async(main if args.reply is None else lambda: until_ended(main()))
 
 
 async def take(message: Message, command: str | None, *, as_json: bool) -> None:

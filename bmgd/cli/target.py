@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -120,6 +120,34 @@ def run_async(main: Callable[[], Awaitable[T]]) -> T:
             return await main()
 
     return asyncio.run(body())
+
+
+async def until_ended(work: Coroutine[object, object, int]) -> int:
+    """Run a command's coroutine until it is over, or TERM or HUP ends it: it cleans up then.
+
+    Returns:
+        The exit code: its own, or 128 and the number of the signal.
+    """
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    ended_by = 0
+
+    def end(number: int) -> None:
+        nonlocal ended_by
+        ended_by = number
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not ended_by:
+            raise
+        return 128 + ended_by
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def test_demo_as_json(tmp_path: Path) -> None:
     assert summary["kill to the last survivor told, ms"] > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> None:
     # With a page it goes on until it is told to end.
     process = demo("-n", "5", "--http", str(free_base_port(5)), tmp=tmp_path)
@@ -90,6 +90,10 @@ def test_demo_that_is_ended_leaves_no_process(tmp_path: Path, number: int) -> No
         process.send_signal(number)
     _, err = process.communicate(timeout=DEADLINE_S)
     assert "Traceback" not in err
+    if number == signal.SIGTERM:
+        assert process.returncode == 128 + number
+    if number != signal.SIGKILL:
+        assert list(tmp_path.iterdir()) == []
     deadline_s = time.monotonic() + 30
     while any(map(runs, started)):
         assert time.monotonic() < deadline_s, "processes are left"

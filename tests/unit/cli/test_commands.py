@@ -334,6 +334,7 @@ RUN = ("run", "--id", "0", "--size", "2", "--peers", "127.0.0.1:{7400+id}")
         (("launch", "-n", "2", "--healing", "no"), {}, "", "--healing"),
         (("launch", "-n", "2"), {}, "colour = 3", "unknown key"),
         (("demo", "-n", "2"), {}, "", "invalid choice"),
+        (("demo", "--rounds", "2"), {}, "", "--rounds goes with --http"),
         (("replay", "--step", "12345678901", "/none"), {}, "", "cannot read /none"),
         (("replay", "--step", "0", "/none"), {}, "", "not the number of a step"),
     ],
