@@ -8,7 +8,7 @@ stand in the TOML table ``[timing]`` or in variables such as ``BMGD_TIMING_TIMEO
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 
@@ -38,7 +38,11 @@ _WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no"
 
 
 def load(
-    flags: Mapping[str, object], environment: Mapping[str, str], toml_path: str | None
+    flags: Mapping[str, object],
+    environment: Mapping[str, str],
+    toml_path: str | None,
+    *,
+    not_in_file: Collection[str] = (),
 ) -> Config:
     """Put a configuration together: flags over environment over a TOML file over defaults.
 
@@ -46,6 +50,7 @@ def load(
         flags: values by key (``state_dir``, ``secret_file``, …); None means "not given".
         environment: the process's variables; those that begin with ``BMGD_`` are read.
         toml_path: a TOML file, or None.
+        not_in_file: keys that the file may not have: whoever calls this chooses them for each daemon.
 
     Returns:
         A configuration in which every value was checked.
@@ -56,6 +61,8 @@ def load(
     given: dict[str, tuple[str, object]] = {}
     if toml_path is not None:
         given.update(_from_toml(toml_path))
+    for key in sorted(given.keys() & not_in_file):
+        raise ConfigError(f"{given[key][0]}: a launch chooses that itself, for each daemon")
     given.update(_from_environment(environment))
     engine = environment.get("BMGD_ENGINE", "")
     if engine not in _ENGINES:

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import Final
 
 from bmgd.dataclass import dataclass
-from bmgd.errors import LaunchError
+from bmgd.errors import ConfigError, LaunchError
 from bmgd.launcher.detour import Detour
 from bmgd.launcher.plan import LAUNCH_MAX, Plan
 from bmgd.launcher.ports import FIRST_PORT, ReservedPorts
@@ -54,7 +54,7 @@ def make_plan(wanted: Wanted, place: RunDir, reserved: ReservedPorts, *, split: 
 
     Raises:
         LaunchError: too many daemons, or ports that are taken.
-        ConfigError: a configuration that cannot be used.
+        ConfigError: a configuration that cannot be used, or ports that overlap.
     """
     from bmgd.config_sources import load
 
@@ -64,9 +64,10 @@ def make_plan(wanted: Wanted, place: RunDir, reserved: ReservedPorts, *, split: 
     base = _choose_ports(wanted, reserved, split=split)
     own: dict[str, object] = {"id": 0, "size": count, "peers": f"127.0.0.1:{{{base}+id}}"}
     own |= {"listen": "", "advertise": "", "control": ""}
+    chosen = {*own, "join"}
     if wanted.http_port is not None:
         own["http"] = f"127.0.0.1:{{{wanted.http_port}+id}}"
-    config = load({**wanted.flags, **own}, os.environ, wanted.toml_path)
+    config = load({**wanted.flags, **own}, os.environ, wanted.toml_path, not_in_file=chosen)
     if wanted.with_secret and not config.secrets:
         path, secret = place.make_secret()
         config = replace(config, secret_file=path, secrets=(secret,))
@@ -90,10 +91,23 @@ def detours(plan: Plan) -> list[Detour]:
 def _choose_ports(wanted: Wanted, reserved: ReservedPorts, *, split: bool) -> int:
     """Reserve what the daemons need; returns the port of daemon 0."""
     count, http_port = wanted.count, wanted.http_port
+    ports = 2 * (count + SPARES) if split else count
+    _check_apart(wanted, ports)
     if http_port is not None:
         reserved.choose(count, http_port, flag="--http")
     # Away from the HTTP ports, those of joiners too: none of them is bound yet.
     pages = range(0) if http_port is None else range(http_port, http_port + count + HTTP_SPARES)
     above = max(FIRST_PORT, pages.stop)
-    ports = 2 * (count + SPARES) if split else count
     return reserved.choose(ports, wanted.base_port, above, pages)
+
+
+def _check_apart(wanted: Wanted, ports: int) -> None:
+    """Nothing is bound while ports are chosen: daemons would fail one by one where two ranges meet."""
+    base, http = wanted.base_port, wanted.http_port
+    if base is None or http is None:
+        return
+    if max(base, http) < min(base + ports, http + wanted.count):
+        raise ConfigError(
+            f"--base-port {base} needs the ports up to {base + ports - 1}, and --http {http} those up to"
+            f" {http + wanted.count - 1}: they overlap"
+        )
