@@ -6,7 +6,8 @@
 
 A family is a list of groups, one for each size; a group begins with one cluster at rest, and each case
 goes on from there in a forked process, so that a thousand cases cost one start. Finished groups are kept
-as JSON lines, and left out when the command is begun again.
+as JSON lines, and left out when the command is begun again; what was run on another core
+(`benchmarks.core_sources`) is run again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.core_sources import digest
 from benchmarks.directed.cases import (
     CHECKED_MAX,
     Case,
@@ -130,6 +132,7 @@ def run_group(group: Group, *, every: int = 1) -> dict[str, Any]:
         "worst_s": round(worst_s, 4),
         "limit_s": group.limit_s,
         "real_s": round(time.monotonic() - began, 1),
+        "core": digest(),
     }
 
 
@@ -163,7 +166,8 @@ def report() -> str:
         lines.append(
             f"| {family} | {shown} | {cases} | {failed} | {worst:.3f} | {of_it[0]['limit_s']:g} |"
         )
-    return "\n".join(lines) + "\n"
+    cores = sorted({str(row.get("core", "an older one")) for row in rows})
+    return "\n".join([*lines, "", f"The core: {', '.join(cores)}."]) + "\n"
 
 
 def main() -> None:
@@ -173,7 +177,10 @@ def main() -> None:
     parser.add_argument("--size-max", type=int, default=1024, help="only clusters up to this size")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
     arguments = parser.parse_args()
-    done = {key for key, row in read_rows().items() if not row["failed"]}
+    core = digest()
+    done = {
+        key for key, row in read_rows().items() if not row["failed"] and row.get("core") == core
+    }
     for group in () if arguments.report else groups():
         wanted = arguments.family in ("", group.family) and group.size <= arguments.size_max
         if not wanted or group.key in done:
