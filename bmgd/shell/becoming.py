@@ -129,11 +129,31 @@ class Becoming:
             raise ConfigError(f"the new life cannot be kept: {error}") from error
 
     def use(self, config: Config) -> None:
-        """The files were read anew: secrets and the certificate may be others."""
-        self.tls = TlsSide(config) if config.tls_cert else None
-        self.config = replace(self.config, secrets=config.secrets)
+        """The files were read anew: secrets and the certificate may be others.
+
+        Raises:
+            ConfigError: the certificate is none, or one that nobody would accept; nothing was changed.
+        """
+        tls = TlsSide(config) if config.tls_cert else None
+        if tls is not None and config.tls_digest != self.config.tls_digest:
+            why = tls.refuses_own(self._names())
+            if why:
+                cert = config.tls_paths()[0]
+                raise ConfigError(f"others would refuse the certificate in {cert} {why}")
+        self.tls = tls
+        self.config = replace(self.config, secrets=config.secrets, tls_digest=config.tls_digest)
         if self._birth is not None:
             self._birth.use(config, self.tls)
+
+    def _names(self) -> frozenset[str]:
+        """Whom the certificate may be for; empty while this node has no id."""
+        config = self.config
+        if config.id < 0:
+            return frozenset()
+        names = {f"{config.cluster}/{config.id}"}
+        if config.id >= config.size:
+            names.add(f"{config.cluster}/any")
+        return frozenset(names)
 
     def close(self) -> None:
         """Let another daemon have the state."""

@@ -29,6 +29,8 @@ HANDSHAKE_BYTES_MAX = 16 * 1024
 READ_BYTES = 64 * 1024
 _SCHEME = "bmgd:"
 _KEY_DIGITS = 8
+_FLIGHTS = 2
+"""So often each end speaks until both have checked the other's certificate."""
 
 
 class TlsRefused(Exception):
@@ -70,6 +72,23 @@ class TlsSide:
         from bmgd.shell.certificate_dates import outside_dates
 
         return outside_dates(self._cert, self._path, now_unix_s)
+
+    def refuses_own(self, wanted: frozenset[str]) -> str:
+        """Why this daemon itself would refuse the certificate, in brackets; "" when it would not.
+
+        It speaks to itself, in memory. Others that trust the same authorities find the same.
+
+        Args:
+            wanted: of these the certificate must name one, if it names any; empty: it may name anybody.
+        """
+        dialer, acceptor = self.session(dials=True, wanted=wanted), self.session(dials=False)
+        try:
+            for _ in range(_FLIGHTS):
+                acceptor.receive(dialer.take())
+                dialer.receive(acceptor.take())
+        except TlsRefused as error:
+            return error.detail
+        return ""
 
     def session(self, *, dials: bool, wanted: frozenset[str] = frozenset()) -> TlsSession:
         """A new connection's way through TLS; for `wanted` see `TlsSession`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from bmgd.config import Config
 from bmgd.errors import ConfigError
 from bmgd.peers import PeerList
+from bmgd.shell.becoming import Becoming
 from bmgd.shell.certificate_dates import outside_dates, validity
 from bmgd.shell.tls import HANDSHAKE_BYTES_MAX, TlsRefused, TlsSession, TlsSide
 from bmgd.wire.hello import Refusal
@@ -65,6 +67,51 @@ def feed(session: TlsSession, *pieces: bytes) -> bytes:
 
 def pair(one: TlsSide, five: TlsSide) -> tuple[TlsSession, TlsSession]:
     return five.session(dials=True), one.session(dials=False)
+
+
+def test_tls_side_knows_why_others_would_refuse_its_certificate(
+    root: Root, directory: Path, one: Certificate, five: Certificate
+) -> None:
+    elsewhere = Root(directory, "its-own-root")
+    assert side(one).refuses_own(frozenset({"blue/1"})) == ""
+    assert side(five).refuses_own(frozenset({"blue/9", "blue/any"})) == ""
+    assert side(one).refuses_own(frozenset()) == ""
+    assert side(one).refuses_own(frozenset({"blue/2"})) == "(it is for blue/1)"
+    assert side(one, elsewhere.cert).refuses_own(frozenset()).startswith("(unable to get local")
+    assert (
+        side(root.sign("blue/1", days=-1)).refuses_own(frozenset()) == "(certificate has expired)"
+    )
+    nameless = root.sign()
+    assert side(nameless).refuses_own(frozenset({"blue/1"})) == ""
+    required = side(nameless, ids="required")
+    assert required.refuses_own(frozenset({"blue/1"})) == "(it names no id)"
+
+
+def named_one(certificate: Certificate, digest: bytes) -> Config:
+    """What node 1 of 3 is told whose files hold this certificate."""
+    cert, key = str(certificate.cert), str(certificate.key)
+    config = Config(1, 3, PeerList(), cluster="blue", tls_cert=cert, tls_key=key)
+    return replace(config, tls_ca=str(certificate.ca), tls_digest=digest)
+
+
+def test_certificate_that_others_would_refuse_is_not_used(
+    root: Root, one: Certificate, five: Certificate
+) -> None:
+    becoming = Becoming(named_one(one, b"1"))
+    used = becoming.tls
+    for number, bad in enumerate((five, root.sign("blue/1", days=-1))):
+        with pytest.raises(ConfigError, match="others would refuse the certificate in"):
+            becoming.use(named_one(bad, b"bad %d" % number))
+        assert becoming.tls is used
+    becoming.use(named_one(root.sign("blue/1"), b"2"))
+    assert becoming.tls is not used
+
+
+def test_certificate_that_expired_in_use_keeps_no_secret_from_being_changed(root: Root) -> None:
+    config = named_one(root.sign("blue/1", days=-1), b"1")
+    becoming = Becoming(config)
+    becoming.use(replace(config, secrets=(b"b",)))
+    assert becoming.config.secrets == (b"b",)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000, 10**6])
