@@ -80,7 +80,7 @@ class StreamExpiry:
         self._tell_expired(stream, withdrawn, doubted, was_full, why)
         everything = bool(stream.underway) and all(s.doubted for s in stream.underway.values())
         if everything and self._may_go_on_anew(stream):
-            self._sending.done(stream, sum(s.cost for s in stream.underway.values()))
+            self._sending.done(stream, sum(s.put_cost for s in stream.underway.values()))
             self._sending.give_id_up(stream)
         if withdrawn or doubted:
             self._sending.told(stream)
@@ -123,11 +123,10 @@ class StreamExpiry:
         expired.sort(key=lambda sending: sending.number)
         stream.queue.clear()
         stream.queue.extend(kept)
-        self._sending.done(stream, sum(s.cost for s in expired))
+        self._sending.done(stream, sum(s.put_cost for s in expired))
         if expired[0].size and not expired[0].first:
             # Its beginning is underway: what follows tells the destination that no end comes.
             mark = Sending(expired[0].number, 0, b"", 0, False, False, NEVER_NS)
-            stream.put_cost += mark.cost
             stream.queue.appendleft(mark)
         return expired
 

@@ -209,7 +209,7 @@ class StreamSending:
             stream.tag = self._table.known_tag(stream.destination)
             if not self._forwarding.originate(self.segment_of(stream, sending)):
                 self._context.observe("unreachable", stream.destination, detail="best effort")
-            self.done(stream, sending.cost)
+            self.done(stream, sending.put_cost)
             left -= 1
         self.told(stream)
         return False
@@ -312,7 +312,7 @@ class StreamSending:
     # --- what programs hear -------------------------------------------------------------------
 
     def _confirm(self, stream: StreamOut, sending: Sending) -> None:
-        self.done(stream, sending.cost)
+        self.done(stream, sending.put_cost)
         self.answer(stream, sending)
 
     def answer(self, stream: StreamOut, sending: Sending) -> None:
@@ -364,7 +364,6 @@ class StreamSending:
         until_ns = self._context.now_ns + ABANDONED_NS if closes else NEVER_NS
         mark = Sending(stream.next_number, 0, b"", 0, False, False, until_ns, closes=closes)
         stream.earliest_ns = min(stream.earliest_ns, until_ns)
-        stream.put_cost += mark.cost
         stream.queue.append(mark)
         self.pump(stream)
 

@@ -82,6 +82,11 @@ class Sending:
         return len(self.body) + OVERHEAD_BYTES
 
     @property
+    def put_cost(self) -> int:
+        """What it costs of the room that its program has: a mark nothing, of which it does not know."""
+        return 0 if self.is_mark else self.cost
+
+    @property
     def is_mark(self) -> bool:
         """Whether it is none of the program's: empty, it ends a long message or the stream."""
         return not (self.count or self.size)
@@ -104,7 +109,7 @@ class StreamOut:
         replaces: the id that it had before, or 0.
         tag: of the destination's life that it is for; 0 when not known.
         next_number, next_sequence: of the next segment put, and sent first.
-        put_cost, done_cost: of all segments put, and of those that are done.
+        put_cost, done_cost: of all segments that its program put, and of those that are done.
         granted: up to which `put_cost` the program may put.
         sent_cost: of all segments under this id.
         credit: the destination's, of this id.
@@ -259,7 +264,7 @@ class StreamOut:
             sending = self.underway.pop(sequence)
             self.take_off(sending)
             self._find(sending)
-            self.done_cost += sending.cost
+            self.done_cost += sending.put_cost
             done.append(sending)
         if done:
             self._measure(done[-1], now_ns)

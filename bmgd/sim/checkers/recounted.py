@@ -215,7 +215,7 @@ def _streams_out(inside: Inside) -> Iterator[Counted]:
     yield "messages sent singly", table.sent_count, asked
     for stream in streams:
         yield from _stream_out(stream.key, stream.underway, stream.next_sequence)
-        cost = sum(sending.cost for sending in (*stream.queue, *stream.underway.values()))
+        cost = sum(sending.put_cost for sending in (*stream.queue, *stream.underway.values()))
         yield f"cost of stream {stream.key}", stream.put_cost - stream.done_cost, cost
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bmgd.core.commands import OpenStream, PutSegment, Subscribe
-from bmgd.core.effects import Effect, StreamEnded
+from bmgd.core.commands import OpenStream, PutSegment, Subscribe, Withdraw
+from bmgd.core.effects import Effect, StreamEnded, StreamMoved
 from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import NodeId, incarnation_tag
+from bmgd.wire.bounds import SEGMENT_BYTES_MAX
 from bmgd.wire.routes import Route
+from bmgd.wire.segments import OVERHEAD_BYTES
 from bmgd.wire.stream_messages import SegmentFlag
 from tests.unit.core.clusters import settle
 from tests.unit.segments import segment
@@ -25,6 +27,18 @@ class _Ends(Watcher):
 
     def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
         self._seen += [effect for effect in effects if isinstance(effect, StreamEnded)]
+
+
+class _Moves(Watcher):
+    """How far a program may put, as it was told last."""
+
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, StreamMoved):
+                self.credit = effect.credit
 
 
 def begun(network: Network, source: int) -> int:
@@ -82,3 +96,29 @@ def test_long_message_that_begins_when_its_source_is_held_dead_is_not_waited_for
     network._step(there, Received(link, replace(late, body=b"first", size=15)))
     assert not there.delivered
     assert not there.node.parts.topics.longs.by_stream
+
+
+def test_long_message_that_is_withdrawn_takes_no_credit_for_its_mark() -> None:
+    # Seed 67 of the hours, shortened: the mark cost 256 bytes, of which the program did not know.
+    network = Network(2)
+    settle(network)
+    stream = network.issue(0, OpenStream(NodeId(1), "t", 2))
+    source = network.hosts[NodeId(0)]
+    moves, ended = _Moves(int(source.replies[stream].result["credit"])), list[StreamEnded]()
+    network.watchers += [moves, _Ends(ended)]
+    put = 0
+    for first in (True, False):
+        # The first piece is underway, the second waits for what the destination grants.
+        network.issue_as(source, stream, PutSegment(0, bytes(9_000), 100_000, first=first))
+        put += 9_000 + OVERHEAD_BYTES
+    network.issue_as(source, stream, Withdraw(2))
+    (out,) = source.node.parts.outbound.table.streams.values()
+    assert [sending.is_mark for sending in out.queue] == [True]
+    while put < moves.credit:
+        left = moves.credit - put
+        cost = left if left <= SEGMENT_BYTES_MAX else min(SEGMENT_BYTES_MAX, left // 2)
+        network.issue_as(source, stream, PutSegment(1, bytes(cost - OVERHEAD_BYTES), 0))
+        put += cost
+    assert put == moves.credit
+    assert not out.is_idle
+    assert ended == []
