@@ -28,12 +28,14 @@ class HttpError(RequestError):
     Args:
         status: such as 404.
         detail: one line for the client.
+        allow: of a 405 the methods that are answered there.
     """
 
-    def __init__(self, status: int, detail: str) -> None:
+    def __init__(self, status: int, detail: str, allow: str = "") -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.allow = allow
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ def parse_head(head: bytes) -> HttpRequest:
     if len(words) != 3 or not words[1].startswith("/") or not words[2].startswith("HTTP/1."):
         raise HttpError(400, "not a request line of HTTP/1.1")
     if words[0] not in _METHODS:
-        raise HttpError(405, f"{words[0][:16]} is not done here")
+        allow = ", ".join(sorted(_METHODS))
+        raise HttpError(405, f"{words[0][:16]} is not done here", allow)
     headers = _headers(lines)
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         raise HttpError(413, "a request has no body here")

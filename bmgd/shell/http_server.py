@@ -171,7 +171,7 @@ class HttpServer:
                 writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_head = False
+        is_head, allow = False, ""
         try:
             request = await read_request(reader)
             if request is None:
@@ -180,6 +180,7 @@ class HttpServer:
             is_head = request.method == "HEAD"
             answer = await self._handle(request)
         except HttpError as error:
+            allow = error.allow
             text = f"{error.status} {error.detail}\n".encode()
             answer = Answer(text, "text/plain; charset=utf-8", error.status)
         except BmgdError as error:
@@ -196,7 +197,7 @@ class HttpServer:
                 return
             await answer.serve(reader, writer)
             return
-        writer.write(self._head(answer.status, answer.content_type, len(answer.body)))
+        writer.write(self._head(answer.status, answer.content_type, len(answer.body), allow))
         if not is_head:
             writer.write(answer.body)
 
@@ -209,8 +210,8 @@ class HttpServer:
 
     def _check(self, request: HttpRequest, access: Access) -> None:
         if (request.method == "POST") != (access is Access.ACT):
-            wanted = "POST" if access is Access.ACT else "GET"
-            raise HttpError(405, f"this is done by {wanted}")
+            wanted = "POST" if access is Access.ACT else "GET, HEAD"
+            raise HttpError(405, f"this is done by {wanted.partition(',')[0]}", wanted)
         if access is Access.OPEN:
             return
         if self._token:
@@ -223,7 +224,7 @@ class HttpServer:
         elif request.is_of_a_foreign_page:
             raise HttpError(403, "without a token a page of another origin is not answered")
 
-    def _head(self, status: int, content_type: str, length: int | None) -> bytes:
+    def _head(self, status: int, content_type: str, length: int | None, allow: str = "") -> bytes:
         if length is not None:
             self._count(status)
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {content_type}"]
@@ -231,6 +232,8 @@ class HttpServer:
             lines.append(f"Content-Length: {length}")
         if status == 401:
             lines.append('WWW-Authenticate: Bearer realm="bmgd"')
+        if allow:
+            lines.append(f"Allow: {allow}")
         lines += [f"{name}: {value}" for name, value in _SAFE.items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 

@@ -48,15 +48,18 @@ class Served:
 
     async def ask(self, request: str) -> tuple[int, str]:
         """Send these bytes; the status and the body of the answer."""
+        head, body = await self.answer(request)
+        return int(head.split(" ")[1]) if head else 0, body
+
+    async def answer(self, request: str) -> tuple[str, str]:
+        """Send these bytes; the head and the body of the answer."""
         reader, writer = await self.connect()
         writer.write(request.encode())
         async with asyncio.timeout(DEADLINE_S):
             answer = (await reader.read()).decode()
         writer.close()
-        if not answer:
-            return 0, ""
         head, _, body = answer.partition("\r\n\r\n")
-        return int(head.split(" ")[1]), body
+        return head, body
 
     async def get(self, path: str, *headers: str, method: str = "GET") -> tuple[int, str]:
         lines = "".join(f"{header}\r\n" for header in headers)
@@ -173,6 +176,23 @@ async def test_http_answers_have_their_query_their_length_and_safe_headers() -> 
 async def test_http_refuses_what_it_does_not_speak(head: str, status: int) -> None:
     async with serving() as served:
         assert (await served.ask(head))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("request_line", "allow"),
+    [
+        ("POST /open", "GET, HEAD"),
+        ("GET /act", "POST"),
+        ("HEAD /act", "POST"),
+        ("BREW /open", "GET, HEAD, POST"),
+    ],
+)
+async def test_http_says_which_methods_are_answered(request_line: str, allow: str) -> None:
+    async with serving() as served:
+        head, _ = await served.answer(f"{request_line} HTTP/1.1\r\n\r\n")
+        assert f"Allow: {allow}" in head.split("\r\n")
+        head, _ = await served.answer("GET /open HTTP/1.1\r\n\r\n")
+        assert "Allow" not in head
 
 
 async def test_http_ends_with_a_client_that_hangs_up_or_is_slow(
