@@ -13,6 +13,7 @@ from bmgd.core.events import CommandIssued, DeadlineReached, Heard, HeartbeatsAb
 from bmgd.dataclass import dataclass
 from bmgd.flight.recording import Recording
 from bmgd.flight.replay import Replayed, node_of, steps
+from bmgd.routing import Snapshot
 from bmgd.types import Record
 
 _QUIET: Final = (Received, Heard, HeartbeatsAbsorbed, DeadlineReached, CommandIssued)
@@ -97,6 +98,9 @@ def brief(value: Any, depth: int = 2) -> str:
             if getattr(value, field.name) not in (None, "")
         ]
         return " ".join(words) if depth == 2 else f"{type(value).__name__}({', '.join(words)})"
+    if isinstance(value, Snapshot):
+        # In C: it has no fields to show.
+        return "Snapshot"
     text = value.name.lower() if isinstance(value, Enum) else str(value)
     return text if len(text) <= 120 else text[:119] + "…"
 
