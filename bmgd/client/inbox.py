@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bmgd.client.backlog import with_sent
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.questions import Asked, Questions
 from bmgd.errors import (
@@ -111,7 +112,9 @@ class Inbox:
             if self._connection.lasts:
                 detail = "its daemon went away before the answer"
                 error = UnreachableError(question.stream.destination, detail, sent=True)
-            question.fail(error or RequestError("the inbox is closed"))
+            # It was put: whether anybody has it is not known.
+            over = error or RequestError("the inbox is closed")
+            question.fail(with_sent(over, sent=True))
         # The next inbox hears nothing of them: their numbers may be those of other questions there.
         self.asked.clear()
 

@@ -72,6 +72,24 @@ async def answered(wire: Wire, asking: Asking, count: int) -> None:
         await asked[number - 1]
 
 
+@pytest.mark.parametrize("question_bytes", [1, 100_000])
+async def test_question_that_was_put_when_the_daemon_goes_is_in_doubt(
+    monkeypatch: pytest.MonkeyPatch, question_bytes: int
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        question = bytes(question_bytes)
+        asked = asyncio.create_task(asking.request(1, question, "t", DEADLINE_S, "normal", 1000))
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.until(lambda: any(isinstance(f, control.PutSegment) for f in wire.frames))
+        wire.connection.connection_lost(None)
+        with pytest.raises(NoDaemonError) as told:
+            await asked
+    assert told.value.sent
+
+
 async def test_questions_that_are_done_one_by_one_are_settled_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
