@@ -15,7 +15,9 @@ from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 PREFIX_BYTES: Final = 5
 """What a message takes in a segment beyond its bytes, at most; counted so, 13,108 fit at most."""
 FULL_BYTES: Final = PAYLOAD_BYTES_MAX
-"""What goes into a segment."""
+"""Of a segment that is put without waiting for more; one message of the greatest size is above it."""
+SEGMENT_BYTES: Final = FULL_BYTES + PREFIX_BYTES
+"""What goes into a segment, at most."""
 _GAPS_MAX: Final = 64
 """So many may be left out, or half of all, before the others move up."""
 
@@ -81,11 +83,10 @@ class Backlog:
     def take(self) -> tuple[list[bytes], list[Pending]]:
         """The messages of the next segment, and those of them that somebody waits for."""
         pending = self.payloads
-        room = FULL_BYTES + PREFIX_BYTES
-        if self.size_bytes <= room:
+        if self.size_bytes <= SEGMENT_BYTES:
             used, self.payloads, self.size_bytes = len(pending), [], 0
         else:
-            used = self._fitting(room)
+            used = self._fitting(SEGMENT_BYTES)
             pending, self.payloads = pending[:used], pending[used:]
         if not self._gaps:
             return cast(list[bytes], pending), self._pass(used)

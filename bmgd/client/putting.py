@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bmgd.client.arguments import Priority, Quality
-from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, Backlog, Pending, with_sent
+from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, SEGMENT_BYTES, Backlog, Pending, with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
@@ -189,7 +189,7 @@ class Putting:
         while backlog.payloads and not self._over and not self._in_long:
             if not backlog.is_full and len(self._underway) >= CROWDED:
                 break
-            cost = min(backlog.size_bytes, FULL_BYTES) + OVERHEAD_BYTES
+            cost = min(backlog.size_bytes, SEGMENT_BYTES) + OVERHEAD_BYTES
             if not self._may_put(cost):
                 break
             self._send_segment()
