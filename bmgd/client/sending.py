@@ -129,6 +129,7 @@ class SharedStreams:
         if quality != "reliable":
             raise RequestError("a long message is not sent by best effort")
         stream = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
+        self.watch(stream)
         overdue = "no confirmation of the whole before the deadline"
         await send_long(stream, payload, timeout, overdue)
 

@@ -8,6 +8,7 @@ import contextlib
 import pytest
 
 import bmgd
+from bmgd.client.backlog import PREFIX_BYTES
 from bmgd.client.connection import WRITE_BYTES_MAX
 from bmgd.client.daemon_socket import CROWDED_BYTES
 from bmgd.client.kept_streams import KEPT_MAX
@@ -19,6 +20,8 @@ from bmgd.shell.control import CALLS_MAX
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
+from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, SEGMENT_BYTES_MAX
+from bmgd.wire.segments import OVERHEAD_BYTES
 from tests.unit.fake_core import CREDIT_BYTES, SILENT, FakeCore
 from tests.unit.segments import delivered
 
@@ -61,6 +64,32 @@ async def test_stream_packs_what_is_written_in_one_turn(
     segments = put(core)
     assert [p for each in segments for p in unpack_messages(each.body, each.count)] == wanted
     assert len(segments) < 5
+
+
+@pytest.mark.parametrize("missing_bytes", range(1, 8))
+async def test_stream_keeps_to_its_credit_to_the_byte(
+    core: FakeCore, daemon: bmgd.Daemon, missing_bytes: int
+) -> None:
+    core.holds_back = True
+    whole_cost = SEGMENT_BYTES_MAX + OVERHEAD_BYTES
+    whole, rest = divmod(CREDIT_BYTES, whole_cost)
+    # Behind it and all whole ones but one there is nearly room for the last.
+    first_bytes = rest + missing_bytes - OVERHEAD_BYTES - PREFIX_BYTES
+    async with asyncio.timeout(DEADLINE_S):
+        # Left by none: what it wrote is not confirmed.
+        opening = daemon.stream(1, "jobs")
+        stream = await opening.__aenter__()
+        writing = []
+        for size in (first_bytes, *[PAYLOAD_BYTES_MAX] * whole):
+            writing.append(asyncio.create_task(stream.write(bytes(size))))
+            await asyncio.sleep(0)
+        await core.until_told(lambda: len(put(core)) >= whole)
+        await daemon.status()
+        cost = sum(len(each.body) + OVERHEAD_BYTES for each in put(core))
+        assert CREDIT_BYTES - whole_cost < cost <= CREDIT_BYTES
+        for task in writing:
+            task.cancel()
+        await asyncio.gather(*writing, return_exceptions=True)
 
 
 async def test_a_stream_does_not_heap_up_what_its_daemon_does_not_read(
@@ -163,6 +192,19 @@ async def test_flush_waits_for_what_was_sent_soon(core: FakeCore, daemon: bmgd.D
     async with asyncio.timeout(DEADLINE_S):
         await confirmed
     core.server.close()
+
+
+async def test_flush_waits_for_a_long_message(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S):
+        sending = asyncio.create_task(daemon.send(1, bytes(200_000), timeout=DEADLINE_S))
+        await core.until_told(lambda: len(put(core)) > 1)
+        with pytest.raises(
+            bmgd.UnreachableError, match=r"not everything is confirmed within 0\.05"
+        ):
+            await daemon.flush(timeout=0.05)
+        sending.cancel()
+        await asyncio.wait([sending])
 
 
 async def test_long_message_of_which_nothing_was_put_in_time_is_told_as_not_sent(
