@@ -146,13 +146,19 @@ class Messages(Stream[Message]):
 
         That is all that `take` returned last; with ``async for`` it can be some messages more.
         Broadcasts do not come again, nor does a long message: its sender is told that it is not
-        confirmed, unless all of it was read by `parts`.
+        confirmed, when the subscription ends, unless all of it was read by `parts`. Of what a daemon
+        brought that is gone by now, nothing comes again from there.
         """
         special, self._special = self._special, None
         if isinstance(special, Interrupted):
-            # One that the program has taken is shown.
+            # One that the program has taken is shown; what it took before was the former daemon's.
             self._interruptions -= 1
-        elif special is not None and not isinstance(special, Whole | LongMessage | GivenUp):
+            self._taken = []
+        elif isinstance(special, LongMessage) and special.broadcast:
+            special._pieces.drop()
+        elif special is None or isinstance(special, Whole | LongMessage | GivenUp):
+            pass
+        elif not self._interruptions:
             self._credit_of_broadcasts.finished(1)
         self._items.extendleft(reversed(self._taken))
         self._taken = []

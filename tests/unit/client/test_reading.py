@@ -8,6 +8,7 @@ import pytest
 
 import bmgd
 from bmgd.client.connection import Connection
+from bmgd.client.message import LongMessage
 from bmgd.client.reading import LIVES_MAX, Interrupted, Messages
 from bmgd.wire import control
 from bmgd.wire.batch import pack_messages
@@ -174,6 +175,48 @@ async def test_broadcast_that_is_put_back_is_done() -> None:
     messages.finish_taken()
     given = [frame for frame in connection.written if isinstance(frame, control.ConsumedBroadcasts)]
     assert sum(frame.count for frame in given) == 2
+
+
+async def test_put_back_after_a_restart_reports_nothing_of_the_former_daemon() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    for payload in (b"0", b"1"):
+        short(messages, payload)
+    restart(messages)
+    short(messages, b"new")
+    messages._report_at = 10
+    assert [(await anext(messages)).payload for _ in range(2)] == [b"0", b"1"]
+    assert isinstance(await anext(messages), Interrupted)
+    messages.put_back()
+    assert (await anext(messages)).payload == b"new"
+    messages.finish_taken()
+    assert connection.written == [control.Consumed(8, 1)]
+
+
+async def test_broadcast_of_a_former_daemon_that_is_put_back_is_told_to_no_later_one() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    item = {"source": 1, "incarnation": 5, "topic": "t", "payload": b"b", "broadcast": True}
+    messages.on_item(item)
+    restart(messages)
+    assert (await anext(messages)).broadcast
+    messages.put_back()
+    assert isinstance(await anext(messages), Interrupted)
+    messages.finish_taken()
+    assert connection.written == []
+
+
+async def test_long_broadcast_that_is_put_back_gives_its_credit_back() -> None:
+    connection = Recorded()
+    messages = reading(connection)
+    for number in range(3):
+        broadcast_piece(messages, number)
+    assert isinstance(await anext(messages), LongMessage)
+    messages.put_back()
+    broadcast_piece(messages, 3)
+    messages.finish_taken()
+    given = [frame for frame in connection.written if isinstance(frame, control.ConsumedBroadcasts)]
+    assert sum(frame.count for frame in given) == 4
 
 
 async def test_restarts_with_nothing_between_them_are_shown_as_one() -> None:
