@@ -213,6 +213,7 @@ class LastingConnection(Connection):
     def _fail_all(self, error: BmgdError) -> None:
         for sequence in list(self._answers):
             self._settle(sequence, None, with_sent(error, sent=True))
+        self._uncrowded.set()
         sinks, self._streams = list(self._streams.values()), {}
         # Streams out know best what became of what was put into them.
         for sink in sorted(sinks, key=lambda sink: not isinstance(sink, _Sends)):

@@ -275,6 +275,23 @@ async def until_away(daemon: bmgd.Daemon) -> None:
         await connection._wait_for_change()
 
 
+async def test_what_waits_for_its_daemon_to_read_ends_with_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        fake_daemon(tmp_path / "d.sock") as core,
+        bmgd.connect(core.address, reconnect=True) as daemon,
+    ):
+        connection = daemon._connection
+        connection._uncrowded.clear()
+        monkeypatch.setattr(LastingConnection, "unwritten_bytes", 1 << 30)
+        waiting = asyncio.create_task(connection._until_read("broadcast", 2 * DEADLINE_S))
+        await asyncio.sleep(0)
+        connection.close()
+        assert await waiting > DEADLINE_S
+
+
 async def test_what_a_daemon_that_is_away_is_asked_ends_within_its_own_time(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     async with AsyncExitStack() as block:
