@@ -37,6 +37,8 @@ T = TypeVar("T")
 _CLOSED: Final = "this connection is closed"
 _FORKED: Final = "this connection belongs to the process that this one was forked from"
 _running: Final[set[LoopThread]] = set()
+# None of them runs in a child; and its threads may get the numbers that theirs had.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 class LoopThread:
@@ -93,31 +95,34 @@ class LoopThread:
             NoDaemonError: the loop ends, or has ended, or is another process's.
         """
         soon = Soon(self._until_closed, work, self._soon)
-        with self._lock:
-            # What is begun here is done, or fails, before the loop ends.
-            if self._is_open():
-                self._loop.call_soon_threadsafe(soon.start)
-                return soon
+        if self._is_own():
+            with self._lock:
+                # What is begun here is done, or fails, before the loop ends.
+                if not self._is_closing:
+                    self._loop.call_soon_threadsafe(soon.start)
+                    return soon
         work.close()
         raise self._closed_error()
 
     def _start(self, call: Call[Any]) -> None:
         """As `begin`, for what is waited for at once."""
-        if threading.get_ident() == self._thread.ident:
+        if self._is_own() and threading.get_ident() == self._thread.ident:
             call.close()
             raise RequestError("a call in the thread of its own connection would wait for itself")
-        with self._lock:
-            if self._is_open():
-                self._loop.call_soon_threadsafe(call.start)
-                return
+        if self._is_own():
+            with self._lock:
+                if not self._is_closing:
+                    self._loop.call_soon_threadsafe(call.start)
+                    return
         call.close()
         raise self._closed_error()
 
-    def _is_open(self) -> bool:
-        return not self._is_closing and os.getpid() == self._pid
+    def _is_own(self) -> bool:
+        """Whether this is the process that has the loop; else a fork may have left the lock held."""
+        return os.getpid() == self._pid
 
     def _closed_error(self) -> NoDaemonError:
-        return NoDaemonError(_CLOSED if os.getpid() == self._pid else _FORKED)
+        return NoDaemonError(_CLOSED if self._is_own() else _FORKED)
 
     async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
         try:

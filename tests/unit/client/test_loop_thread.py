@@ -226,6 +226,61 @@ def test_forked_process_is_refused_and_leaves_the_connection_alone(loop: LoopThr
     assert left == [("a", None)]
 
 
+def test_block_of_a_forked_process_is_waited_for_whatever_number_its_thread_has(
+    loop: LoopThread,
+) -> None:
+    # The child's first thread gets the stack, and so the number, that the loop's had in the parent.
+    reading, writing = os.pipe()
+
+    def use() -> None:
+        said = str(LoopThread().may_be_waited_for())
+        try:
+            loop.call(asyncio.sleep(0))
+        except NoDaemonError as error:
+            said += f" {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(DEADLINE_S))
+        user = threading.Thread(target=use)
+        user.start()
+        user.join()
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    assert said == "True this connection belongs to the process that this one was forked from"
+
+
+def test_call_in_a_forked_process_is_refused_although_another_thread_called_just_then(
+    loop: LoopThread,
+) -> None:
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with loop._lock:
+            held.set()
+            over.wait(DEADLINE_S)
+
+    caller = threading.Thread(target=hold)
+    caller.start()
+    held.wait(DEADLINE_S)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(DEADLINE_S))
+        code = 1
+        try:
+            loop.call(asyncio.sleep(0))
+        except NoDaemonError:
+            code = 0
+        os._exit(code)
+    over.set()
+    caller.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 async def test_call_that_comes_while_the_connection_is_left_is_refused() -> None:
     raised: list[type[Exception]] = []
 
