@@ -408,7 +408,9 @@ class Daemon(SendsToMany, ShowsCluster):
 
 @asynccontextmanager
 async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Daemon]:
-    """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
+    """Connect to the local daemon; leaving it without an exception waits as `flush()` does.
+
+    That is until all is confirmed, for 10 s at most: call `flush` before, where it may take longer.
 
     It is used in the event loop in which it was made: in another one, what waits is a RequestError. When
     the block was left, every call is a ControlError.
