@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from bmgd.core.commands import (
     FindReaders,
+    MulticastTo,
     OpenAnswers,
     OpenQuestions,
     OpenStream,
@@ -35,6 +36,7 @@ from bmgd.errors import (
     RequestError,
     UnreachableError,
 )
+from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
@@ -70,13 +72,21 @@ class _Asked:
     next: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Multicast:
+    """A reliable multicast: its messages share the streams of those that are sent singly."""
+
+    topic: str
+    lives: dict[NodeId, Incarnation]
+
+
 @dataclass(slots=True)
 class _Told:
     """An error that a program is told, and of what.
 
     Args:
         for_others: in the same step an earlier message of its stream fails, which was for another life:
-            a stream ends as a whole.
+            a stream ends as a whole. It may be one of a multicast.
     """
 
     asked: _Asked
@@ -102,12 +112,14 @@ class ErrorsHaveTheirReason(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._asked: dict[NodeId, dict[int, _Asked]] = {}
+        self._multicasts: dict[NodeId, dict[int, _Multicast]] = {}
         self._full: dict[NodeId, set[NodeId]] = {}
         self._may_refuse = False
         """Whether the command underway may be refused."""
 
     def on_boot(self, journal: Journal) -> None:
         self._asked[journal.place] = {}
+        self._multicasts[journal.place] = {}
         self._full[journal.place] = set()
 
     def before(self, journal: Journal, event: Event) -> None:
@@ -130,6 +142,10 @@ class ErrorsHaveTheirReason(Checker):
                     asked.topic = command.topic
                     asked.over_ns[0] = journal.now_ns + command.timeout_ns
                 known[request] = asked
+            case MulticastTo(destinations, topic, reliable=True):
+                life_of = inside.membership.incarnation
+                lives = {NodeId(i): life_of(NodeId(i)) for i in ids_in(destinations)}
+                self._multicasts[journal.place][request] = _Multicast(topic, lives)
             case PutSegment() as put:
                 self._may_refuse = _may_turn_down(inside, request, put)
                 if request in known:
@@ -163,7 +179,8 @@ class ErrorsHaveTheirReason(Checker):
                     asked = known.get(request)
                     if asked is not None and error is not None:
                         stream = asked.destination, asked.topic
-                        told = _Told(asked, event, (0,), is_over, stream in ended)
+                        for_others = stream in ended or self._was_put_for_another(journal, asked)
+                        told = _Told(asked, event, (0,), is_over, for_others)
                         self._check(journal, error, told)
                         if isinstance(error, NewLifeError) and asked.topic:
                             ended.add(stream)
@@ -180,6 +197,17 @@ class ErrorsHaveTheirReason(Checker):
                         self._check(journal, error, _Told(asked, event, (), is_over))
                 case _:
                     pass
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._multicasts[journal.place].pop(effect.request, None)
+
+    def _was_put_for_another(self, journal: Journal, asked: _Asked) -> bool:
+        """Whether a multicast to that topic was put for another life of the destination."""
+        now = journal.inside.membership.incarnation(asked.destination)
+        return any(
+            multicast.topic == asked.topic and multicast.lives.get(asked.destination, now) != now
+            for multicast in self._multicasts[journal.place].values()
+        )
 
     def _check(self, journal: Journal, error: BmgdError, told: _Told) -> None:
         if not self._has_reason(journal, error, told):
