@@ -210,8 +210,8 @@ class HttpServer:
 
     def _check(self, request: HttpRequest, access: Access) -> None:
         if (request.method == "POST") != (access is Access.ACT):
-            wanted = "POST" if access is Access.ACT else "GET, HEAD"
-            raise HttpError(405, f"this is done by {wanted.partition(',')[0]}", wanted)
+            allow = "POST" if access is Access.ACT else "GET, HEAD"
+            raise HttpError(405, f"this is done by {allow}", allow)
         if access is Access.OPEN:
             return
         if self._token:
