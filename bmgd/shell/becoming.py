@@ -19,8 +19,8 @@ from bmgd.shell.ending import Ending
 from bmgd.shell.joining import Birth
 from bmgd.shell.state import StateDirectory
 from bmgd.shell.telling import Telling
-from bmgd.shell.tls import TlsSide
-from bmgd.types import UNKNOWN_INCARNATION, Incarnation
+from bmgd.shell.tls import TlsSide, names_of
+from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId
 from bmgd.wire.hello import Identity
 
 
@@ -136,7 +136,10 @@ class Becoming:
         """
         tls = TlsSide(config) if config.tls_cert else None
         if tls is not None and config.tls_digest != self.config.tls_digest:
-            why = tls.refuses_own(self._names())
+            own = self.config
+            # A joiner that has no id yet may get any.
+            names = names_of(own.cluster, NodeId(own.id), own.size) if own.id >= 0 else frozenset()
+            why = tls.refuses_own(names)
             if why:
                 cert = config.tls_paths()[0]
                 raise ConfigError(f"others would refuse the certificate in {cert} {why}")
@@ -144,16 +147,6 @@ class Becoming:
         self.config = replace(self.config, secrets=config.secrets, tls_digest=config.tls_digest)
         if self._birth is not None:
             self._birth.use(config, self.tls)
-
-    def _names(self) -> frozenset[str]:
-        """Whom the certificate may be for; empty while this node has no id."""
-        config = self.config
-        if config.id < 0:
-            return frozenset()
-        names = {f"{config.cluster}/{config.id}"}
-        if config.id >= config.size:
-            names.add(f"{config.cluster}/any")
-        return frozenset(names)
 
     def close(self) -> None:
         """Let another daemon have the state."""

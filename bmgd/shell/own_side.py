@@ -6,7 +6,7 @@ import os
 from itertools import count
 
 from bmgd.secret import fingerprint
-from bmgd.shell.tls import TlsSession, TlsSide
+from bmgd.shell.tls import TlsSession, TlsSide, names_of
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.hello import NONCE_BYTES, OWN_NONCE_BYTES, Identity
 
@@ -46,11 +46,8 @@ class OwnSide:
         """The way through TLS of a dial to a peer; None where links have none."""
         if self.tls is None:
             return None
-        cluster = self.identity.cluster
-        wanted = {f"{cluster}/{peer}"}
-        if peer >= self.identity.founding_size:
-            wanted.add(f"{cluster}/any")
-        return self.tls.session(dials=True, wanted=frozenset(wanted))
+        wanted = names_of(self.identity.cluster, peer, self.identity.founding_size)
+        return self.tls.session(dials=True, wanted=wanted)
 
     def nonce(self) -> bytes:
         """A fresh nonce, by which this process knows itself."""

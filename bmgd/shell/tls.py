@@ -23,6 +23,7 @@ from functools import partial
 
 from bmgd.config import Config
 from bmgd.errors import ConfigError
+from bmgd.types import NodeId
 from bmgd.wire.hello import MAGIC, Channel, Refusal
 
 HANDSHAKE_BYTES_MAX = 16 * 1024
@@ -297,6 +298,12 @@ class TlsSession:
                 break
             found.append(data)
         return b"".join(found)
+
+
+def names_of(cluster: str, node_id: NodeId, founding_size: int) -> frozenset[str]:
+    """A certificate must name one of these to speak for a node; see `Channel.misnames`."""
+    own = f"{cluster}/{node_id}"
+    return frozenset({own} if node_id < founding_size else {own, f"{cluster}/any"})
 
 
 def names_in(facts: Mapping[str, object]) -> tuple[str, ...]:
