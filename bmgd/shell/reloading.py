@@ -3,7 +3,8 @@
 Theory of operation. The files are looked at once in `LOOK_S`, by their paths, so a replaced file is seen,
 and so is one behind a symbolic link or in a directory that is mounted. A change counts when the next
 look finds no further change: a file that is being written is not read. All files are checked before
-any is used; an error is reported, and nothing changes.
+any is used; an error is reported, and nothing changes. What was refused is tried again every `AGAIN_S`,
+and another error is reported: a certificate may become valid.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bmgd.config_files import read_again
 from bmgd.errors import ConfigError
 
 LOOK_S = 1.0
+AGAIN_S = 10.0
 
 _Seen = tuple[tuple[int, ...], ...]
 
@@ -44,6 +46,9 @@ class Reloading:
         self._loop = asyncio.get_running_loop()
         self._read = self._last = self._look()
         self._timer: asyncio.TimerHandle | None = None
+        self._refused = ""
+        """Why what the files hold was not used; "" where it is used."""
+        self._again_at = 0.0
 
     def start(self) -> None:
         """Look at the files from now on, if there are any."""
@@ -62,20 +67,26 @@ class Reloading:
             ConfigError: what they hold cannot be used; nothing was changed.
         """
         self._read = self._last = self._look()
-        config = read_again(self._config)
-        if config == self._config:
-            return False
-        # Certificates are looked into only here: where they cannot be used, the next call says so again.
-        self._apply(config)
-        self._config = config
-        return True
+        self._again_at = self._loop.time() + AGAIN_S
+        try:
+            config = read_again(self._config)
+            changed = config != self._config
+            if changed:
+                # Certificates are looked into only here; where they are refused, the next call says so.
+                self._apply(config)
+        except ConfigError as error:
+            self._refused = str(error)
+            raise
+        self._refused, self._config = "", config
+        return changed
 
-    def try_reload(self) -> None:
-        """As `reload`; what came of it is said in the log."""
+    def try_reload(self, told: str = "") -> None:
+        """As `reload`; what came of it is said in the log, but for an error that was told before."""
         try:
             changed = self.reload()
         except ConfigError as error:
-            self._note("reload", f"nothing was changed: {error}")
+            if str(error) != told:
+                self._note("reload", f"nothing was changed: {error}")
         else:
             if not changed:
                 what = ", ".join(self._paths) or "there are no files"
@@ -84,8 +95,11 @@ class Reloading:
     def _on_timer(self) -> None:
         self._timer = self._loop.call_later(LOOK_S, self._on_timer)
         now = self._look()
-        if now != self._read and now == self._last:
-            self.try_reload()
+        if now == self._last:
+            if now != self._read:
+                self.try_reload()
+            elif self._refused and self._loop.time() >= self._again_at:
+                self.try_reload(told=self._refused)
         self._last = now
 
     def _look(self) -> _Seen:

@@ -145,6 +145,30 @@ async def test_reloading_of_what_cannot_be_applied_fails_each_time_it_is_asked_f
     assert applied == [(b"new",)]
 
 
+async def test_reloading_tries_again_what_was_refused_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As a certificate that is valid only from now on.
+    monkeypatch.setattr(reloading, "AGAIN_S", 0.0)
+    path = written(tmp_path / "secret", b"old\n")
+    tried, notes = list[str](), list[str]()
+
+    def apply(config: Config) -> None:
+        tried.append("refused" if len(tried) < 3 else "used")
+        if tried[-1] == "refused":
+            raise ConfigError("not yet")
+
+    config = Config(0, 1, PeerList(), secret_file=str(path), secrets=read_secrets(str(path)))
+    files = Reloading(config, apply, lambda _, text: notes.append(text))
+    files.start()
+    written(path, b"new and longer\n")
+    await until(lambda: "used" in tried)
+    await asyncio.sleep(0.05)
+    files.stop()
+    assert tried == ["refused"] * 3 + ["used"]
+    assert notes == ["nothing was changed: not yet"]
+
+
 async def test_reloading_does_not_wait_for_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
