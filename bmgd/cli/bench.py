@@ -13,7 +13,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from bmgd.cli.output import print_json, print_table
-from bmgd.cli.target import add_target, node_id, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, node_id
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, read_members
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX

@@ -5,8 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.progress import bytes_gone, with_progress
+from bmgd.cli.running import run_async
 from bmgd.cli.sending import add_message, message_of, show_report
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.target import add_target, address_of
 
 
 def configure(parser: ArgumentParser) -> None:

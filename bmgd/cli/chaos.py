@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from bmgd.cli.history_file import opened, written
 from bmgd.cli.output import print_json
-from bmgd.cli.target import run_async, seconds, seed
+from bmgd.cli.running import run_async
+from bmgd.cli.target import seconds, seed
 from bmgd.errors import ConfigError
 from bmgd.launcher.rundir import default_run_dir
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from bmgd.cli.output import id_ranges, print_json
-from bmgd.cli.target import add_target, address_of, run_async, seconds
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, seconds
 from bmgd.errors import BmgdError, ConfigError, NoDaemonError, SilentDaemonError
 from bmgd.printable import printable
 from bmgd.readiness import unready

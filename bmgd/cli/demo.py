@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from bmgd.cli import innermost
 from bmgd.cli.output import print_json
-from bmgd.cli.target import count, port, run_async, until_ended
+from bmgd.cli.running import run_async, until_ended
+from bmgd.cli.target import count, port
 from bmgd.client import Daemon, connect
 from bmgd.config import control_path
 from bmgd.errors import BmgdError, ConfigError, LaunchError

@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, run_async, seconds
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, seconds
 from bmgd.config import control_path
 from bmgd.errors import SilentDaemonError
 from bmgd.launcher.listening import ListeningProcess

@@ -6,7 +6,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, node_id, seconds
 
 
 def configure(parser: ArgumentParser) -> None:

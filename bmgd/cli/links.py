@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from bmgd.cli.output import life, print_json, print_table
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of
 
 configure = add_target
 

@@ -7,7 +7,8 @@ from argparse import Namespace
 from typing import Any
 
 from bmgd.cli.output import clock, life, print_json, print_table
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of
 
 configure = add_target
 

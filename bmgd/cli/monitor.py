@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import Any
 
 from bmgd.cli.output import clock, life, print_json
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of
 from bmgd.printable import printable
 
 configure = add_target

@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from bmgd.cli.output import life, print_json
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of
 from bmgd.printable import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, run_async, seconds
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, seconds
 from bmgd.errors import ConfigError, SilentDaemonError
 
 POLL_S = 0.05

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, count, run_async, seconds, topic, until_ended
+from bmgd.cli.running import run_async, until_ended
+from bmgd.cli.target import add_target, address_of, count, seconds, topic
 from bmgd.errors import ConfigError, DeliveryError
 from bmgd.printable import printable
 

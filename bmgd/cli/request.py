@@ -8,7 +8,8 @@ from argparse import ArgumentParser, Namespace
 from bmgd.cli.output import print_json
 from bmgd.cli.payloads import payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
-from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, node_id, seconds, topic
 
 
 def configure(parser: ArgumentParser) -> None:

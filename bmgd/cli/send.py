@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from bmgd.cli.output import print_json
 from bmgd.cli.payloads import KEPT_BYTES_MAX, file_payload, payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
+from bmgd.cli.running import run_async
 from bmgd.cli.standard_input import standard_input
-from bmgd.cli.target import add_target, address_of, node_id, run_async, seconds, topic
+from bmgd.cli.target import add_target, address_of, node_id, seconds, topic
 from bmgd.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from argparse import Namespace
 from typing import Any
 
 from bmgd.cli.output import id_ranges, life, print_json
-from bmgd.cli.target import add_target, address_of, run_async
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of
 
 configure = add_target
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bmgd.cli.cluster_table import COLUMNS, Row, arranged, heading, line_of, rows_of, title_of
 from bmgd.cli.output import print_json
-from bmgd.cli.target import add_target, address_of, count, run_async, seconds
+from bmgd.cli.running import run_async
+from bmgd.cli.target import add_target, address_of, count, seconds
 from bmgd.errors import BmgdError
 
 if TYPE_CHECKING:

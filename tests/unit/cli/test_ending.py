@@ -184,7 +184,7 @@ TALKING = """
 import os
 import sys
 from bmgd import cli
-from bmgd.cli import ping, target
+from bmgd.cli import ping, running
 
 async def main():
     os.set_blocking(1, False)
@@ -195,7 +195,7 @@ async def main():
         os.set_blocking(1, True)
     print("a line for which there is no room", flush=True)
 
-ping.run = lambda args: target.run_async(main)
+ping.run = lambda args: running.run_async(main)
 sys.exit(cli.main(["ping", "1", "--control", "unix:/nowhere"]))
 """
 
