@@ -290,8 +290,9 @@ class Simulation:
             who = running(network)
             self._comes_to(lambda: unsettled(network), limit_ns)
             self._run_until(network.now_ns + self._quiet_ns())
-            still_apart = not is_whole(network) and running(network) == who
-            if self._has_failed() or was_whole or still_apart:
+            if self._has_failed() or was_whole:
+                return rest_s
+            if not is_whole(network) and running(network) == who:
                 return rest_s
 
     def _comes_to(self, unrest_of: Callable[[], str], limit_ns: int) -> bool:
