@@ -28,7 +28,7 @@ _NO_ROOM: Final = "no room for the whole before the deadline"
 class Outgoing(Putting):
     """The program's end of one stream; made as a `Putting`."""
 
-    _flushed_messages = 0
+    _flushed_segments = 0
     """How many had been confirmed when all was, the last time that somebody waited for it."""
 
     # --- long messages ------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Outgoing(Putting):
         try:
             for at in range(0, size, PAYLOAD_BYTES_MAX):
                 piece = piece_at(at, PAYLOAD_BYTES_MAX)
-                await self._until_may_put(len(piece) + OVERHEAD_BYTES, until)
+                await self._until_may_put(len(piece) + OVERHEAD_BYTES, until, is_begun=begun)
                 last = at + len(piece) == size
                 flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
                 left = max(until - self._loop.time(), 0.001) if until else 0.0
@@ -89,16 +89,14 @@ class Outgoing(Putting):
         self._in_long = True
         self._tell_change()
 
-    async def _until_may_put(self, cost: int, until: float) -> None:
+    async def _until_may_put(self, cost: int, until: float, *, is_begun: bool) -> None:
         while not self._may_put(cost):
-            await self._until_next_change(until)
+            self.check()
+            if until and self._loop.time() >= until:
+                sent = is_begun or bool(self._underway)
+                raise UnreachableError(self.destination, _NO_ROOM, sent=sent)
+            await self.until_changed(until)
         self.check()
-
-    async def _until_next_change(self, until: float) -> None:
-        self.check()
-        if until and self._loop.time() >= until:
-            raise UnreachableError(self.destination, _NO_ROOM, sent=bool(self._underway))
-        await self.until_changed(until)
 
     # --- waiting ------------------------------------------------------------------------------
 
@@ -122,18 +120,24 @@ class Outgoing(Putting):
             if not is_called:
                 self._tell_change()
 
+    @property
+    def _has_confirmed(self) -> bool:
+        """Whether anything that was put since the last flush is confirmed."""
+        return self._underway.segments_confirmed > self._flushed_segments
+
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
 
         Who hears of it cannot tell which message it is of. So it says *sent* where any other that was
-        written since the last flush is confirmed: to send all of them again would not be safe.
+        written since the last flush, or a piece of a long one, is confirmed: to send all of them again
+        would not be safe.
 
         Raises:
             BmgdError: a message failed, or the stream is over.
         """
         if self._error is not None:
             self._is_told, self.was_cut = True, False
-            if self._underway.messages_confirmed > self._flushed_messages:
+            if self._has_confirmed:
                 self._error = with_sent(self._error, sent=True)
             raise self._error.with_traceback(None)
         if self._over or self._closing:
@@ -183,7 +187,7 @@ class Outgoing(Putting):
             await self.until_changed()
         if self._error is not None and not self._is_lossless:
             self.check()
-        self._flushed_messages = self._underway.messages_confirmed
+        self._flushed_segments = self._underway.segments_confirmed
 
     async def until_settled(self) -> None:
         """Wait until nothing waits or is underway, or the stream is over."""

@@ -46,12 +46,12 @@ class Underway:
     Attributes:
         last_number: of the segment put last, from 1.
         put_cost: what all that were put have cost of the stream's credit, in bytes.
-        messages_confirmed: how many short messages are confirmed.
+        segments_confirmed: how many of them are confirmed.
     """
 
     def __init__(self, settle: Callable[[Segment, BmgdError | None], None]) -> None:
         self.last_number = 0
-        self.put_cost = self.messages_confirmed = 0
+        self.put_cost = self.segments_confirmed = 0
         self._settle = settle
         self._segments: dict[int, Segment] = {}
 
@@ -85,7 +85,7 @@ class Underway:
             if number >= following:
                 return
             segment = segments.pop(number)
-            self.messages_confirmed += segment.count
+            self.segments_confirmed += 1
             if segment.waited:
                 self._settle(segment, None)
 

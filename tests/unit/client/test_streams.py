@@ -217,6 +217,24 @@ async def test_long_message_of_which_nothing_was_put_in_time_is_told_as_not_sent
     assert not failed.value.sent
 
 
+@pytest.mark.parametrize("confirmed", [0, 1])
+async def test_long_message_of_which_a_piece_is_confirmed_is_told_as_sent(
+    core: FakeCore, daemon: bmgd.Daemon, confirmed: int
+) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S):
+        sending = asyncio.create_task(daemon.send(1, bytes(200_000), timeout=DEADLINE_S))
+        await core.until_told(lambda: len(put(core)) == 4)
+        (request,) = core.streams
+        # The daemon knows that the rest was not taken, and says so of that.
+        lost = bmgd.ReaderLostError(1, "the program that read it went away", sent=False)
+        ended = StreamEnded(request, 1 + confirmed, 1 + confirmed, lost)
+        core.server.answers.stream_ended(ended)
+        with pytest.raises(bmgd.ReaderLostError) as failed:
+            await sending
+    assert failed.value.sent == bool(confirmed)
+
+
 @pytest.mark.parametrize("reconnect", [False, True])
 async def test_stream_that_was_left_takes_nothing_more(core: FakeCore, reconnect: bool) -> None:
     async with bmgd.connect(core.address, reconnect=reconnect) as daemon:
