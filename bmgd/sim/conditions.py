@@ -36,11 +36,14 @@ class Conditions:
         write_bytes_max: a write takes at most so many bytes, often fewer, and the next one comes up to
             0.2 ms later; 0 for all at once.
         bulk_bytes_max: so many bytes of bulk wait for one link at most; 0 for what a daemon has.
+        together_percent: how often a host that was stopped or busy reads all that came over its links
+            before its core is told of anything.
         step_cost_us: for so long a step keeps a host busy, and a fiftieth of it for each effect.
         reading_messages: so many a program has in its hands at most.
         reading_us_max: how long a program has a message before it says that it has consumed it, while
             faults go on; afterwards 2 ms at most.
         reading_bytes: what a program has in its hands at most, in bytes of segments.
+        bursts_percent: how often a program sends 2 to 8 messages at one moment to one node.
         streams_percent: how many of the sendings are segments of streams; the others are sent singly.
         long_percent: how many of those are pieces of a long message.
         long_bytes_max: how long one is at most.
@@ -82,9 +85,11 @@ class Conditions:
     write_bytes_max: int = 0
     bulk_bytes_max: int = 0
     step_cost_us: int = 0
+    together_percent: int = 0
     reading_messages: int = 16
     reading_us_max: int = 2_000
     reading_bytes: int = 1 << 20
+    bursts_percent: int = 0
     streams_percent: int = 0
     long_percent: int = 0
     long_bytes_max: int = 100_000

@@ -18,7 +18,7 @@ from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
 from bmgd.sim.courses import apart, evicted, growing, halved, silent, strangers
-from bmgd.sim.workload import BATCH_MAX
+from bmgd.sim.workload import BATCH_MAX, BURST_MEAN
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
@@ -86,6 +86,7 @@ _SELDOM: Final = (
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
     _Seldom("late segments", "late_segments_percent", (3, 20), 0.2, 0.2),
+    _Seldom("together", "together_percent", (50, 100), 0.3, 0.3),
     # Ids are given up soon only where that bound is narrow.
     _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
     _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),
@@ -108,10 +109,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
-    if (stalled := _drawn("stalled", seed, 0.1)) and workload.messages_per_second:
-        # So much that a reader which takes nothing is soon behind.
-        workload = replace(workload, payload_bytes=PIECE_BYTES)
-        simulated["stalled_percent"] = stalled.choice((20, 60))
+    if workload.messages_per_second:
+        workload = _crowded(seed, workload, simulated)
     sent_bytes = _sent_bytes(workload, simulated, seconds)
     simulated |= _pipes(Random(f"pipes {seed}"), simulated, sent_bytes)
     if simulated["write_bytes_max"]:
@@ -132,6 +131,24 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
+
+
+def _crowded(seed: int, workload: Workload, simulated: dict[str, Scalar]) -> Workload:
+    """A workload with messages that come together, or more than readers take, in some of the seeds.
+
+    Args:
+        simulated: the options for it are set in it.
+    """
+    if stalled := _drawn("stalled", seed, 0.1):
+        # So much that a reader which takes nothing is soon behind.
+        workload = replace(workload, payload_bytes=PIECE_BYTES)
+        simulated["stalled_percent"] = stalled.choice((20, 60))
+    if bursts := _drawn("bursts", seed, 0.3):
+        simulated["bursts_percent"] = percent = bursts.choice((10, 50))
+        # As many in all as without.
+        per_second = workload.messages_per_second / (1 + percent / 100 * (BURST_MEAN - 1))
+        workload = replace(workload, messages_per_second=per_second)
+    return workload
 
 
 def _drawn(name: str, seed: int, share: float) -> Random | None:

@@ -115,14 +115,14 @@ class Pipes:
         end.in_pipe_bytes += len(data)
         if self._torn and len(data) > 1 and self._random.random() * _MILLION < self._torn:
             at = self._random.randrange(1, len(data))
-            self._ways.carry(end, at, self._read, end, data[:at])
+            self._ways.carry(end, at, self.read, end, data[:at])
             data = data[at:]
-        self._ways.carry(end, len(data), self._read, end, data)
+        self._ways.carry(end, len(data), self.read, end, data)
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _read(self, sender: End, data: bytes) -> None:
-        """A host reads bytes: its link layer looks at them first."""
+    def read(self, sender: End, data: bytes) -> None:
+        """A host reads bytes that the sender has written: its link layer looks at them first."""
         end = sender.other
         assert end is not None
         if not (end.open or end.closing):
@@ -133,17 +133,17 @@ class Pipes:
             self.on_chunk(sender.host, end.host, data)
         end.host.layer.feed(end.link, data)
         if self._pipe_bytes:
-            self._ways.carry(end, 0, self._make_room, sender, len(data))
+            self._ways.carry(end, 0, self.make_room, sender, len(data))
         self._turn(end.host)
 
     def _waiting(self, sender: End, host: Host) -> bytes:
         """What came next over the same connection while the host was busy: it reads all at once."""
         chunks, held_back = [], host.held_back
-        while held_back and held_back[0][0] == self._read and held_back[0][1][0] is sender:
+        while held_back and held_back[0][0] == self.read and held_back[0][1][0] is sender:
             chunks.append(held_back.popleft()[1][1])
         return b"".join(chunks)
 
-    def _make_room(self, sender: End, count: int) -> None:
+    def make_room(self, sender: End, count: int) -> None:
         """The writer's kernel learns that so many bytes were read."""
         sender.in_pipe_bytes -= count
         if sender.is_full and 3 * sender.in_pipe_bytes > 2 * self._pipe_bytes:

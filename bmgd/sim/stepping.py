@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event
@@ -123,11 +123,40 @@ class Stepping:
         """Let a host do what waits, until it pauses again."""
         self.step_all(host, ())
         while host.held_back and not host.pauses:
+            if self._is_polled_together():
+                self._poll_together(host)
+            self._act(host)
+        host.wake_planned_ns = None
+        self.plan_wake(host)
+
+    def _act(self, host: Host) -> None:
+        """Let the first thing that was held back happen, if there is one."""
+        if host.held_back and not host.pauses:
             action, args = host.held_back.popleft()
             if host.alive:
                 action(*args)
-        host.wake_planned_ns = None
-        self.plan_wake(host)
+
+    def _is_polled_together(self) -> bool:
+        percent = self._conditions.together_percent
+        return bool(percent) and self._random.random() * 100 < percent
+
+    def _poll_together(self, host: Host) -> None:
+        """All that came over links is read, a link at a time in any order; then the core is told."""
+        held_back, of_link = host.held_back, dict[object, list[Any]]()
+        while held_back and self._wires.may_wait_for_poll(held_back[0][0]):
+            action, args = held_back.popleft()
+            of_link.setdefault(args[0], []).append((action, args))
+        others, links = len(held_back), list(of_link.values())
+        self._random.shuffle(links)
+        held_back.extendleft(each for found in links for each in reversed(found))
+        # As if a step went on: what the links have to tell waits until it is over.
+        host.stepping = True
+        try:
+            while len(held_back) > others:
+                self._act(host)
+        finally:
+            host.stepping = False
+        self.step_all(host, ())
 
     # --- deadlines ----------------------------------------------------------------------------
 

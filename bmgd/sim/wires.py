@@ -74,6 +74,9 @@ class Wires:
         self._pipes = Pipes(
             timeline, random, conditions, self._ways, self._turn, self._close_other, malformed
         )
+        self._polled = frozenset(
+            (self._pipes.read, self._pipes.make_room, self._finish, self._close_other)
+        )
         self.hellos = Hellos(
             timeline, random, conditions, blockade, self._ways, self._emit, self._close_other
         )
@@ -190,6 +193,10 @@ class Wires:
         else:
             forget(end)
             self._say_broken(end, evidence)
+
+    def may_wait_for_poll(self, action: Callable[..., None]) -> bool:
+        """Whether what came over a link that is up may be told at the host's next poll, with more."""
+        return action in self._polled
 
     def _on_given_up(self, end: End) -> None:
         end.over = True

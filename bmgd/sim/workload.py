@@ -36,6 +36,9 @@ from bmgd.wire.segments import OVERHEAD_BYTES
 FINISHING_NS: Final = 50_000_000
 BATCH_MAX: Final = 8
 """Messages in one segment."""
+_BURST: Final = (2, 8)
+"""Messages that are sent at one moment, at least and at most."""
+BURST_MEAN: Final = sum(_BURST) / 2
 BEST_EFFORT: Final = "best effort"
 ABANDONED: Final = "abandoned"
 """Not errors: what becomes of such a message its program is not told."""
@@ -122,10 +125,13 @@ class Programs(Watcher):
         there = [host for host in hosts.values() if host.joiner is None]
         if there:
             source, destination = random.choice(there), random.choice(there).id
-            if random.randrange(100) >= conditions.streams_percent:
-                self.send(source, destination)
-            elif source.alive and not source.stopped:
-                self._use_stream(source, destination)
+            percent = conditions.bursts_percent
+            is_burst = bool(percent) and random.randrange(100) < percent
+            for _ in range(random.randint(*_BURST) if is_burst else 1):
+                if random.randrange(100) >= conditions.streams_percent:
+                    self.send(source, destination)
+                elif source.alive and not source.stopped:
+                    self._use_stream(source, destination)
 
     def _new_number(self, host: Host, request: int, destination: NodeId) -> int:
         self._payload_id += 1

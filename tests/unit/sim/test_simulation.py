@@ -7,6 +7,7 @@ import os
 import struct
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from bmgd.sim.checkers import inspect
 from bmgd.sim.options import random_scenario
 from bmgd.sim.readers import TOPIC
 from bmgd.sim.simulation import Simulation
+from bmgd.sim.workload import BATCH_MAX
 from bmgd.types import NodeId
 
 
@@ -60,6 +62,22 @@ def test_simulation_has_one_or_two_readers_of_a_topic_at_each_node(
     topics = [host.node.parts.topics.table.topics for host in simulation.network.hosts.values()]
     assert {len(table[TOPIC].readers) for table in topics} <= set(range(count + 1))
     assert max(len(table[TOPIC].readers) for table in topics) == count
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+@pytest.mark.parametrize("streams", [0, 100])
+def test_simulation_sends_messages_at_one_moment_to_one_node_in_bursts(
+    percent: int, streams: int
+) -> None:
+    simulated = {"bursts_percent": percent, "streams_percent": streams}
+    outcome = Simulation(Plan(4, 3.0, workload=Workload(40.0), simulated=simulated)).run()
+    assert outcome.violations == ()
+    # Then all must be reachable, which is tried at one moment.
+    sending = [fact for fact in outcome.history.of(Sent) if fact.at_ns < 3_000_000_000]
+    sent = Counter((fact.at_ns, fact.node, fact.destination) for fact in sending)
+    # One segment of a stream has up to eight of them too.
+    assert (max(sent.values()) > BATCH_MAX) == (percent > 0 and streams > 0)
+    assert (max(sent.values()) > 1) == (percent > 0 or streams > 0)
 
 
 def test_simulation_that_never_comes_to_rest_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,3 +265,29 @@ def test_relay_with_a_stale_snapshot_gives_frames_back_to_the_core() -> None:
     assert host.snapshot.generation == before
     network.run(2.0)
     assert host.snapshot.generation > before
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+def test_wires_are_read_before_the_core_is_told_of_any_where_they_are_polled_together(
+    percent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(3, conditions=Conditions(together_percent=percent))
+    network.run(1.0)
+    network.stop(1)
+    (asking,) = ends_between(network.hosts[NodeId(0)], NodeId(1))
+    ping(network, asking, range(2000, 2003))
+    network.kill(2)
+    network.run(0.01)
+    ping(network, asking, range(3000, 3003))
+    network.run(0.01)
+    layer, polled = network.hosts[NodeId(1)].layer, []
+    poll = layer.poll
+
+    def noted(now_ns: int) -> Any:
+        found = poll(now_ns)
+        polled.append({link for link, *_ in found})
+        return found
+
+    monkeypatch.setattr(layer, "poll", noted, raising=False)
+    network.resume(1)
+    assert max(len(links) for links in polled) == (2 if percent else 1)
