@@ -76,7 +76,8 @@ def build() -> Path:
     (BUILD / "setup_compiled.py").write_text(_SETUP, encoding="utf-8")
     names = [str(path.relative_to(BUILD)) for path in paths]
     words = [sys.executable, "setup_compiled.py", "build_ext", "--inplace", *names]
-    subprocess.run(words, cwd=BUILD, check=True, stdout=subprocess.DEVNULL)
+    # What is refused is said there; who asks for the path reads the last line.
+    subprocess.run(words, cwd=BUILD, check=True, stdout=sys.stderr)
     built.write_text(wanted, encoding="utf-8")
     return BUILD
 

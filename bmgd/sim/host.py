@@ -28,6 +28,8 @@ from bmgd.routing import Snapshot
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, LinkId, NodeId
 from bmgd.wire.features import SPOKEN
 
+Happening: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
+"""Something that is to happen at a host, and with what it is called."""
 NEVER = 1 << 62
 _MILLION = 1_000_000
 
@@ -123,7 +125,7 @@ class Host:
     features: int = SPOKEN
     ends: dict[LinkId, End] = field(default_factory=dict)
     closing: dict[LinkId, End] = field(default_factory=dict)
-    held_back: deque[tuple[Callable[..., None], tuple[Any, ...]]] = field(default_factory=deque)
+    held_back: deque[Happening] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
     stepping: bool = False
     backlog: list[Waiting] = field(default_factory=list)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from bmgd.core.effects import Effect
 from bmgd.core.events import DeadlineReached, Event
 from bmgd.errors import InvariantError
 from bmgd.sim.conditions import Conditions
-from bmgd.sim.host import Host
+from bmgd.sim.host import Happening, Host
 from bmgd.sim.observing import Watcher
 from bmgd.sim.timeline import Timeline
 from bmgd.sim.wires import Wires
@@ -142,13 +142,15 @@ class Stepping:
 
     def _poll_together(self, host: Host) -> None:
         """All that came over links is read, a link at a time in any order; then the core is told."""
-        held_back, of_link = host.held_back, dict[object, list[Any]]()
+        held_back = host.held_back
+        of_link: dict[object, list[Happening]] = {}
         while held_back and self._wires.may_wait_for_poll(held_back[0][0]):
             action, args = held_back.popleft()
             of_link.setdefault(args[0], []).append((action, args))
         others, links = len(held_back), list(of_link.values())
         self._random.shuffle(links)
-        held_back.extendleft(each for found in links for each in reversed(found))
+        for happenings in links:
+            held_back.extendleft(reversed(happenings))
         # As if a step went on: what the links have to tell waits until it is over.
         host.stepping = True
         try:
