@@ -175,7 +175,7 @@ class Putting:
         self._pump()
 
     def _may_put(self, cost: int) -> bool:
-        has_credit = self._underway.put_cost + cost <= self._credit or not self._underway
+        has_credit = self._underway.put_cost + cost <= self._credit or self._underway.is_all_done
         return self._is_open and has_credit and self._connection.may_write(self)
 
     def on_writable(self) -> None:

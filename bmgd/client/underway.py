@@ -47,16 +47,23 @@ class Underway:
         last_number: of the segment put last, from 1.
         put_cost: what all that were put have cost of the stream's credit, in bytes.
         segments_confirmed: how many of them are confirmed.
+        done_below: the daemon is done with all below that number, and with those of them in doubt.
     """
 
     def __init__(self, settle: Callable[[Segment, BmgdError | None], None]) -> None:
         self.last_number = 0
         self.put_cost = self.segments_confirmed = 0
+        self.done_below = 1
         self._settle = settle
         self._segments: dict[int, Segment] = {}
 
     def __len__(self) -> int:
         return len(self._segments)
+
+    @property
+    def is_all_done(self) -> bool:
+        """Whether the daemon has nothing more to do with any, so that it takes one more of any size."""
+        return self.done_below > self.last_number
 
     @property
     def all_settled(self) -> bool:
@@ -79,6 +86,7 @@ class Underway:
 
     def confirm(self, following: int) -> None:
         """All below that number are confirmed."""
+        self.done_below = max(self.done_below, following)
         segments = self._segments
         while segments:
             number = next(iter(segments))

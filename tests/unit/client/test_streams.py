@@ -516,6 +516,27 @@ def doubt(core: FakeCore, *numbers: int) -> None:
     core.server.answers.stream_moved(moved)
 
 
+async def test_nothing_is_put_without_credit_while_the_daemon_is_not_done_with_what_is_in_doubt(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        first = await daemon.send_soon(SILENT, b"in doubt", topic="jobs", timeout=100.0)
+        await core.until_told(lambda: len(put(core)) == 1)
+        (request,) = core.streams
+        # The destination may still take it, and its bytes are not given back.
+        doubted = StreamMoved(request, 1, 1, (), (1,), "UnreachableError", "no confirmation")
+        core.server.answers.stream_moved(doubted)
+        with pytest.raises(bmgd.UnreachableError):
+            await first
+        second = await daemon.send_soon(SILENT, b"behind", topic="jobs", timeout=100.0)
+        await daemon.status()
+        assert len(put(core)) == 1
+        core.server.answers.stream_moved(StreamMoved(request, 2, 1))
+        await core.until_told(lambda: len(put(core)) == 2)
+        core.server.answers.stream_moved(StreamMoved(request, 3, CREDIT_BYTES))
+        await second
+
+
 @pytest.mark.parametrize("others", [0, 1])
 async def test_error_of_a_stream_says_sent_where_others_since_the_last_flush_are_confirmed(
     core: FakeCore, daemon: bmgd.Daemon, others: int
