@@ -194,13 +194,14 @@ class Question:
             self.answered = bool(message.segment)
 
     async def _send_long(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
-        stream = self._replies.new_stream(self._asker)
+        stream: Outgoing | None = None
         overdue = "no confirmation of the whole answer before the deadline"
         try:
+            stream = self._replies.new_stream(self._asker)
             await send_long(stream, whole, timeout, overdue)
         finally:
             # As of a short one.
-            self.answered = stream.has_put
+            self.answered = stream is not None and stream.has_put
 
 
 def _is_unsent(soon: asyncio.Future[None] | None) -> bool:

@@ -211,3 +211,25 @@ async def test_answer_whose_subscription_has_ended_has_its_outcome_in_its_time()
     with pytest.raises(UnreachableError) as caught:
         await soon
     assert not caught.value.sent
+
+
+async def test_long_answer_that_is_refused_here_can_be_given_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    question = Question(replies, Asker(3, 1, 1), 7)
+
+    def refuse(asker: Asker) -> None:
+        raise RequestError("too much waits for the daemon")
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(replies, "new_stream", refuse)
+        with pytest.raises(RequestError, match="too much"):
+            await question.answer(2 * FULL, DEADLINE_S)
+    again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [b"second"]
+    await cancelled(again)
