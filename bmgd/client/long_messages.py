@@ -3,9 +3,10 @@
 Theory of operation. A message that is longer than the subscription's `max_message` is handed over with
 its first piece, and its program gives the credit of each piece back as it reads. A shorter one is put
 together: the credit of its pieces goes back as they come, that of the last one when the program takes
-the whole. So many are put together at a time as fit into `max_message`; the others wait, one piece each:
+the whole. So many are put together, or whole and not taken, at a time as fit into `max_message`; the
+others wait, one piece each:
 
-    waiting --there is room, or no other is put together--> now --whole, or ended before--> gone
+    waiting --there is room, or no other is here--> now --the program has finished it, or it ended--> gone
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class LongMessages:
         self._consumer = consumer
         self._question_of = question_of
         self._found: dict[int, Pieces] = {}
+        self._whole: dict[int, Pieces] = {}
+        """Those that came whole, and that the program has not finished."""
         self._together = Together(max_message)
 
     def on_piece(self, number: int, piece: Mapping[str, Any]) -> None:
@@ -81,7 +84,15 @@ class LongMessages:
         for pieces in self._found.values():
             pieces.cut_off()
         self._found.clear()
+        self._whole.clear()
         self._together.clear()
+
+    def on_finished(self, number: int) -> None:
+        """The program has done with one that came whole, and its room is free."""
+        pieces = self._whole.pop(number, None)
+        if pieces is not None:
+            self._together.remove(pieces)
+            self._begin_together()
 
     def end(self, error: BmgdError) -> None:
         """The subscription is over."""
@@ -115,9 +126,9 @@ class LongMessages:
             pieces.consume(done)
         if not pieces.complete:
             return
-        del self._found[pieces.number]
-        self._together.remove(pieces)
+        self._whole[pieces.number] = self._found.pop(pieces.number)
         whole = b"".join(pieces.waiting)
+        pieces.waiting.clear()
         message = Whole(pieces.source, pieces.topic, whole, False, pieces.incarnation)
         message.long = pieces.number
         message._asks = self._question_of(pieces)
@@ -135,7 +146,7 @@ class Together:
     """The long messages of one subscription that are put together, in the order in which they began.
 
     Args:
-        bytes_max: of all that are put together now; a single one may have more.
+        bytes_max: of all that are put together now, or whole and not taken; a single one may have more.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -163,7 +174,7 @@ class Together:
             yield pieces
 
     def remove(self, pieces: Pieces) -> None:
-        """It is whole, or ended before; it may be none of these."""
+        """The program has done with it, or it ended before; it may be none of these."""
         if pieces in self._now:
             self._now.remove(pieces)
             self._bytes -= pieces.size

@@ -156,7 +156,10 @@ class Messages(Stream[Message]):
             self._taken = []
         elif isinstance(special, LongMessage) and special.broadcast:
             special._pieces.drop()
-        elif special is None or isinstance(special, Whole | LongMessage | GivenUp):
+        elif isinstance(special, Whole):
+            if not self._interruptions:
+                self._longs.on_finished(special.long)
+        elif special is None or isinstance(special, LongMessage | GivenUp):
             pass
         elif not self._interruptions:
             self._credit_of_broadcasts.finished(1)
@@ -213,6 +216,7 @@ class Messages(Stream[Message]):
             return
         if isinstance(special, Whole):
             self._consume_piece(special.long, 1)
+            self._longs.on_finished(special.long)
         elif isinstance(special, LongMessage):
             # What the program did not read of it is not kept for it.
             special._pieces.drop()

@@ -320,3 +320,26 @@ async def test_what_is_here_when_the_daemon_ends_a_subscription_can_still_be_tak
     messages.on_end(None, {})
     messages.finish_taken()
     assert [message.payload async for message in messages] == [b"1"]
+
+
+@pytest.mark.parametrize("puts_back", [False, True])
+async def test_long_message_that_is_whole_takes_room_until_its_program_has_finished_it(
+    puts_back: bool,
+) -> None:
+    connection = Recorded()
+    messages = Messages(connection, 100, 1 << 20, max_message=100_000)
+    messages.sequence = 5
+    of = {"source": 3, "incarnation": 1, "topic": "t", "size": 80_000}
+    for long in (1, 2):
+        messages.on_item({**of, "long": long, "body": PIECE, "last": False})
+        messages.on_item({**of, "long": long, "body": PIECE[:14_464], "last": True})
+    # Only the first one has given the credit of a piece back.
+    assert [f.long for f in connection.written if isinstance(f, control.ConsumedPieces)] == [1]
+    assert len(await messages.take(9)) == 1
+    if puts_back:
+        messages.put_back()
+    else:
+        messages._report()
+    consumed = [f.long for f in connection.written if isinstance(f, control.ConsumedPieces)]
+    assert consumed == ([1, 2] if puts_back else [1, 1, 2])
+    assert len(await messages.take(9)) == 1
