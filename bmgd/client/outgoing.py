@@ -15,7 +15,7 @@ from bmgd.client.backlog import with_sent
 from bmgd.client.connection import ANSWER_S
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.putting import Putting
-from bmgd.errors import RequestError, SilentDaemonError, UnreachableError
+from bmgd.errors import BmgdError, RequestError, SilentDaemonError, UnreachableError
 from bmgd.wire import control
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE
@@ -125,21 +125,26 @@ class Outgoing(Putting):
         """Whether anything that was put since the last flush is confirmed."""
         return self._underway.segments_confirmed > self._flushed_segments
 
+    def first_error(self) -> BmgdError:
+        """The first error of a stream that has one, which says *sent* where `check` would."""
+        assert self._error is not None
+        if self._has_confirmed or self.is_in_doubt:
+            self._error = with_sent(self._error, sent=True)
+        return self._error.with_traceback(None)
+
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
 
         Who hears of it cannot tell which message it is of. So it says *sent* where any other that was
-        written since the last flush, or a piece of a long one, is confirmed: to send all of them again
-        would not be safe.
+        written since the last flush, or a piece of a long one, is confirmed or underway: to send all of
+        them again would not be safe.
 
         Raises:
             BmgdError: a message failed, or the stream is over.
         """
         if self._error is not None:
             self._is_told, self.was_cut = True, False
-            if self._has_confirmed:
-                self._error = with_sent(self._error, sent=True)
-            raise self._error.with_traceback(None)
+            raise self.first_error()
         if self._over or self._closing:
             raise RequestError("the stream is closed")
 

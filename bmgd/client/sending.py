@@ -153,4 +153,4 @@ class SharedStreams:
             raise UnreachableError(stream.destination, detail, sent=True) from None
         for stream in self._watched:
             if isinstance(stream.error, DeliveryError) and not stream.over:
-                raise stream.error
+                raise stream.first_error()
