@@ -155,11 +155,15 @@ class Inbox:
                 question.fail(_too_long(size))
                 question = None
             answer = self._longs[long] = _LongAnswer(question)
+        if answer.question is not None and answer.question.confirmed.done():
+            # It was given up, or failed: nobody wants the rest.
+            answer.question = None
+            answer.pieces.clear()
         if answer.question is not None:
             answer.pieces.append(piece["body"])
         if piece["last"]:
             del self._longs[long]
-            if answer.question is not None and not answer.question.confirmed.done():
+            if answer.question is not None:
                 answer.question.confirmed.set_result(b"".join(answer.pieces)[ANSWER_HEAD_BYTES:])
         self._connection.write(control.ConsumedPieces(self._sequence, 1, long))
 

@@ -147,8 +147,7 @@ class Asking:
             async with asyncio.timeout_at(question.deadline):
                 await stream.until_open()
                 stream.number(question)
-                loop = asyncio.get_running_loop()
-                await stream.put_long(question.payload, question.deadline - loop.time())
+                await self._put_until_answered(question)
                 answer: bytes = await asyncio.shield(question.confirmed)
         except TimeoutError:
             raise UnreachableError(stream.destination, OVERDUE, sent=stream.has_put) from None
@@ -156,6 +155,22 @@ class Asking:
             self._done(question)
             stream.abandon()
         return answer
+
+    async def _put_until_answered(self, question: Asked) -> None:
+        """Put a long question, as far as it takes: the answer may come before its end is put."""
+        loop = asyncio.get_running_loop()
+        left_s = question.deadline - loop.time()
+        putting = asyncio.ensure_future(question.stream.put_long(question.payload, left_s))
+        try:
+            both = putting, question.confirmed
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not question.confirmed.done():
+                await putting
+        finally:
+            putting.cancel()
+            await asyncio.wait((putting,))
+            if not putting.cancelled():
+                putting.exception()
 
     def _done(self, question: Asked) -> None:
         """A question has its outcome: what was kept for its answer is given back."""

@@ -218,3 +218,44 @@ async def test_request_that_ended_before_its_inbox_was_open_leaves_no_error_behi
     assert opening.done()
     # Else it is told of as an error that nobody noticed, when it goes.
     assert not opening._log_traceback
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_answer_to_a_long_question_may_come_before_its_last_piece_is_put(
+    monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        question = asking.request(1, bytes(300_000), "t", DEADLINE_S, "normal", 1000)
+        asked = asyncio.create_task(question)
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 100_000, "first": 1})
+        await wire.until(lambda: any(map(is_put, wire.frames)))
+        body = pack_messages([answer_head(ANSWER, 1) + b"early"])
+        asking.inbox.on_item({"source": 1, "count": 1, "body": body})
+        if ends:
+            # Its reader leaves the rest unread.
+            end = control.End(2, "ReaderLostError", "it went away", {"destination": 1})
+            wire.connection._on_frame(end)
+        assert await asked == b"early"
+    assert sum(map(is_put, wire.frames)) < 5
+
+
+async def test_rest_of_a_long_answer_is_not_kept_for_a_question_that_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1 << 20))
+        await wire.answer("inbox", {"inbox": 1})
+        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.until(lambda: wire.put() == 1)
+        piece = {"long": 4, "source": 1, "size": 300_000, "last": False}
+        asking.inbox.on_item({**piece, "body": answer_head(ANSWER, 1) + bytes(1000)})
+        asked.cancel()
+        await asyncio.wait((asked,))
+        for _ in range(3):
+            asking.inbox.on_item({**piece, "body": bytes(1000)})
+        assert [answer.pieces for answer in asking.inbox._longs.values()] == [[]]
