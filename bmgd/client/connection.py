@@ -58,9 +58,17 @@ class Connection(DaemonSocket):
         """What the daemon has told that it can do beyond version 1's verbs."""
         self.long_bytes = 0
         """Of long messages, how many bytes were handed to the daemon."""
+        self._line = asyncio.Lock()
+        """Whose request is next: it waits until the daemon has read, the others behind it."""
+        self._in_line = 0
 
     lasts = False
     """Whether it is opened again when its daemon is."""
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether `until_sendable` waits, or fails, before anything can be sent."""
+        return self._lost is not None
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """Wait until something can be sent; returns how many seconds are left.
@@ -83,7 +91,8 @@ class Connection(DaemonSocket):
         """
         params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
         try:
-            match await self.ask("hello", params):
+            # Not that of a subclass: what waits for the daemon waits for this.
+            match await Connection.ask(self, "hello", params):
                 case {"features": list(features)}:
                     self.features = frozenset(map(str, features))
                 case _:
@@ -256,19 +265,25 @@ class Connection(DaemonSocket):
     # --- requests -----------------------------------------------------------------------------
 
     async def _until_read(self, verb: str, within_s: float) -> float:
-        """Wait while too much is on its way to the daemon; returns how many seconds are left."""
-        if self.unwritten_bytes <= WRITE_BYTES_MAX:
+        """Wait while too much is on its way to the daemon; returns how many seconds are left.
+
+        Nobody overtakes who waits; the caller writes its request before it waits for anything else.
+        """
+        if not self._in_line and self.unwritten_bytes <= WRITE_BYTES_MAX:
             return within_s
         self.check_loop()
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
+        self._in_line += 1
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s), self._line:
                 while self._lost is None and self.unwritten_bytes > WRITE_BYTES_MAX:
                     await self._uncrowded.wait()
         except TimeoutError:
             text = f"the daemon has not read for {within_s:g} s, and was not asked for {verb!r}"
             raise SilentDaemonError(text) from None
+        finally:
+            self._in_line -= 1
         return max(until - loop.time(), 0)
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:

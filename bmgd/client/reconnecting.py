@@ -88,13 +88,13 @@ class _Lasting:
         self.sink = sink
         self.sequence = 0
         self._connection = connection
-        self._verb, self._params = verb, params
+        self.verb, self._params = verb, params
         self._on_opened, self._on_interrupted = on_opened, on_interrupted
         self._is_open = False
 
     def open(self) -> asyncio.Future[Any]:
         """Ask the daemon to open it; returns its answer."""
-        self.sequence, answer = self._connection.open(self._verb, self._params, self)
+        self.sequence, answer = self._connection.open(self.verb, self._params, self)
         self._on_opened(self.sequence)
         answer.add_done_callback(self._on_answer)
         return answer
@@ -137,6 +137,11 @@ class LastingConnection(Connection):
         self._lasting: dict[_Lasting, None] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
+        self._refusal: RequestError | None = None
+        """Why the daemon refused the connection, the last time."""
+        self._coming = asyncio.Lock()
+        """Who goes on first when the daemon is there: in the order in which they came."""
+        self._waiting_count = 0
         self._random = Random(id(self))
 
     # --- up and down --------------------------------------------------------------------------
@@ -170,9 +175,15 @@ class LastingConnection(Connection):
         Raises: as `bmgd.connect`.
         """
         self._reader = FrameReader(ANSWER_BYTES_MAX)
+        self._refusal = None
         await open_socket(self, self._path)
         self._lost = None
-        await self.greet()
+        try:
+            await self.greet()
+        except NoDaemonError:
+            if self._refusal is not None:
+                raise self._refusal from None
+            raise
         for lasting in list(self._lasting):
             lasting.open()
         self._tell_change()
@@ -188,6 +199,7 @@ class LastingConnection(Connection):
     def _lose(self, error: BmgdError) -> None:
         if isinstance(error, RequestError | NoDaemonError):
             # Too many programs, for instance.
+            self._refusal = error if isinstance(error, RequestError) else None
             self._interrupt(NoDaemonError(str(error)))
         else:
             self._end(error)
@@ -247,26 +259,35 @@ class LastingConnection(Connection):
         await self._changed.wait()
 
     async def until_up(self, within_s: float) -> None:
-        """Wait until the daemon is there, so many seconds at most.
+        """Wait until the daemon is there, so many seconds at most; nobody overtakes who waits.
 
         Raises:
             NoDaemonError: it is not.
             BmgdError: the connection is over for good.
         """
-        try:
-            async with asyncio.timeout(within_s):
-                while self._lost is not None and not self._is_closed:
-                    await self._wait_for_change()
-        except TimeoutError:
-            pass
+        if self.must_wait:
+            self._waiting_count += 1
+            try:
+                async with asyncio.timeout(within_s), self._coming:
+                    while self._lost is not None and not self._is_closed:
+                        await self._wait_for_change()
+            except TimeoutError:
+                pass
+            finally:
+                self._waiting_count -= 1
         if self._lost is not None:
             raise self._lost.with_traceback(None)
 
     lasts = True
 
+    @property
+    def must_wait(self) -> bool:
+        """As of a `Connection`; also while others wait."""
+        return self._lost is not None or self._waiting_count > 0
+
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """As of a `Connection`."""
-        if self._lost is None:
+        if not self.must_wait:
             return timeout
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -346,6 +367,7 @@ class LastingConnection(Connection):
     @asynccontextmanager
     async def _kept(self, lasting: _Lasting, items: Stream[Any]) -> AsyncIterator[None]:
         async def open_once(left_s: float) -> None:
+            left_s = await self._until_read(lasting.verb, left_s)
             items.loop = self._loop
             answer = lasting.open()
             try:
@@ -357,7 +379,8 @@ class LastingConnection(Connection):
         try:
             # What a daemon had open that is gone is gone with it.
             await self._repeat(True, ANSWER_S, open_once)
-            self._lasting[lasting] = None
+            if not items.over:
+                self._lasting[lasting] = None
             yield
         finally:
             self._lasting.pop(lasting, None)

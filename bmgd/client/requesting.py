@@ -70,7 +70,7 @@ class Asking:
         check_timeout(timeout)
         check_bound("max_answer", max_answer)
         self._connection.check_loop()
-        if self._connection.lost is not None:
+        if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout
         await self._enter(destination, until)

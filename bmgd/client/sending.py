@@ -66,7 +66,7 @@ class SharedStreams:
         check_timeout(timeout)
         check_quality(quality)
         self._connection.check_loop()
-        if self._connection.lost is not None:
+        if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         if isinstance(checked, FilePayload) or len(checked) > PAYLOAD_BYTES_MAX:
             await self._send_long(destination, checked, topic, timeout, priority, quality)
@@ -97,7 +97,7 @@ class SharedStreams:
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
         self._connection.check_loop()
-        if self._connection.lost is not None:
+        if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -107,7 +107,7 @@ class SharedStreams:
             if not stream.is_broken:
                 break
             # It is over: another one takes its place.
-            if self._connection.lost is not None:
+            if self._connection.must_wait:
                 left = max(until - loop.time(), 0.001)
                 await self._connection.until_sendable(destination, left)
             stream = self._stream(destination, topic, priority, quality)

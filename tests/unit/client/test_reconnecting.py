@@ -400,3 +400,44 @@ async def test_connection_waits_while_the_next_daemon_lets_nobody_in(
         async with fake_daemon(path):
             assert (await daemon.status())["state"] == "ready"
             await opening.__aexit__(None, None, None)
+
+
+async def test_what_waits_for_the_next_daemon_is_not_overtaken_by_what_comes_later(
+    tmp_path: Path,
+) -> None:
+    path, sending = tmp_path / "d.sock", list[asyncio.Task[None]]()
+    async with asyncio.timeout(DEADLINE_S):
+        core = FakeCore(path)
+        await core.server.start()
+        async with bmgd.connect(core.address, reconnect=True) as daemon:
+            core.server.close()
+            await until_away(daemon)
+
+            def send() -> None:
+                text = b"%d" % len(sending)
+                sending.append(asyncio.create_task(daemon.send(1, text, topic="jobs")))
+
+            for _ in range(5):
+                send()
+            async with fake_daemon(path) as following:
+                while not put(following):
+                    send()
+                    await asyncio.sleep(0)
+                await asyncio.gather(*sending)
+                bodies = [(each.body, each.count) for each in put(following)]
+        taken = [int(m) for body, count in bodies for m in unpack_messages(body, count)]
+    assert taken == list(range(len(sending)))
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_user_that_its_daemon_refuses_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reconnect: bool
+) -> None:
+    def admit(*_: object) -> None:
+        raise RequestError("uid 5 may not use this daemon")
+
+    async with fake_daemon(tmp_path / "d.sock") as core, asyncio.timeout(DEADLINE_S):
+        monkeypatch.setattr(core.server, "admit", admit)
+        with pytest.raises(RequestError, match="uid 5 may not"):
+            async with bmgd.connect(core.address, reconnect=reconnect):
+                pass

@@ -434,3 +434,15 @@ async def test_piece_of_what_began_before_the_subscription_is_left_out(core: Man
         piece(core, 5, 4, b"4567", 8)
         core.announce(b"next")
         assert (await anext(messages)).payload == b"next"
+
+
+async def test_pieces_of_broadcasts_at_one_time_come_in_order(core: ManyCore) -> None:
+    async with bmgd.connect(core.address) as daemon, asyncio.timeout(DEADLINE_S):
+        payload = bytes(3 << 20)
+        await asyncio.gather(*(daemon.broadcast(payload, topic="good") for _ in range(4)))
+    places: dict[int, list[int]] = {}
+    for _, command in core.told:
+        if isinstance(command, BroadcastTo) and command.piece is not None:
+            places.setdefault(command.piece.number, []).append(command.piece.at)
+    assert len(places) == 4
+    assert all(found == list(range(0, 3 << 20, 1 << 16)) for found in places.values())
