@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -61,6 +62,8 @@ class ReportsAreTrue(Checker):
         self._unsent: dict[NodeId, set[bytes]] = {}
         self._acknowledged: dict[NodeId, dict[tuple[NodeId, Incarnation], int]] = {}
         self._life: dict[NodeId, Incarnation] = {}
+        self._next: dict[NodeId, int] = {}
+        """The number that each source would have given next, when it was last looked at."""
 
     def on_boot(self, journal: Journal) -> None:
         self._asked[journal.place] = {}
@@ -71,6 +74,7 @@ class ReportsAreTrue(Checker):
         self._acknowledged[journal.place] = {}
         self._unsent[journal.place] = set()
         self._life[journal.place] = journal.incarnation
+        self._next[journal.place] = 1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if self._life[journal.place] != journal.incarnation:
@@ -88,9 +92,10 @@ class ReportsAreTrue(Checker):
                 pass
         moved = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
         self._note_numbers(journal, is_moved=bool(moved))
+        brief = self._numbered_and_settled(journal)
         for effect in effects:
             if isinstance(effect, Reply) and effect.request in asked:
-                self._check(journal, asked.pop(effect.request), effect, moved)
+                self._check(journal, asked.pop(effect.request), effect, moved, brief)
             elif isinstance(effect, Send) and isinstance(effect.message, ReliableBroadcast):
                 self._check_sent(journal, effect.message)
         if (is_acknowledged or moved) and not journal.exited:
@@ -123,6 +128,13 @@ class ReportsAreTrue(Checker):
                 living = ids_in(known.audience ^ window.living())
                 self.violate(journal, f"broadcast {known.count} is not for who lives: {living}")
 
+    def _numbered_and_settled(self, journal: Journal) -> deque[int]:
+        """The numbers that were given since the last look, and are stable already."""
+        window = source_of(journal).window
+        first, self._next[journal.place] = self._next[journal.place], window.next
+        unstable = {sent.sequence for sent in window.unstable}
+        return deque(number for number in range(first, window.next) if number not in unstable)
+
     def _check_sent(self, journal: Journal, message: ReliableBroadcast) -> None:
         if message.route.source != journal.host.id:
             return
@@ -138,7 +150,14 @@ class ReportsAreTrue(Checker):
             if effect.error is None and effect.result != {"confirmed": [], "failed": []}:
                 self.violate(journal, f"reports {effect.result} at best effort")
 
-    def _check(self, journal: Journal, known: _Asked, reply: Reply, moved: Set[NodeId]) -> None:
+    def _check(
+        self,
+        journal: Journal,
+        known: _Asked,
+        reply: Reply,
+        moved: Set[NodeId],
+        brief: deque[int],
+    ) -> None:
         if reply.error is not None:
             sent = getattr(reply.error, "sent", False)
             if sent != bool(known.count):
@@ -151,18 +170,19 @@ class ReportsAreTrue(Checker):
         named = [*confirmed, *(each["id"] for each in failed)]
         is_over = journal.now_ns >= known.asked_ns + known.command.timeout_ns
         living = source_of(journal).window.living()
-        if not known.count and not (confirmed == [journal.host.id] and not failed):
-            # Else it was for nobody else, and stable at once.
+        is_brief = not known.count and bool(brief) and journal.host.id in confirmed
+        if is_brief:
+            # Whoever else it was for is held dead since this step.
+            known.count, known.audience = brief.popleft(), living
+        elif not known.count:
             self._unsent[journal.place].add(known.command.payload)
             known.audience = living
             if confirmed:
                 self.violate(journal, f"reports {confirmed}, who were sent nothing")
             if not is_over:
                 self.violate(journal, "gives up what waits before its deadline")
-        elif not known.count:
-            known.audience = 1 << journal.host.id
         # Of what was not sent it is who lived when it was given up, which may be before a record moved.
-        unsure = set() if known.count else moved
+        unsure = moved if is_brief or not known.count else set()
         wanted = [i for i in ids_in(known.audience) if i not in unsure]
         if sorted(i for i in named if i not in unsure) != wanted or len(set(named)) < len(named):
             self.violate(journal, f"reports on {sorted(named)}, it is for {ids_in(known.audience)}")
