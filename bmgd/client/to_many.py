@@ -231,6 +231,7 @@ async def _broadcast_pieces(
     confirmed: frozenset[int] | None = None
     failed: dict[int, DeliveryError] = {}
     underway: list[asyncio.Task[Report]] = []
+    error: BmgdError | None = None
 
     def take(report: Report) -> None:
         nonlocal confirmed
@@ -250,9 +251,11 @@ async def _broadcast_pieces(
                 take(await task)
     except* BmgdError as group:
         error = _first_of(group)
+    if error is not None:
+        # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
         if confirmed is not None or any(map(_may_be_taken, underway)):
             error = with_sent(error, sent=True)
-        raise error from None
+        raise error
     # A frozenset less the keys of a dict would be a set.
     report = Report((confirmed or frozenset()).difference(failed), failed)
     if failed:

@@ -81,14 +81,18 @@ async def run_trial(
     """
     check_feasible(plan, cluster)
     check_whole(cluster)
+    first: BaseException | None = None
     try:
         with _interruptible():
-            return await _run(cluster, plan, show, rest_within_s)
+            outcome = await _run(cluster, plan, show, rest_within_s)
     except* BmgdError as group:
-        first: BaseException = group
+        first = group
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        raise first from None
+    if first is not None:
+        # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
+        raise first
+    return outcome
 
 
 @contextmanager
