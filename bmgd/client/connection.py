@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 from bmgd.client.backlog import with_sent
 from bmgd.client.daemon_socket import DaemonSocket
 from bmgd.client.items import Opened, Reading, Sink, Stream
+from bmgd.client.line import Line
 from bmgd.errors import (
     BmgdError,
     ControlError,
@@ -58,9 +59,8 @@ class Connection(DaemonSocket):
         """What the daemon has told that it can do beyond version 1's verbs."""
         self.long_bytes = 0
         """Of long messages, how many bytes were handed to the daemon."""
-        self._line = asyncio.Lock()
-        """Whose request is next: it waits until the daemon has read, the others behind it."""
-        self._in_line = 0
+        self._line = Line()
+        """Those whose requests wait until the daemon has read."""
 
     lasts = False
     """Whether it is opened again when its daemon is."""
@@ -91,7 +91,7 @@ class Connection(DaemonSocket):
         """
         params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
         try:
-            # Not that of a subclass: what waits for the daemon waits for this.
+            # A subclass's waits until the daemon is there, which it is once it has been greeted.
             match await Connection.ask(self, "hello", params):
                 case {"features": list(features)}:
                     self.features = frozenset(map(str, features))
@@ -269,21 +269,18 @@ class Connection(DaemonSocket):
 
         Nobody overtakes who waits; the caller writes its request before it waits for anything else.
         """
-        if not self._in_line and self.unwritten_bytes <= WRITE_BYTES_MAX:
+        if not self._line.count and self.unwritten_bytes <= WRITE_BYTES_MAX:
             return within_s
         self.check_loop()
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s
-        self._in_line += 1
         try:
-            async with asyncio.timeout(within_s), self._line:
+            async with asyncio.timeout(within_s), self._line.turn():
                 while self._lost is None and self.unwritten_bytes > WRITE_BYTES_MAX:
                     await self._uncrowded.wait()
         except TimeoutError:
             text = f"the daemon has not read for {within_s:g} s, and was not asked for {verb!r}"
             raise SilentDaemonError(text) from None
-        finally:
-            self._in_line -= 1
         return max(until - loop.time(), 0)
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:

@@ -27,6 +27,7 @@ from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
 from bmgd.client.connection import ANSWER_S, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
+from bmgd.client.line import Line
 from bmgd.errors import (
     BmgdError,
     ControlError,
@@ -139,9 +140,7 @@ class LastingConnection(Connection):
         self._is_closed = False
         self._refusal: RequestError | None = None
         """Why the daemon refused the connection, the last time."""
-        self._coming = asyncio.Lock()
-        """Who goes on first when the daemon is there: in the order in which they came."""
-        self._waiting_count = 0
+        self._waiting_for_daemon = Line()
         self._random = Random(id(self))
 
     # --- up and down --------------------------------------------------------------------------
@@ -266,15 +265,12 @@ class LastingConnection(Connection):
             BmgdError: the connection is over for good.
         """
         if self.must_wait:
-            self._waiting_count += 1
             try:
-                async with asyncio.timeout(within_s), self._coming:
+                async with asyncio.timeout(within_s), self._waiting_for_daemon.turn():
                     while self._lost is not None and not self._is_closed:
                         await self._wait_for_change()
             except TimeoutError:
                 pass
-            finally:
-                self._waiting_count -= 1
         if self._lost is not None:
             raise self._lost.with_traceback(None)
 
@@ -283,7 +279,7 @@ class LastingConnection(Connection):
     @property
     def must_wait(self) -> bool:
         """As of a `Connection`; also while others wait."""
-        return self._lost is not None or self._waiting_count > 0
+        return self._lost is not None or self._waiting_for_daemon.count > 0
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """As of a `Connection`."""

@@ -30,6 +30,7 @@ from bmgd.client.arguments import (
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import Inbox
 from bmgd.client.kept_streams import KeptStreams
+from bmgd.client.line import Line
 from bmgd.client.questions import OVERDUE, Asked, Questions
 from bmgd.client.writing import outcome_of
 from bmgd.errors import NoDaemonError, UnreachableError
@@ -48,10 +49,8 @@ class Asking:
         self._connection = connection
         self._streams: KeptStreams[Questions] = KeptStreams()
         self._room = asyncio.Semaphore(UNDERWAY_MAX)
-        self._entering = 0
-        """How many wait for the inbox."""
-        self._turn = asyncio.Lock()
-        """Whose question is next: who asks while the inbox opens is not overtaken when it is open."""
+        self._entering = Line()
+        """Those who wait for the inbox."""
 
     async def request(
         self,
@@ -100,17 +99,14 @@ class Asking:
             raise UnreachableError(destination, detail, sent=False) from None
 
     async def _inbox_until(self, destination: int, until: float) -> int:
-        if self.inbox.number and not self._entering:
+        if self.inbox.number and not self._entering.count:
             return self.inbox.number
-        self._entering += 1
         try:
-            async with asyncio.timeout_at(until), self._turn:
+            async with asyncio.timeout_at(until), self._entering.turn():
                 return self.inbox.number or await self._lasting_inbox(destination, until)
         except TimeoutError:
             detail = "its daemon has not answered before the deadline"
             raise UnreachableError(destination, detail, sent=False) from None
-        finally:
-            self._entering -= 1
 
     async def _lasting_inbox(self, destination: int, until: float) -> int:
         """The inbox; that of the next daemon, where this one goes away and another may come."""

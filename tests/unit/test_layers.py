@@ -83,7 +83,7 @@ OF_CORE: Final = {
 """What the core may take from the standard library: nothing that reads a clock, a file or a socket."""
 
 CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("arguments", "backlog", "broadcast_credit", "forked", "items", "thread_calls"),
+    ("arguments", "backlog", "broadcast_credit", "forked", "items", "line", "thread_calls"),
     ("daemon_socket", "file_payload", "long_multicasts", "loop_thread", "turns", "underway"),
     ("connection",),
     ("connecting",),
