@@ -210,3 +210,10 @@ class PlanError(BmgdError):
     def __init__(self, detail: str, step: int | None = None) -> None:
         super().__init__(detail if step is None else f"step {step}: {detail}")
         self.step = step
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The first error of a group, and of the groups in it; one that is no group itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -117,7 +117,7 @@ def _run(words: Sequence[str]) -> int:
 
 def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
     """Say why a command ended; returns the exit code. What is a bug is raised again."""
-    from bmgd.errors import BmgdError
+    from bmgd.errors import BmgdError, innermost
 
     match innermost(raised):
         case BmgdError() as error:
@@ -175,13 +175,6 @@ def _takes_output() -> bool:
 def _drop_output() -> None:
     """Nothing may be written to the output when the process ends: it would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def innermost(error: BaseException) -> BaseException:
-    """The first error of a group, and of the groups in it; one that is no group itself."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def exit_code_of(error: BmgdError) -> int:

@@ -21,13 +21,12 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
-from bmgd.cli import innermost
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async, until_ended
 from bmgd.cli.target import count, port
 from bmgd.client import Daemon, connect
 from bmgd.config import control_path
-from bmgd.errors import BmgdError, ConfigError, LaunchError
+from bmgd.errors import BmgdError, ConfigError, LaunchError, innermost
 from bmgd.launcher.listening import ListeningProcess
 from bmgd.launcher.requests import ask_restart
 from bmgd.launcher.rundir import read_members

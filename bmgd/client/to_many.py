@@ -36,6 +36,7 @@ from bmgd.errors import (
     RequestError,
     SilentDaemonError,
     UnreachableError,
+    innermost,
 )
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
@@ -250,7 +251,9 @@ async def _broadcast_pieces(
             for task in underway:
                 take(await task)
     except* BmgdError as group:
-        error = _first_of(group)
+        found = innermost(group)
+        assert isinstance(found, BmgdError)
+        error = found
     if error is not None:
         # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
         if confirmed is not None or any(map(_may_be_taken, underway)):
@@ -261,11 +264,6 @@ async def _broadcast_pieces(
     if failed:
         raise PartialError(report)
     return report
-
-
-def _first_of(group: BaseExceptionGroup[BmgdError]) -> BmgdError:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _may_be_taken(asking: asyncio.Task[Report]) -> bool:

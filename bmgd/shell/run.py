@@ -7,7 +7,7 @@ import logging
 from types import ModuleType
 
 from bmgd.config import Config
-from bmgd.errors import BmgdError, ConfigError
+from bmgd.errors import BmgdError, ConfigError, innermost
 from bmgd.shell.daemon import Daemon
 from bmgd.shell.early_log import begin
 from bmgd.shell.process import allow_descriptors, look_for_garbage_rarely
@@ -52,5 +52,5 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
         expected, rest = group.split(BmgdError)
         if rest is not None or expected is None:
             raise
-        logging.getLogger("bmgd").error("%s", expected.exceptions[0])
+        logging.getLogger("bmgd").error("%s", innermost(expected))
         return 1

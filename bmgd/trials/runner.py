@@ -21,7 +21,7 @@ from typing import Any, Final
 from bmgd.chaos.faults import NAME_OF, write_fault
 from bmgd.chaos.history import History, Showed
 from bmgd.chaos.plan import Plan
-from bmgd.errors import BmgdError, ControlError
+from bmgd.errors import BmgdError, ControlError, innermost
 from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.feasible import check_feasible
 from bmgd.trials.harm import Harm
@@ -86,9 +86,7 @@ async def run_trial(
         with _interruptible():
             outcome = await _run(cluster, plan, show, rest_within_s)
     except* BmgdError as group:
-        first = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
+        first = innermost(group)
     if first is not None:
         # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
         raise first
