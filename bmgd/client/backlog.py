@@ -158,3 +158,8 @@ def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
     if isinstance(error, ControlError) and error.sent != sent:
         return type(error)(str(error), sent=sent)
     return error
+
+
+def says_sent(error: BaseException | None) -> bool:
+    """Whether an error says of its message that it may have been taken."""
+    return isinstance(error, ControlError | DeliveryError) and error.sent

@@ -21,11 +21,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bmgd.client.arguments import Priority, Quality
-from bmgd.client.backlog import FULL_BYTES, PREFIX_BYTES, SEGMENT_BYTES, Backlog, Pending, with_sent
+from bmgd.client.backlog import (
+    FULL_BYTES,
+    PREFIX_BYTES,
+    SEGMENT_BYTES,
+    Backlog,
+    Pending,
+    says_sent,
+    with_sent,
+)
 from bmgd.client.connection import Connection
 from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
-from bmgd.errors import BmgdError, ControlError, DeliveryError, ProtocolError, RequestError
+from bmgd.errors import BmgdError, ControlError, ProtocolError, RequestError
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
 from bmgd.wire.control import TIMEOUT_S_MAX
@@ -284,8 +292,7 @@ class Putting:
         if error is not None and len(segment.waited) < max(1, segment.count):
             first = self._error or error
             # The first error is told: of all, so it says *sent* where a later one does.
-            is_in_doubt = isinstance(error, ControlError | DeliveryError) and error.sent
-            self._error = with_sent(first, sent=True) if is_in_doubt else first
+            self._error = with_sent(first, sent=True) if says_sent(error) else first
             self._is_lossless = False
 
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:

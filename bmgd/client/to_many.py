@@ -22,12 +22,11 @@ from bmgd.client.arguments import (
     id_ranges,
     listed,
 )
-from bmgd.client.backlog import with_sent
+from bmgd.client.backlog import says_sent, with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.long_multicasts import multicast_singly
 from bmgd.errors import (
     BmgdError,
-    ControlError,
     DeliveryError,
     NoDaemonError,
     PartialError,
@@ -205,7 +204,7 @@ class SendsToMany:
         """The error of a reliable multicast whose daemon has not told what became of it."""
         if not self._connection.lasts:
             return error
-        sent = isinstance(error, ControlError) and error.sent
+        sent = says_sent(error)
         lost: dict[int, DeliveryError] = {
             each: UnreachableError(each, str(error), sent=sent) for each in ids
         }
@@ -271,7 +270,7 @@ def _may_be_taken(asking: asyncio.Task[Report]) -> bool:
     if not asking.done() or asking.cancelled():
         return False
     error = asking.exception()
-    return error is None or (isinstance(error, ControlError | DeliveryError) and error.sent)
+    return error is None or says_sent(error)
 
 
 def missed_of(value: Any) -> Missed | None:
