@@ -441,3 +441,27 @@ async def test_user_that_its_daemon_refuses_is_told_so(
         with pytest.raises(RequestError, match="uid 5 may not"):
             async with bmgd.connect(core.address, reconnect=reconnect):
                 pass
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_subscribing_waits_while_much_is_on_its_way_to_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reconnect: bool
+) -> None:
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        fake_daemon(tmp_path / "d.sock") as core,
+        bmgd.connect(core.address, reconnect=reconnect) as daemon,
+        AsyncExitStack() as block,
+    ):
+        connection = daemon._connection
+        with monkeypatch.context() as crowded:
+            crowded.setattr(type(connection), "unwritten_bytes", 1 << 30)
+            connection._uncrowded.clear()
+            opening = block.enter_async_context(daemon.subscribe("jobs"))
+            subscribing = asyncio.create_task(opening)
+            while not connection._line.count:  # noqa: ASYNC110 (until it is in line)
+                await asyncio.sleep(0)
+            assert subscribed(core) == []
+        connection._uncrowded.set()
+        await subscribing
+        assert subscribed(core) == ["jobs"]
