@@ -14,7 +14,7 @@ that it belongs to. What is bounded, and what happens there:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -128,6 +128,21 @@ class Connection(DaemonSocket):
 
         Raises: as `ask`.
         """
+        return await self.ask_this_daemon(verb, params, timeout)
+
+    async def with_one_daemon(self, timeout: float, do: Callable[[float], Awaitable[T]]) -> T:  # noqa: ASYNC109
+        """Do something that takes several requests, all of the same life of the daemon.
+
+        Args:
+            timeout: seconds from now.
+            do: gets what is left of them, and asks by `ask_this_daemon`.
+
+        Raises: as `do`.
+        """
+        return await do(timeout)
+
+    async def ask_this_daemon(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
+        """As `ask_in_time`; fails where the daemon is gone, whether another one may come or not."""
         left_s = max(await self._until_read(verb, timeout), _LEAST_S)
         sequence = self._request(verb, {**params, "timeout": left_s})
         return await self._answer(sequence, verb, left_s + GRACE_S)

@@ -303,16 +303,20 @@ class LastingConnection(Connection):
 
     async def ask_in_time(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
         """As of a `Connection`, and of `ask`."""
-        ask = super().ask_in_time
+        ask = self.ask_this_daemon
         may_repeat = verb in REPEATABLE
         return await self._repeat(may_repeat, timeout, lambda left_s: ask(verb, params, left_s))
+
+    async def with_one_daemon(self, timeout: float, do: Callable[[float], Awaitable[T]]) -> T:  # noqa: ASYNC109
+        """As of a `Connection`; begun anew with the next daemon where none has taken any of it."""
+        return await self._repeat(False, timeout, do)
 
     async def _repeat(
         self,
         may_repeat: bool,
         within_s: float,
-        ask: Callable[[float], Awaitable[Any]],
-    ) -> Any:
+        ask: Callable[[float], Awaitable[T]],
+    ) -> T:
         """Ask once the daemon is there, and again where that may be; each time with what is left."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within_s

@@ -120,16 +120,20 @@ class SendsToMany:
         return _report(await self._connection.ask_in_time("broadcast", params, timeout))
 
     async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
-        until_s = asyncio.get_running_loop().time() + timeout_s
+        connection, loop = self._connection, asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
 
         async def ask_piece(params: dict[str, Any]) -> Report:
-            left_s = max(0.001, until_s - asyncio.get_running_loop().time())
-            answer = await self._connection.ask_in_time("broadcast_piece", params, left_s)
-            self._connection.long_bytes += len(params["payload"])
+            left_s = max(0.001, until_s - loop.time())
+            answer = await connection.ask_this_daemon("broadcast_piece", params, left_s)
+            connection.long_bytes += len(params["payload"])
             return report_of(answer)
 
         _checked(b"", topic, "reliable")
-        return await _broadcast_pieces(ask_piece, payload, {"topic": topic})
+        # A reader puts together what came of one life of the source only.
+        return await connection.with_one_daemon(
+            timeout_s, lambda _: _broadcast_pieces(ask_piece, payload, {"topic": topic})
+        )
 
     async def multicast(
         self,

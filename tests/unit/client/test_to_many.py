@@ -11,11 +11,21 @@ from typing import Any
 import pytest
 
 import bmgd
+from bmgd.client import to_many
 from bmgd.client.arguments import checked_payload
+from bmgd.client.reconnecting import LastingConnection
 from bmgd.client.to_many import _broadcast_pieces
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
 from bmgd.core.effects import Announce, Reply, TellMissed
-from bmgd.errors import DeadError, PartialError, Report, RequestError, UnreachableError
+from bmgd.errors import (
+    BmgdError,
+    DeadError,
+    NoDaemonError,
+    PartialError,
+    Report,
+    RequestError,
+    UnreachableError,
+)
 from bmgd.routing.id_sets import id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece
@@ -446,3 +456,31 @@ async def test_pieces_of_broadcasts_at_one_time_come_in_order(core: ManyCore) ->
             places.setdefault(command.piece.number, []).append(command.piece.at)
     assert len(places) == 4
     assert all(found == list(range(0, 3 << 20, 1 << 16)) for found in places.values())
+
+
+@pytest.mark.parametrize("confirmed", [0, 1])
+async def test_pieces_of_a_broadcast_are_not_asked_of_two_lives_of_a_daemon(
+    core: ManyCore, monkeypatch: pytest.MonkeyPatch, confirmed: int
+) -> None:
+    monkeypatch.setattr(to_many, "PIECES_UNDERWAY", 1)
+    async with bmgd.connect(core.address, reconnect=True) as daemon, asyncio.timeout(DEADLINE_S):
+        connection = daemon._connection
+        assert isinstance(connection, LastingConnection)
+        settle, settled = connection._settle, list[int]()
+
+        def settle_and_lose(sequence: int, value: Any, error: BmgdError | None) -> None:
+            settle(sequence, value, error)
+            settled.append(sequence)
+            if len(settled) == 1:
+                connection._interrupt(NoDaemonError("it goes away"))
+
+        if confirmed:
+            monkeypatch.setattr(connection, "_settle", settle_and_lose)
+            with pytest.raises(NoDaemonError) as failed:
+                await daemon.broadcast(bytes(3 << 16), topic="good")
+            assert failed.value.sent
+        else:
+            connection._interrupt(NoDaemonError("it goes away"))
+            assert (await daemon.broadcast(bytes(3 << 16), topic="good")).confirmed == {0, 1}
+    pieces = [c.piece for _, c in core.told if isinstance(c, BroadcastTo)]
+    assert len(pieces) == (1 if confirmed else 3)
