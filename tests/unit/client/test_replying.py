@@ -57,16 +57,21 @@ async def cancelled(answering: asyncio.Task[object]) -> None:
         await answering
 
 
-async def test_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -> None:
-    daemon = Daemon()
-    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
-    await cancelled(asyncio.ensure_future(question.answer(b"first", DEADLINE_S)))
+async def answered_again(daemon: Daemon, question: Question) -> None:
+    """A second answer is sent, as the only one; then nobody waits for it."""
     again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
     await turn()
     daemon.open_streams()
     await turn()
     assert daemon.answers() == [b"second"]
     await cancelled(again)
+
+
+async def test_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -> None:
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    await cancelled(asyncio.ensure_future(question.answer(b"first", DEADLINE_S)))
+    await answered_again(daemon, question)
     # That one was sent.
     with pytest.raises(RequestError, match="answered already"):
         await question.answer(b"third", DEADLINE_S)
@@ -76,12 +81,7 @@ async def test_long_answer_that_is_cancelled_before_it_is_sent_can_be_given_agai
     daemon = Daemon()
     question = Question(Replies(daemon), Asker(3, 1, 1), 7)
     await cancelled(asyncio.ensure_future(question.answer(2 * FULL, DEADLINE_S)))
-    again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
-    await turn()
-    daemon.open_streams()
-    await turn()
-    assert daemon.answers() == [b"second"]
-    await cancelled(again)
+    await answered_again(daemon, question)
 
 
 async def test_reason_of_a_failure_may_be_no_valid_text() -> None:
@@ -227,9 +227,4 @@ async def test_long_answer_that_is_refused_here_can_be_given_again(
         refusing.setattr(replies, "new_stream", refuse)
         with pytest.raises(RequestError, match="too much"):
             await question.answer(2 * FULL, DEADLINE_S)
-    again = asyncio.ensure_future(question.answer(b"second", DEADLINE_S))
-    await turn()
-    daemon.open_streams()
-    await turn()
-    assert daemon.answers() == [b"second"]
-    await cancelled(again)
+    await answered_again(daemon, question)

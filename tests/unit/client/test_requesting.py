@@ -48,6 +48,11 @@ class Wire:
         await self.until(lambda: bool(asked()))
         self.connection._on_frame(control.Result(asked()[0].sequence, value))
 
+    async def open_stream(self, credit: int = 1 << 20) -> None:
+        """Wait until an inbox and then a stream are asked for, and open them."""
+        await self.answer("inbox", {"inbox": 1})
+        await self.answer("questions", {"credit": credit, "first": 1})
+
     def put(self) -> int:
         """How many questions were put."""
         return sum(f.count for f in self.frames if isinstance(f, control.PutSegment))
@@ -81,8 +86,7 @@ async def test_question_that_was_put_when_the_daemon_goes_is_in_doubt(
     async with asyncio.timeout(DEADLINE_S):
         question = bytes(question_bytes)
         asked = asyncio.create_task(asking.request(1, question, "t", DEADLINE_S, "normal", 1000))
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         await wire.until(lambda: any(isinstance(f, control.PutSegment) for f in wire.frames))
         wire.connection.connection_lost(None)
         with pytest.raises(NoDaemonError) as told:
@@ -118,8 +122,7 @@ async def test_question_whose_answer_is_too_long_may_have_been_worked_on(
     asking = Asking(wire.connection)
     async with asyncio.timeout(DEADLINE_S):
         asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 2))
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         await wire.until(lambda: wire.put() == 1)
         body = pack_messages([answer_head(ANSWER, 1) + b"too long"])
         asking.inbox.on_item({"source": 1, "count": 1, "body": body})
@@ -147,8 +150,7 @@ async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
             for payload in (b"1", b"2")
         ]
         asked.append(asyncio.create_task(ask_when_open()))
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         await wire.until(lambda: wire.put() == len(asked))
     segments = [frame for frame in wire.frames if isinstance(frame, control.PutSegment)]
     bodies = [m for each in segments for m in unpack_messages(each.body, each.count)]
@@ -166,8 +168,7 @@ async def test_long_question_that_is_withdrawn_fails_with_the_reason_at_once(
     question = asking.request(1, bytes(100_000), "t", DEADLINE_S, "normal", 1000)
     async with asyncio.timeout(DEADLINE_S / 2):
         asked = asyncio.create_task(question)
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         put = [control.FIRST_PIECE, control.LAST_PIECE]
         await wire.until(lambda: [f.flags for f in wire.frames if is_put(f)] == put)
         why = {"error": "LeavingError", "detail": "it is leaving"}
@@ -190,8 +191,7 @@ async def test_questions_of_a_former_inbox_are_not_settled_at_the_next_one(
     asking = Asking(wire.connection)
     async with asyncio.timeout(DEADLINE_S):
         asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         await wire.until(lambda: wire.put() == 1)
         asking.inbox.on_end(NoDaemonError("the daemon is gone"), {})
         again = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
@@ -229,8 +229,7 @@ async def test_answer_to_a_long_question_may_come_before_its_last_piece_is_put(
     async with asyncio.timeout(DEADLINE_S):
         question = asking.request(1, bytes(300_000), "t", DEADLINE_S, "normal", 1000)
         asked = asyncio.create_task(question)
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 100_000, "first": 1})
+        await wire.open_stream(credit=100_000)
         await wire.until(lambda: any(map(is_put, wire.frames)))
         body = pack_messages([answer_head(ANSWER, 1) + b"early"])
         asking.inbox.on_item({"source": 1, "count": 1, "body": body})
@@ -249,8 +248,7 @@ async def test_rest_of_a_long_answer_is_not_kept_for_a_question_that_was_given_u
     asking = Asking(wire.connection)
     async with asyncio.timeout(DEADLINE_S):
         asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1 << 20))
-        await wire.answer("inbox", {"inbox": 1})
-        await wire.answer("questions", {"credit": 1 << 20, "first": 1})
+        await wire.open_stream()
         await wire.until(lambda: wire.put() == 1)
         piece = {"long": 4, "source": 1, "size": 300_000, "last": False}
         asking.inbox.on_item({**piece, "body": answer_head(ANSWER, 1) + bytes(1000)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -516,41 +517,43 @@ def doubt(core: FakeCore, *numbers: int) -> None:
     core.server.answers.stream_moved(moved)
 
 
-@pytest.mark.parametrize("doubted", [(), (1,)])
-async def test_error_of_a_stream_says_sent_where_others_are_underway_or_in_doubt(
-    core: FakeCore, daemon: bmgd.Daemon, doubted: tuple[int, ...]
-) -> None:
+@contextlib.asynccontextmanager
+async def two_underway(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> AsyncIterator[tuple[bmgd.Writer, int]]:
+    """A stream with two messages underway, each in a segment of its own, and its request."""
     async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
         stream = await block.enter_async_context(daemon.stream(SILENT, "jobs"))
         for number in (1, 2):
             await stream.write(b"%d" % number)
             await core.until_told(lambda: len(put(core)) == number)  # noqa: B023
         (request,) = core.streams
+        yield stream, request
+        block.pop_all()
+        stream.abandon()
+
+
+@pytest.mark.parametrize("doubted", [(), (1,)])
+async def test_error_of_a_stream_says_sent_where_others_are_underway_or_in_doubt(
+    core: FakeCore, daemon: bmgd.Daemon, doubted: tuple[int, ...]
+) -> None:
+    async with two_underway(core, daemon) as (stream, request):
         told = StreamMoved(request, 1, 1 << 20, (2,), doubted, "LeavingError", "it is leaving")
         core.server.answers.stream_moved(told)
         with pytest.raises(bmgd.LeavingError) as failed:
             await stream.flush()
-        assert failed.value.sent
-        block.pop_all()
-        stream.abandon()
+    assert failed.value.sent
 
 
 async def test_error_of_a_flush_of_all_says_sent_as_that_of_the_stream(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
-    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
-        stream = await block.enter_async_context(daemon.stream(SILENT, "jobs"))
-        for number in (1, 2):
-            await stream.write(b"%d" % number)
-            await core.until_told(lambda: len(put(core)) == number)  # noqa: B023
-        (request,) = core.streams
+    async with two_underway(core, daemon) as (_, request):
         told = StreamMoved(request, 2, 1 << 20, (2,), (), "LeavingError", "it is leaving")
         core.server.answers.stream_moved(told)
         with pytest.raises(bmgd.LeavingError) as failed:
             await daemon.flush()
-        assert failed.value.sent
-        block.pop_all()
-        stream.abandon()
+    assert failed.value.sent
 
 
 async def test_nothing_is_put_without_credit_while_the_daemon_is_not_done_with_what_is_in_doubt(
