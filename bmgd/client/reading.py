@@ -40,6 +40,13 @@ class Interrupted:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Messages that could not be read, where they came: what waits before them is taken first."""
+
+    count: int
+
+
 class Messages(Stream[Message]):
     """The messages of a topic, in order; read with ``async for`` or `take`, by one reader at a time.
 
@@ -96,17 +103,20 @@ class Messages(Stream[Message]):
     # --- taking -------------------------------------------------------------------------------
 
     async def __anext__(self) -> Message:
-        if len(self._taken) >= self._report_at or self._special is not None:
-            self._report()
-        while not self._items:
-            self._report()
-            await self._more()
-        item = self._items.popleft()
-        if item.__class__ in _SHORT:
-            self._taken.append(item)
-        else:
-            self._special = item
-        return item
+        while True:
+            if len(self._taken) >= self._report_at or self._special is not None:
+                self._report()
+            while not self._items:
+                self._report()
+                await self._more()
+            item = self._items.popleft()
+            if item.__class__ in _SHORT:
+                self._taken.append(item)
+                return item
+            if not isinstance(item, _Unreadable):
+                self._special = item
+                return item
+            self._skip(item)
 
     async def take(self, most: int = 1) -> list[Message]:
         """Some messages at once: at least one, and at most so many. One await for all of them.
@@ -122,15 +132,18 @@ class Messages(Stream[Message]):
         if most < 1:
             raise RequestError(f"at least one message is taken, not {most}")
         self._report()
-        while not self._items:
-            if self._over and self._error is None:
-                return []
-            await self._more()
         items = self._items
-        first = items[0]
-        if first.__class__ not in _SHORT:
-            self._special = items.popleft()
-            return [first]
+        while not items or items[0].__class__ not in _SHORT:
+            if not items:
+                if self._over and self._error is None:
+                    return []
+                await self._more()
+                continue
+            first = items.popleft()
+            if not isinstance(first, _Unreadable):
+                self._special = first
+                return [first]
+            self._skip(first)
         if self._plain and len(items) <= most:
             taken = list(items)
             items.clear()
@@ -168,6 +181,12 @@ class Messages(Stream[Message]):
 
     _plain = True
     """Whether nothing but short messages waits."""
+
+    def _skip(self, unreadable: _Unreadable) -> None:
+        """Its credit goes back, after that of what came before it."""
+        self._report()
+        if not self._interruptions and not self._over:
+            self._connection.write(control.Consumed(self.sequence, unreadable.count))
 
     async def _more(self) -> None:
         if self._error is not None:
@@ -246,7 +265,7 @@ class Messages(Stream[Message]):
                 except ProtocolError:
                     # Its program wrote something else than it said; there is nothing to be read.
                     self.malformed += count
-                    self._connection.write(control.Consumed(self.sequence, count))
+                    self._give(_Unreadable(count))
                     return
                 self._pace(count, len(body))
                 if "inbox" in value:
@@ -291,7 +310,7 @@ class Messages(Stream[Message]):
                 raise ProtocolError("not a message")
         self._changed.set()
 
-    def _give(self, item: Message | Missed) -> None:
+    def _give(self, item: Message | Missed | _Unreadable) -> None:
         """Something else than short messages can be taken."""
         self._plain = False
         self._items.append(cast(Message, item))

@@ -313,6 +313,22 @@ async def test_segment_that_holds_something_else_is_dropped_and_counted(
         assert messages.malformed == 2
 
 
+async def test_segment_that_cannot_be_read_does_not_confirm_what_waits_before_it(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with daemon.subscribe("jobs") as messages, asyncio.timeout(DEADLINE_S):
+        assert core.reader is not None
+        core.put(b"first", b"not taken")
+        core.unconsumed.extend([b"", b""])
+        life = Incarnation(1)
+        core.server.answers.deliver(Deliver(core.reader, NodeId(9), life, "jobs", 2, b"\xc4\x01x"))
+        await daemon.status()
+        assert messages.malformed == 2
+        assert (await anext(messages)).payload == b"first"
+    consumed = [c.count for _, c in core.told if isinstance(c, Consumed)]
+    assert sum(consumed) == 1
+
+
 async def test_long_message_is_read_in_parts(core: FakeCore, daemon: bmgd.Daemon) -> None:
     async with daemon.subscribe("jobs", max_message=9) as messages, asyncio.timeout(DEADLINE_S):
         piece(core, b"first")
