@@ -97,7 +97,7 @@ class Becoming:
         if self._state is not None:
             self._state.close()
         born = await ending.unless_ended(
-            self._birth.join(ending.displaced, telling.observed_joining)
+            self._birth.join(ending.displaced, telling.observed_joining, telling.warn)
         )
         if isinstance(born, Exit):
             ending.end(born.code, born.reason)

@@ -16,7 +16,7 @@ from bmgd.shell.addresses import numeric_family
 from bmgd.shell.hello_socket import HelloSocket
 from bmgd.shell.links import Links
 from bmgd.shell.own_side import OwnSide
-from bmgd.shell.resolver import Resolver
+from bmgd.shell.resolver import Resolver, lookup_failure
 from bmgd.shell.sockets import set_options
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.handshake import Dialer, HelloState
@@ -75,6 +75,8 @@ class Dials:
                 family, target = await self._resolver.resolve(host, port)
         except (OSError, TimeoutError) as error:
             if not self._stopped:
+                text = lookup_failure(dial.address, error)
+                self._note("not linked", f"node {dial.peer} at {text}")
                 self._emit(DialFailed(dial.peer, _evidence_of_lookup(error)))
             return
         if not self._stopped:

@@ -24,7 +24,7 @@ from bmgd.errors import ConfigError, ProtocolError
 from bmgd.linkevents import evidence_of
 from bmgd.peers import split_address
 from bmgd.shell.addresses import numeric_family
-from bmgd.shell.resolver import Resolver
+from bmgd.shell.resolver import Resolver, lookup_failure
 from bmgd.shell.state import JoinedState, StateDirectory
 from bmgd.shell.tls import TlsRefused, TlsSession, TlsSide
 from bmgd.types import NO_ID, Evidence, NodeId
@@ -77,13 +77,17 @@ class Birth:
         self._joined.close()
 
     async def join(
-        self, displaced: Displaced | None, observe: Callable[[Observed], None]
+        self,
+        displaced: Displaced | None,
+        observe: Callable[[Observed], None],
+        warn: Callable[[str, str], None],
     ) -> Joined | Exit:
         """Ask contacts until one lets this daemon join.
 
         Args:
             displaced: how the node ended that this daemon was; then the id that it had is lost.
             observe: shown what comes of each attempt.
+            warn: writes a line of log: an event and a text.
         """
         kept = None if displaced else self._joined.read()
         claimed = None if displaced else self._claimed(kept)
@@ -110,7 +114,7 @@ class Birth:
             features=self._settings.features,
             has_tls=self._tls is not None,
         )
-        born = await _drive(joiner, identity, self._tls, observe)
+        born = await _drive(joiner, identity, self._tls, observe, warn)
         if isinstance(born, Joined):
             if kept is not None and config.id < 0:
                 self._joined.check_is_of(kept, born.settings.founding_size)
@@ -133,6 +137,7 @@ async def _drive(
     identity: Identity,
     tls: TlsSide | None,
     observe: Callable[[Observed], None],
+    warn: Callable[[str, str], None],
 ) -> Joined | Exit:
     """Step a joiner until it has become a member, or gives up."""
     event: Event = DeadlineReached()
@@ -147,7 +152,7 @@ async def _drive(
                 case AskContact():
                     ask = effect
         if ask is not None:
-            event = await _ask(identity, tls, ask)
+            event = await _ask(identity, tls, ask, warn)
         else:
             deadline_ns = joiner.deadline_ns
             assert deadline_ns is not None
@@ -155,14 +160,15 @@ async def _drive(
             event = DeadlineReached()
 
 
-async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Granted | AskFailed:
+async def _ask(
+    identity: Identity, tls: TlsSide | None, ask: AskContact, warn: Callable[[str, str], None]
+) -> Granted | AskFailed:
     """One conversation with one contact."""
     applicant = Applicant(identity, ask.incarnation, os.urandom(NONCE_BYTES))
     try:
         async with asyncio.timeout(ask.timeout_ns / 1e9):
-            await _converse(
-                ask.address, applicant, None if tls is None else tls.session(dials=True)
-            )
+            session = None if tls is None else tls.session(dials=True)
+            await _converse(ask.address, applicant, session, warn)
     except TlsRefused as refused:
         return AskFailed(Evidence.REJECTED, refused.refusal, applicant.is_proven)
     except (TimeoutError, ConfigError):
@@ -184,13 +190,22 @@ async def _ask(identity: Identity, tls: TlsSide | None, ask: AskContact) -> Gran
     )
 
 
-async def _converse(address: str, applicant: Applicant, tls: TlsSession | None) -> None:
+async def _converse(
+    address: str,
+    applicant: Applicant,
+    tls: TlsSession | None,
+    warn: Callable[[str, str], None],
+) -> None:
     loop = asyncio.get_running_loop()
     host, port = split_address(address)
     family = numeric_family(host)
     target: tuple[object, ...] = (host, port)
     if family is None:
-        family, target = await Resolver(loop).resolve(host, port)
+        try:
+            family, target = await Resolver(loop).resolve(host, port)
+        except OSError as error:
+            warn("not joined", lookup_failure(address, error))
+            raise
     with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as sock:
         await loop.sock_connect(sock, target)
         while True:

@@ -18,6 +18,18 @@ LOOKUPS_MAX = 64
 Found = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
+def lookup_failure(address: str, error: OSError) -> str:
+    """What a log says of a lookup that found nothing.
+
+    Args:
+        address: HOST:PORT, as it was given.
+        error: what `Resolver.resolve` raised, or that its time was over.
+    """
+    if isinstance(error, TimeoutError):
+        return f"{address}: looking up its name took too long"
+    return f"{address}: its name was not found: {error.strerror or error}"
+
+
 class Resolver:
     """Looks names up; at most `LOOKUPS_MAX` at once, one more fails at once."""
 

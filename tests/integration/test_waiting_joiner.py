@@ -44,3 +44,14 @@ async def test_joiner_without_an_id_answers_signals_and_ends_well(
         process.send_signal(ending)
         await _line_with(process.stderr, "ended without an id")
         assert await process.wait() == 0
+
+
+async def test_joiner_says_that_the_name_of_its_contact_is_not_found(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bmgd", "run", "--join", "a..b:7400"]
+    command += ["--listen", f"127.0.0.1:{free_base_port(1)}", "--state-dir", str(tmp_path)]
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        started(*command, stderr=asyncio.subprocess.PIPE) as process,
+    ):
+        assert process.stderr is not None
+        await _line_with(process.stderr, "not joined a..b:7400: its name was not found: not a name")

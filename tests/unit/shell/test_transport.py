@@ -33,7 +33,7 @@ class Accepting:
 
     def __init__(self, listener: socket.socket) -> None:
         self.events: list[Event] = []
-        self.notes: list[str] = []
+        self.notes: list[tuple[str, str]] = []
         self.address = listener.getsockname()
         self.transport = Transport(
             identity(0),
@@ -42,7 +42,7 @@ class Accepting:
             1500,
             self.events.extend,
             asyncio.ensure_future,
-            lambda event, text: self.notes.append(event),
+            lambda event, text: self.notes.append((event, text)),
             Incarnation(1 << 32),
             Engine(),
         )
@@ -125,7 +125,7 @@ async def test_without_descriptors_the_listener_is_not_spun_on() -> None:
         await until(lambda: Exhausted.calls >= 4)
     accepting.transport.stop()
     assert time.monotonic() - began_s >= 2.9 * ACCEPT_PAUSE_S
-    assert accepting.notes == ["accept"] * Exhausted.calls
+    assert [event for event, _ in accepting.notes] == ["accept"] * Exhausted.calls
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,8 @@ async def test_lookup_without_resources_says_nothing_of_the_peer(
     accepting.transport.dials.dial(dial)
     await until(lambda: bool(accepting.events))
     assert accepting.events == [DialFailed(NodeId(1), evidence)]
+    said = "node 1 at nobody.example:9: its name was not found: "
+    assert accepting.notes == [("not linked", said + (error.strerror or "not a name"))]
 
 
 async def test_lookup_that_ends_after_its_node_tells_nobody(
