@@ -65,9 +65,9 @@ def launch(
         ConfigError: a configuration that cannot be used.
     """
     began_s = time.monotonic() - _age_s()
-    zygote = start_zygote(load)
     # Each reserved port is one.
     allow_descriptors()
+    zygote = start_zygote(load)
     lock = between_pid = -1
     place = RunDir.at(run_dir)
     reserved = ReservedPorts()

@@ -10,22 +10,35 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
+from bmgd.errors import ConfigError
 from bmgd.shell.process_stat import ARG_END, ARG_START, process_stat
 
 GARBAGE_OBJECTS = 20_000
 """So many new objects must have stayed before the collector looks for cycles."""
 DESCRIPTORS_MAX = 65_536
+DESCRIPTORS_MIN = 64
+"""With fewer a daemon has no links to speak of, or does not even begin."""
 _PR_SET_PDEATHSIG = 1
 _COMM_BYTES_MAX = 15
 
 
 def allow_descriptors() -> None:
-    """Let this process have as many descriptors as it may: a link, and a program, is one each."""
+    """Let this process have as many descriptors as it may: a link, and a program, is one each.
+
+    Raises:
+        ConfigError: they are too few.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
     if soft != resource.RLIM_INFINITY and soft < min(wanted, DESCRIPTORS_MAX):
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, DESCRIPTORS_MAX), hard))
+            soft = min(wanted, DESCRIPTORS_MAX)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if 0 <= soft < DESCRIPTORS_MIN:
+        raise ConfigError(
+            f"this process may have {soft} descriptors, and needs {DESCRIPTORS_MIN} or more"
+            " (ulimit -n)"
+        )
 
 
 def set_title(title: str, name: str) -> None:

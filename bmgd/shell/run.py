@@ -38,10 +38,10 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
     """
     begin(config.log_format)
     look_for_garbage_rarely()
-    allow_descriptors()
     uvloop = _uvloop_or_none(config.loop)
     factory = uvloop.new_event_loop if uvloop is not None else None
     try:
+        allow_descriptors()
         daemon = Daemon(config, report)
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(daemon.run())

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from bmgd.shell.process import DESCRIPTORS_MIN
 
 _NOTED = """
 import gc
@@ -41,3 +47,39 @@ def collections(*, rarely: bool) -> int:
 
 def test_recorder_makes_python_look_for_garbage_rarely() -> None:
     assert 20 * collections(rarely=True) < collections(rarely=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [
+            "run",
+            "--id",
+            "0",
+            "--size",
+            "1",
+            "--peers",
+            "127.0.0.1:7999",
+            "--control",
+            "unix:d.sock",
+        ],
+        ["launch", "-n", "2", "--run-dir", "."],
+    ],
+    ids=["run", "launch"],
+)
+@pytest.mark.parametrize("limit", [12, DESCRIPTORS_MIN - 1])
+def test_process_that_may_have_too_few_descriptors_ends_with_a_line(
+    tmp_path: Path, words: list[str], limit: int
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "bmgd", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+    )
+    assert ended.returncode != 0
+    (line,) = ended.stderr.splitlines()
+    assert f"may have {limit} descriptors, and needs {DESCRIPTORS_MIN} or more" in line
