@@ -67,13 +67,15 @@ class Questions:
         self._context.tell(QuestionsLost(*asker, numbers, handed))
 
     def answered(self, reader: int, asker: Asker, numbers: Iterable[int]) -> tuple[int, ...]:
-        """A reader puts an answer to these: those that it owed, and owes no more."""
+        """A reader puts an answer to these: those that it owed, and owes no more; each of them once."""
         owed = self._owed.get(reader, {})
-        found = tuple(number for number in numbers if (asker, number) in owed)
-        for number in found:
-            del owed[asker, number]
+        found: list[int] = []
+        for number in numbers:
+            if (asker, number) in owed:
+                del owed[asker, number]
+                found.append(number)
         self._count -= len(found)
-        return found
+        return tuple(found)
 
     def take_back(self, reader: int, asker: Asker, numbers: tuple[int, ...]) -> None:
         """An answer to these was not sent: its reader owes them again, or they are lost with it."""

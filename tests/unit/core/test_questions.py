@@ -313,6 +313,14 @@ def test_answer_that_is_not_owed_is_withdrawn(cluster: Cluster) -> None:
     assert cluster.outcomes() == [(ANSWER, first, b"A")]
 
 
+def test_question_that_one_segment_answers_twice_is_answered(cluster: Cluster) -> None:
+    reader, _, first, deliver = cluster.ask(b"a", b"b")
+    back = cluster.answers(reader, deliver)
+    cluster.answer(back, (first, b"A"), (first, b"again"))
+    assert cluster.until_outcomes()[0] == (ANSWER, first, b"A")
+    assert cluster.owed() == 1
+
+
 def test_answer_to_an_asker_that_is_gone_is_refused(cluster: Cluster) -> None:
     reader, stream, first, deliver = cluster.ask(b"a")
     cluster.put(cluster.asker, stream, CloseStream(abandon=True))
