@@ -11,6 +11,9 @@ looks open). Silence, like a dial that nobody answers, is only *suspicion*:
     suspected ----bytes from it, or a new link--------> heard
     suspected ----all asked concur, or the ask time is over without a veto----> verdict
 
+A question, or the answer to it, can be lost with a link on its way. Who has not answered after three
+quarters of the ask time, when all who could have, is asked once more.
+
 What an asked node does is in `observer.py`. Proof (design: "Proof of death") needs no asking:
 `dialling.py` calls `declare_dead` directly.
 
@@ -28,6 +31,7 @@ the new one; in that in which it suspects somebody, or no longer watches a link,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bmgd.core.context import Context, Link, Vetoed
@@ -66,6 +70,8 @@ class _Suspicion:
     number: int
     why: str
     waiting_for: set[NodeId]
+    until_ns: int
+    asked_again: bool = False
 
 
 @dataclass(slots=True)
@@ -334,14 +340,18 @@ class Detector:
         observers = self._observers(peer)
         # By its moment: no other suspicion of this process has it, nor one of its former life.
         number = context.now_ns
-        suspicion = _Suspicion(incarnation, number, why, set(observers))
+        ask_ns = self.patience_ns(context.settings.ask_ns, ASK_LEGS)
+        until_ns = context.now_ns + ask_ns
+        suspicion = _Suspicion(incarnation, number, why, set(observers), until_ns)
         self._suspicions[peer] = suspicion
         context.observe("suspected", peer, incarnation, why)
-        at_ns = context.now_ns + self.patience_ns(context.settings.ask_ns, ASK_LEGS)
-        context.timers.set((ASK_TIMER, peer, 0), at_ns)
+        context.timers.set((ASK_TIMER, peer, 0), until_ns - ask_ns // 4)
+        self._ask(peer, suspicion, observers)
+
+    def _ask(self, peer: NodeId, suspicion: _Suspicion, observers: Sequence[NodeId]) -> None:
         for observer in observers:
-            route = self.forwarding.route_to(observer, sequence=number)
-            self.forwarding.originate(Ask(route, peer, incarnation), avoiding=peer)
+            route = self.forwarding.route_to(observer, sequence=suspicion.number)
+            self.forwarding.originate(Ask(route, peer, suspicion.incarnation), avoiding=peer)
 
     def _observers(self, suspect: NodeId) -> list[NodeId]:
         """Three of the suspect's neighbors, two of them linked to this node where that can be.
@@ -395,8 +405,17 @@ class Detector:
                 self._confirm(answer.suspect)
 
     def on_ask_timer(self, key: TimerKey) -> None:
-        """The ask time is over without a veto."""
-        self._confirm(NodeId(key[1]))
+        """The ask time is over without a veto, or nearly: then who has not answered is asked again."""
+        peer = NodeId(key[1])
+        suspicion = self._suspicions.get(peer)
+        if suspicion is None:
+            return
+        if suspicion.asked_again or self.context.now_ns >= suspicion.until_ns:
+            self._confirm(peer)
+            return
+        suspicion.asked_again = True
+        self.context.timers.set((ASK_TIMER, peer, 0), suspicion.until_ns)
+        self._ask(peer, suspicion, sorted(suspicion.waiting_for))
 
     def _confirm(self, peer: NodeId) -> None:
         suspicion = self._suspicions.get(peer)

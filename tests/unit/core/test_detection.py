@@ -283,6 +283,38 @@ def test_answer_to_an_earlier_suspicion_confirms_no_later_one() -> None:
     assert verdict_on_answer_to(second)
 
 
+@pytest.mark.parametrize("alive", [True, False], ids=["it vetoes", "it is silent again"])
+def test_observer_whose_answer_is_lost_is_asked_once_more(alive: bool) -> None:
+    """The question, or its answer, went with a link that broke (a simulated hour, seed 58)."""
+    observer, suspect = LinkId(7), LinkId(8)
+    node, now_ns, sequence = linked_node(observer, suspect), 1, 0
+    others = tuple((NodeId(i), Record(LIFE, 0, Status.EXCLUDED, f"host{i}:1")) for i in range(7))
+    node.step(now_ns, Received(observer, Notice(others)))
+    asked: list[tuple[int, Ask]] = []
+    verdict_ns = None
+    while verdict_ns is None and now_ns < 10 * S:
+        now_ns = max(now_ns, node.deadline_ns or 0)
+        effects = [*node.step(now_ns, DeadlineReached())]
+        sequence += 1
+        beat = Heartbeat(sequence, sequence, node.parts.context.membership.digest, False)
+        effects += node.step(now_ns, Received(observer, beat))
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Ask):
+                asked.append((now_ns, effect.message))
+        if len(asked) == 2 and alive:
+            route = Route(NodeId(9), NodeId(7), LIFE, sequence=asked[1][1].route.sequence)
+            effects += node.step(now_ns, Received(observer, Answer(route, NodeId(8), LIFE, True)))
+            assert any(isinstance(e, Observed) and e.event == "vetoed" for e in effects)
+            return
+        if any(isinstance(e, Observed) and e.event == "verdict" for e in effects):
+            verdict_ns = now_ns
+    assert not alive
+    (first_ns, first), (second_ns, second) = asked
+    assert (first.suspect, first.route.sequence) == (second.suspect, second.route.sequence)
+    assert verdict_ns == first_ns + node.parts.context.settings.ask_ns
+    assert verdict_ns - second_ns == node.parts.context.settings.ask_ns // 4
+
+
 def _accuses(effect: Effect) -> bool:
     return isinstance(effect, Observed) and effect.event in ("suspected", "verdict")
 
