@@ -20,6 +20,7 @@ from bmgd.core.broadcast.heard import Heard, LifeKey
 from bmgd.core.broadcast.retention import BroadcastRetention
 from bmgd.core.context import Context, Link, RecordMoved
 from bmgd.core.links import Links
+from bmgd.core.membership.membership import Standing
 from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId
 from bmgd.wire.bounds import WATERMARKS_MAX
@@ -54,6 +55,8 @@ class BroadcastOrphans:
         self._told_again_ns = 0
         self._asks_until_ns = 0
         self._askers: dict[NodeId, int] = {}
+        self._unvouched: dict[NodeId, set[NodeId]] = {}
+        """Sources with a life that nobody vouched for yet, and the neighbors that told of it."""
 
     @property
     def unshared(self) -> int:
@@ -71,7 +74,11 @@ class BroadcastOrphans:
     # --- who is gone --------------------------------------------------------------------------
 
     def on_record_moved(self, moved: RecordMoved) -> None:
-        """A source may be gone, or have returned."""
+        """A source may be gone, or have returned; what was told of a life of it may count now."""
+        for peer in self._unvouched.pop(moved.id, ()):
+            link = self._links.to(peer)
+            if link is not None and self._context.now_ns < self._asks_until_ns:
+                self._context.send(link.id, Watermarks((), asks=True))
         for heard in list(self._retention.by_source.get(moved.id, {}).values()):
             if self._retention.is_orphan(heard):
                 self._adopt(heard)
@@ -138,6 +145,7 @@ class BroadcastOrphans:
     def ask_neighbors(self) -> None:
         """This node was held dead, or may have been: neighbors tell of all that went on without it."""
         self._asks_until_ns = self._context.now_ns + ORPHAN_NS
+        self._unvouched.clear()
         for link in list(self._links.table.values()):
             self._context.send(link.id, Watermarks((), asks=True))
 
@@ -234,6 +242,7 @@ class BroadcastOrphans:
         for held in message.held:
             heard = self._retention.hear(held.source, held.incarnation)
             if heard is None:
+                self._note_unvouched(link.peer, held)
                 continue
             told = held.watermark, held.highest
             said_ns = heard.said_ns.get(link.peer, 0)
@@ -260,6 +269,13 @@ class BroadcastOrphans:
             lives = self._retention.lives.values()
             over = [heard for heard in lives if self._retention.is_orphan(heard)]
             self._tell(link, [heard for heard in over if heard.reach[1]])
+
+    def _note_unvouched(self, peer: NodeId, held: Held) -> None:
+        """Who was asked tells once: it is asked again when the record of that life has come."""
+        if self._context.now_ns >= self._asks_until_ns:
+            return
+        if self._context.standing(held.source, held.incarnation) is Standing.UNVOUCHED:
+            self._unvouched.setdefault(held.source, set()).add(peer)
 
     def _pull(self, heard: Heard) -> None:
         """Ask the neighbor that was asked in vain least often; of those, the one that has most.
