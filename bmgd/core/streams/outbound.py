@@ -338,12 +338,12 @@ class Outbound:
             stream = self.table.new_stream(0, destination, topic, 2, False)
         elif not self._is_for_this_life(stream):
             if stream.is_idle:
-                self.sending.give_id_up(stream)
-                stream.replaces, stream.tag = 0, self.table.known_tag(destination)
+                # Its window was what the way to the former life carried.
+                self.sending.remove(stream)
             else:
                 # What is underway to the former life fails when that is certain; the rest goes on.
                 stream.closing = True
-                stream = self.table.new_stream(0, destination, topic, 2, False)
+            stream = self.table.new_stream(0, destination, topic, 2, False)
         # The one used last is at the end.
         self.table.shared[destination, topic] = stream
         return stream
