@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bmgd.core.broadcast import retention, window
+from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
@@ -17,6 +18,7 @@ from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, counter_of
 from bmgd.wire.broadcast_messages import ReliableBroadcast
 
+LEAPT_NS = ORPHAN_NS // 2
 ANSWER_NS = 3_000_000_000
 """So long after it is held alive again a node may still be outside of an audience."""
 
@@ -39,7 +41,8 @@ class AllHaveItOrNone(Checker):
     Meanwhile is from when it was sent until the end. A node counts if its program has read, in one life
     of the node, since before it was sent, and if the source knew of that life: others begin later. Who
     was held dead has it, or is told that it missed it; unless, when it came back, nobody knew of it any
-    more: a life that another followed is forgotten after `ORPHAN_NS`.
+    more: a life that another followed is forgotten after `ORPHAN_NS`. Nor is it told where the clocks of
+    all who have it leapt so far since: they kept their copies no longer.
 
     Sent is when the source numbered it. A source without any link sends its first frame much later; a
     life of which it learns in between was not known when the broadcast was sent, and begins after it.
@@ -56,6 +59,8 @@ class AllHaveItOrNone(Checker):
         super().__init__(scene)
         self._processes: dict[NodeId, _Process] = {}
         self._sent: dict[tuple[NodeId, Incarnation, int], int] = {}
+        self._clocks_ns: dict[tuple[NodeId, Incarnation, int], dict[NodeId, int]] = {}
+        """By how much each place's clock was ahead of virtual time when it was sent."""
         self._numbered: dict[LifeKey, int] = {}
         self._owed: dict[
             tuple[NodeId, Incarnation, int], frozenset[tuple[NodeId, Incarnation]]
@@ -103,6 +108,9 @@ class AllHaveItOrNone(Checker):
             if not sent.command.topic:
                 continue
             self._sent[*life, sent.sequence] = now_ns
+            self._clocks_ns[*life, sent.sequence] = {
+                place: other.host.offset_ns for place, other in self.scene.journals.items()
+            }
             if sent.command.piece is not None:
                 self._pieces.add((*life, sent.sequence))
             audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
@@ -157,7 +165,10 @@ class AllHaveItOrNone(Checker):
         sent_ns: int,
         there: Sequence[tuple[Journal, _Process]],
     ) -> None:
-        have = [p.node_id for _, p in there if count in p.got.get(life, ())]
+        holders = [j for j, p in there if count in p.got.get(life, ())]
+        have = [journal.host.id for journal in holders]
+        before_ns = self._clocks_ns[*life, count]
+        keeps = any(j.host.offset_ns - before_ns.get(j.place, 0) < LEAPT_NS for j in holders)
         for journal, process in there:
             if count in process.got.get(life, ()):
                 continue
@@ -170,7 +181,7 @@ class AllHaveItOrNone(Checker):
             if always and have:
                 what = "is told that it missed" if told else "does not have"
                 self.violate(journal, f"{what} {count} of {life}, which {have} have")
-            elif have and not told and self._is_remembered(life, count):
+            elif keeps and not told and self._is_remembered(life, count):
                 self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
 
     def _may_be_given_up(self, life: LifeKey, count: int) -> bool:
