@@ -45,7 +45,8 @@ from bmgd.wire.features import Feature
 from bmgd.wire.segments import packed
 
 STREAMS_MAX = 1024
-"""Open streams of all programs; each may put one segment whatever the others do."""
+"""Streams of all programs, with those that these abandoned while something of them is not confirmed;
+each may put one segment whatever the others do."""
 SHARED_MAX = 1024
 """Streams that messages sent singly share, beyond those of programs."""
 SENT_MAX = 8192
@@ -130,7 +131,7 @@ class Outbound:
         if leaves and isinstance(refusal, LeavingError):
             refusal = None
         error = refusal or error
-        if error is None and len(self.table.owned) >= STREAMS_MAX:
+        if error is None and len(self.table.owned) + len(self.table.abandoned) >= STREAMS_MAX:
             error = RequestError(f"more than {STREAMS_MAX} streams of all programs at a time")
         if error is not None:
             self._context.emit(Reply(request, error=error))
@@ -373,6 +374,7 @@ class Outbound:
         stream.closing = True
         if command.abandon and self.table.owned.pop(request, None) is stream:
             stream.abandoned = True
+            self.table.abandoned[stream.key] = stream
             stream.owner = 0
             self._limit(stream)
         self.sending.finish_if_idle(stream)

@@ -239,6 +239,7 @@ class StreamSending:
         self._context.timers.cancel((STREAM_TIMER, stream.key, 0))
         self._table.streams.pop(stream.key, None)
         self._table.owned.pop(stream.owner, None)
+        self._table.abandoned.pop(stream.key, None)
         self._ready.pop(stream.key, None)
         self._table.extra_bytes -= stream.extra
         stream.extra = 0
@@ -353,6 +354,7 @@ class StreamSending:
             self._context.emit(StreamEnded(stream.owner, stream.next_number, stream.next_number))
             self._table.owned.pop(stream.owner, None)
             stream.owner = 0
+        self._table.abandoned.pop(stream.key, None)
         if stream.id and not stream.ending and len(self._table.streams) <= CLOSING_MAX:
             stream.ending = True
             self.add_mark(stream, closes=True)

@@ -53,6 +53,7 @@ class StreamTable:
     Attributes:
         streams: by key.
         owned: those of programs, by the request that opened them.
+        abandoned: those whose programs wait for nothing, while something of them is not confirmed.
         shared: those of messages sent singly, by destination and topic; the one used last is at the end.
         peers: by destination.
         extra_bytes: what programs may put beyond one segment for each stream.
@@ -65,6 +66,7 @@ class StreamTable:
         self._forwarding = forwarding
         self.streams: dict[int, StreamOut] = {}
         self.owned: dict[int, StreamOut] = {}
+        self.abandoned: dict[int, StreamOut] = {}
         self.shared: dict[tuple[NodeId, str], StreamOut] = {}
         self.peers: dict[NodeId, Peer] = {}
         self.extra_bytes = 0

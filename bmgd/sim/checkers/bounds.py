@@ -174,7 +174,7 @@ def measure(inside: Inside) -> dict[str, int]:
         "bytes of all topics": sum(q[2] for q in queues) + inside.handed_bytes(),
         "bytes beyond a reader's credit": max((r[1] - r[2] for r in readers), default=0),
         "subscriptions": len(readers),
-        "streams of programs": len(streams.owned),
+        "streams of programs": len(streams.owned) + len(streams.abandoned),
         "shared streams": len(streams.shared),
         "messages sent singly": streams.sent_count,
         "streams in": inside.stream_count()[0],

@@ -295,7 +295,7 @@ def _may_refuse(inside: Inside, command: _ASKED) -> bool:
         and not 0 < len(command.topic.encode()) <= TOPIC_BYTES_MAX
     ):
         return True
-    return len(table.owned) >= outbound.STREAMS_MAX
+    return len(table.owned) + len(table.abandoned) >= outbound.STREAMS_MAX
 
 
 def _may_turn_down(inside: Inside, request: int, put: PutSegment) -> bool:

@@ -197,6 +197,8 @@ def _streams_out(inside: Inside) -> Iterator[Counted]:
     streams = set(table.streams.values())
     yield "streams of programs", set(table.owned.values()) <= streams, True
     yield "shared streams", set(table.shared.values()) <= streams, True
+    left = {s.key for s in streams if s.abandoned and not s.ending}
+    yield "abandoned streams", set(table.abandoned), left
     yield "owners", set(table.owned), {s.owner for s in table.owned.values()}
     keys = {(s.destination, s.topic) for s in table.shared.values()}
     yield "keys of shared streams", set(table.shared), keys

@@ -14,8 +14,9 @@ from bmgd.core.commands import (
     Subscribe,
     Withdraw,
 )
-from bmgd.core.effects import Effect, StreamEnded, StreamMoved
+from bmgd.core.effects import Effect, Reply, StreamEnded, StreamMoved
 from bmgd.core.events import Backlog, Event
+from bmgd.core.streams import outbound
 from bmgd.core.streams import table as stream_table
 from bmgd.core.streams.sending import ABANDONED_NS
 from bmgd.sim import Network
@@ -29,6 +30,16 @@ from tests.unit.core.clusters import S, settle
 from tests.unit.segments import payloads_of
 
 PIECE = bytes(65_536)
+
+
+class Opened(Watcher):
+    """How requests are answered."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+
+    def after(self, host: Host, event: Event, effects: Sequence[Effect]) -> None:
+        self.replies += [effect for effect in effects if isinstance(effect, Reply)]
 
 
 class Moves(Watcher):
@@ -191,3 +202,35 @@ def test_segment_of_a_closed_stream_can_be_withdrawn_and_no_other_is_meant() -> 
     assert [end.request for end in moves.ends] == [closed]
     network.issue_as(source, closed, Withdraw(1))
     assert [moved.doubted for moved in moves.moved if moved.request == other] == [()]
+
+
+def test_streams_that_their_programs_abandoned_count_until_what_was_put_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each holds a segment: who opens, puts and abandons again and again fills no memory."""
+    monkeypatch.setattr(outbound, "STREAMS_MAX", 3)
+    network = Network(2)
+    settle(network)
+    source = network.hosts[NodeId(0)]
+    (end,) = ends_between(source, NodeId(1))
+    network._step(source, Backlog(end.link, 300 * 1024))
+
+    def open_error() -> str | None:
+        watcher = Opened()
+        network.watchers.append(watcher)
+        opened.append(network.issue(0, OpenStream(NodeId(1), "t", 3)))
+        network.watchers.remove(watcher)
+        (reply,) = watcher.replies
+        return None if reply.error is None else str(reply.error)
+
+    opened: list[int] = []
+    for _ in range(3):
+        assert open_error() is None
+        network.issue_as(source, opened[-1], PutSegment(1, packed(b"x")))
+        network.issue_as(source, opened[-1], CloseStream(abandon=True))
+    table = source.node.parts.outbound.table
+    assert (len(table.owned), len(table.abandoned)) == (0, 3)
+    assert open_error() == "more than 3 streams of all programs at a time"
+    network.run(ABANDONED_NS / S + 5)
+    assert not table.abandoned
+    assert open_error() is None
