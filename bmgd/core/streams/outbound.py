@@ -175,6 +175,8 @@ class Outbound:
         if wrong:
             self.sending.end(stream, RequestError(wrong))
             return
+        if sending.size:
+            stream.on_piece_put(sending)
         refusal = self.refusal(stream.destination, stream.topic)
         if isinstance(refusal, LeavingError):
             if stream.answers is None and (sending.first or not sending.size):
@@ -262,6 +264,8 @@ class Outbound:
             return "a piece out of turn"
         if sending.size and stream.best_effort:
             return "a long message is not sent by best effort"
+        if sending.size and not stream.fits(sending):
+            return "pieces that are not as long as their message"
         if stream.put_cost + sending.cost > stream.granted and not stream.is_idle:
             return "more was put than the stream's credit allows"
         return ""

@@ -116,6 +116,7 @@ class StreamOut:
         answered: whether the destination has acknowledged anything under this id.
         closing: its program puts nothing more. ending: its last, empty segment was put.
         abandoned: its program is gone.
+        long_size, long_left: bytes of the long message put last, and how many of them were not put yet.
         unfinished: the segment put last is a piece, and not the last one of its message.
         cutting: what follows of that message is not sent.
         extra: what `granted` allows beyond one segment.
@@ -152,6 +153,8 @@ class StreamOut:
     blocked: bool = False
     closing: bool = False
     abandoned: bool = False
+    long_size: int = 0
+    long_left: int = 0
     cutting: bool = False
     unfinished: bool = False
     ending: bool = False
@@ -204,6 +207,18 @@ class StreamOut:
         if not self.queue:
             return self.unfinished
         return self.queue[0].size > 0 and not self.queue[0].first
+
+    def fits(self, piece: Sending) -> bool:
+        """Whether a piece can be of the message that it says, as long as that was said to be."""
+        left = piece.size if piece.first else self.long_left
+        is_whole = len(piece.body) == left if piece.last else len(piece.body) < left
+        return is_whole and (piece.first or piece.size == self.long_size)
+
+    def on_piece_put(self, piece: Sending) -> None:
+        """A piece was put, whatever becomes of it."""
+        if piece.first:
+            self.long_size = self.long_left = piece.size
+        self.long_left -= len(piece.body)
 
     def may_send(self, cost: int) -> bool:
         """Whether a segment that was not sent yet may be sent now."""

@@ -93,17 +93,26 @@ def test_lone_segments_are_acknowledged_at_once_behind_a_flow_too() -> None:
             flow.network.run(0.1)
 
 
-def test_the_end_of_a_long_message_is_acknowledged_at_once_behind_a_flow_too() -> None:
-    """Its reader has it, and nothing follows until that has consumed it."""
+def put_until_acknowledged(size: int) -> tuple[Flow, int]:
+    """Put pieces of a long message until one is acknowledged; how many bytes that took."""
     flow = Flow()
     flow.send(40, LONG)
-    piece, flow.acks, first = bytes(60_000), 0, True
+    piece, flow.acks, put_bytes = bytes(60_000), 0, 0
     while not flow.acks:
-        flow.network.issue_as(flow.source, flow.stream, PutSegment(0, piece, 10**6, first=first))
-        first = False
+        put = PutSegment(0, piece, size, first=not put_bytes)
+        flow.network.issue_as(flow.source, flow.stream, put)
+        put_bytes += len(piece)
         flow.network.run(0.0006)
+    return flow, put_bytes
+
+
+def test_the_end_of_a_long_message_is_acknowledged_at_once_behind_a_flow_too() -> None:
+    """Its reader has it, and nothing follows until that has consumed it."""
+    _, put_bytes = put_until_acknowledged(10**6)
+    size = put_bytes + 60_000
+    flow, _ = put_until_acknowledged(size)
     flow.acks = 0
-    flow.network.issue_as(flow.source, flow.stream, PutSegment(0, piece, 10**6, last=True))
+    flow.network.issue_as(flow.source, flow.stream, PutSegment(0, bytes(60_000), size, last=True))
     flow.network.run(0.0015)
     assert flow.acks == 1
 

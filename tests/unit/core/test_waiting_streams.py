@@ -234,3 +234,31 @@ def test_streams_that_their_programs_abandoned_count_until_what_was_put_is_over(
     network.run(ABANDONED_NS / S + 5)
     assert not table.abandoned
     assert open_error() is None
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(10, b"0123456789a", True)],
+        [(10, b"0123456789", False)],
+        [(10, b"012", True)],
+        [(10, b"01234", False), (11, b"56789a", True)],
+        [(10, b"01234", False), (10, b"56", True)],
+        [(10, b"01234", False), (10, b"56789a", True)],
+    ],
+    ids=["too long", "no last", "too short", "another size", "short in all", "long in all"],
+)
+def test_stream_ends_with_pieces_that_are_not_as_long_as_their_message(
+    pieces: list[tuple[int, bytes, bool]],
+) -> None:
+    network = Network(2)
+    settle(network)
+    network.issue(1, Subscribe("t", 100, takes_long=True))
+    source, stream = network.hosts[NodeId(0)], network.issue(0, OpenStream(NodeId(1), "t", 2))
+    moves = Moves()
+    network.watchers.append(moves)
+    for at, (size, body, is_last) in enumerate(pieces):
+        put = PutSegment(0, body, size=size, first=at == 0, last=is_last)
+        network.issue_as(source, stream, put)
+    (end,) = moves.ends
+    assert str(end.error) == "pieces that are not as long as their message"
