@@ -18,7 +18,7 @@ from bmgd.core.commands import (
 from bmgd.errors import ProtocolError
 from bmgd.shell.control_calls import READERS, WRITERS
 from bmgd.shell.control_connection import Call
-from bmgd.shell.verbs import answered_in
+from bmgd.shell.verbs import answered_in, check_questions
 from bmgd.wire import control
 
 Progress = (
@@ -76,4 +76,6 @@ def _put(call: Call, frame: control.PutSegment) -> PutSegment:
     answers: tuple[int, ...] = ()
     if call.verb == "answers" and (first or not frame.size):
         answers = answered_in(frame.body, frame.count)
+    if call.verb == "questions" and frame.count:
+        check_questions(frame.body, frame.count)
     return PutSegment(frame.count, frame.body, frame.size, first, last, timeout_ns, answers)

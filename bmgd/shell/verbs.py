@@ -184,7 +184,7 @@ def parse_unregister(params: Params) -> tuple[int, Unregister]:
     if exit_code is not None and (
         type(exit_code) is not int or not -EXIT_MAX <= exit_code <= EXIT_MAX
     ):
-        raise RequestError("an exit code is an integer of 64 bits, or nil")
+        raise RequestError("an exit code is an integer of 64 bits, not the least one, or nil")
     return number, Unregister(exit_code)
 
 
@@ -298,6 +298,18 @@ def answered_in(body: bytes, count: int) -> tuple[int, ...]:
     if any(kind not in (ANSWER, FAILED) for kind, _ in heads):
         raise RequestError("an answer begins with its kind, 0 or 1, and the number of its question")
     return tuple(question for _, question in heads)
+
+
+def check_questions(body: bytes, count: int) -> None:
+    """Refuse a segment of questions that holds another number of them: each is owed an answer.
+
+    Raises:
+        RequestError: it does.
+    """
+    try:
+        unpack_messages(body, count)
+    except ProtocolError as error:
+        raise RequestError(f"no questions: {error}") from None
 
 
 def describe_moved(moved: StreamMoved) -> dict[str, Any]:

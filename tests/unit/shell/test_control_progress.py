@@ -15,10 +15,11 @@ from bmgd.core.commands import (
     Settled,
     Withdraw,
 )
-from bmgd.errors import ProtocolError
+from bmgd.errors import ProtocolError, RequestError
 from bmgd.shell.control_connection import Call
 from bmgd.shell.control_progress import Progress, command_of
 from bmgd.wire import control
+from bmgd.wire.batch import pack_messages
 from bmgd.wire.control import FIRST_PIECE
 
 PUT = control.PutSegment(1, 1, FIRST_PIECE, 9, 1.5, b"body")
@@ -64,3 +65,14 @@ def test_progress_gives_back_no_more_than_was_delivered(frame: Progress) -> None
     command_of(inbox, frame)
     with pytest.raises(ProtocolError, match="more"):
         command_of(inbox, frame)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_questions_are_as_many_as_their_segment_says(count: int) -> None:
+    """Each question that is numbered is owed an answer."""
+    body = pack_messages([b"one", b"two"])
+    assert command_of(call("questions"), control.PutSegment(1, 2, 0, 0, 0.0, body)) == (
+        PutSegment(2, body)
+    )
+    with pytest.raises(RequestError, match="no questions"):
+        command_of(call("questions"), control.PutSegment(1, count, 0, 0, 0.0, body))
