@@ -20,6 +20,7 @@ What is bounded, and what happens there:
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
     ... of messages             its credit           they wait in their topic
+    ... and what was given up   `CREDIT_BYTES_MAX`   its streams end with SubscriptionError
     a program that never reads  `LINGER_S`           its connection is cut
     ... or says no more         `LINGER_S`           the same; its streams end at once
     ... that is finished        `LINGERING_MAX`      one more is closed at once; it may read a broken

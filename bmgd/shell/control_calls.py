@@ -24,6 +24,9 @@ from bmgd.wire.control_errors import failure_of
 HELD_BYTES_MAX: Final = 64 * 2**20
 """What was read of programs and is not whole yet, and what waits for those that do not read."""
 OUTGOING_BYTES_MAX: Final = 4 * 2**20
+CREDIT_BYTES_MAX: Final = 160 * 2**20
+"""More than a program can have given credit for: the core hands out 64 MiB of messages, and as much of
+broadcasts. What it does not count any more, as pieces of a message that was given up, waits beside."""
 READERS: Final = ("subscribe", "read", "inbox")
 """The verbs that read a topic."""
 WRITERS: Final = ("stream", "questions", "answers")
@@ -132,8 +135,14 @@ class Calls:
             program.write(control.Item(call.sequence, value))
 
     def send_item_within_credit(self, call: Call, value: Mapping[str, Any]) -> None:
-        """Write an item that its program has given credit for: it is not cut off for it."""
-        call.program.write(control.Item(call.sequence, value))
+        """Write an item that its program has given credit for: it is not cut off for it.
+
+        But where more waits than any credit is for.
+        """
+        if call.program.backlog_bytes > CREDIT_BYTES_MAX:
+            self._cut_slow(call.program)
+        else:
+            call.program.write(control.Item(call.sequence, value))
 
     def _cut_slow(self, program: ProgramConnection) -> None:
         error = SubscriptionError("the program reads too slowly")

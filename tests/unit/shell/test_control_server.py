@@ -17,14 +17,14 @@ import pytest
 
 from bmgd.core.commands import CloseStream, SendTo, ShowStatus, Unsubscribe
 from bmgd.core.commands import Withdraw as Withdrawal
-from bmgd.core.effects import Observed, StreamEnded
+from bmgd.core.effects import Deliver, Observed, StreamEnded
 from bmgd.errors import ConfigError
 from bmgd.shell import control as server_module
 from bmgd.shell import control_calls
 from bmgd.shell import control_connection as connection_module
 from bmgd.shell.control_connection import PAUSE_BYTES
 from bmgd.shell.control_socket import bind_control_socket, remove_control_socket
-from bmgd.types import Status
+from bmgd.types import Incarnation, NodeId, Status
 from bmgd.wire.control import (
     ANSWER_BYTES_MAX,
     Cancel,
@@ -545,6 +545,29 @@ async def test_programs_that_do_not_read_are_cut_and_nobody_is_let_in_above_the_
             assert "do not read" in answer.message
         assert core.server.held_bytes > PAUSE_BYTES
         core.server.answers.observed(Observed("x", detail="y"), 7)
+        frames = []
+        while (frame := await slow.hear()) is not None:
+            frames.append(frame)
+        assert isinstance(frames[-1], End)
+        assert frames[-1].name == "SubscriptionError"
+
+
+async def test_program_that_never_reads_is_cut_above_what_any_credit_is_for(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces of long messages that were given up, again and again, are not counted by the core."""
+    monkeypatch.setattr(control_calls, "CREDIT_BYTES_MAX", 1 << 20)
+    async with program(core) as slow:
+        params = {"topic": "jobs", "credit": 1, "credit_bytes": 1}
+        slow.say(Request(1, "read", params))
+        assert isinstance(await slow.hear(), Result)
+        assert core.reader is not None
+        for number in range(100):
+            piece = Deliver(
+                core.reader, NodeId(9), Incarnation(1), "jobs", 0, bytes(60_000), long=number + 1
+            )
+            core.server.answers.deliver(piece)
+        assert core.server.held_bytes < 2 << 20
         frames = []
         while (frame := await slow.hear()) is not None:
             frames.append(frame)
