@@ -48,6 +48,8 @@ class Message(_Fields):
     async def reply(self, payload: Payload, *, timeout: float = REPLY_S) -> None:  # noqa: ASYNC109
         """Answer a request; returns when the asker's daemon holds the answer.
 
+        Where it is cancelled, a short answer that the daemon has already goes on, and counts as given.
+
         Args:
             payload: any number of bytes.
             timeout: seconds, above 0.
@@ -107,7 +109,7 @@ class Message(_Fields):
         return False
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """Its bytes, from the beginning, in pieces of at most 64 KiB.
+        """Its bytes, from the beginning: one that is_long in pieces of at most 64 KiB, others in one.
 
         Of a message that is_long: before the next message is taken, and once.
 

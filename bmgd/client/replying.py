@@ -186,7 +186,8 @@ class Question:
             stream = self._replies.stream(self._asker)
             stream.add(whole, message)
             try:
-                await send_and_wait(stream, message)
+                # The daemon would not tell whether it took it back, so that it could be given again.
+                await send_and_wait(stream, message, takes_back=False)
             finally:
                 self._replies.trim(stream)
         finally:

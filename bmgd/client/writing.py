@@ -33,7 +33,8 @@ class Writer:
         """Send a message: the fast way, without a future for each.
 
         Waits only while as much waits as goes into a segment, behind those that came before; one that
-        is cancelled meanwhile is not sent. Errors show in `flush`, and in the writes after them.
+        is cancelled meanwhile is not sent. Errors show in `flush`, and in the writes after them. While
+        the daemon of a connection that reconnects is away, it waits for it, 10 s at most.
 
         Args:
             payload: its bytes, any number of them.
@@ -141,7 +142,9 @@ class Writer:
         self._stream.abandon()
 
 
-async def outcome_of(stream: Outgoing, message: Pending, overdue: str) -> Any:
+async def outcome_of(
+    stream: Outgoing, message: Pending, overdue: str, *, takes_back: bool = True
+) -> Any:
     """Wait until a message that was added has its outcome, or its time is over.
 
     Its task is woken by the outcome itself: a shield and a timeout around it would be two turns of the
@@ -149,6 +152,7 @@ async def outcome_of(stream: Outgoing, message: Pending, overdue: str) -> Any:
 
     Args:
         overdue: what the error says when the time of one that was sent is over.
+        takes_back: whether the daemon is asked to take back what it has, where nobody waits any more.
 
     Raises:
         DeliveryError: it has failed, and `sent` says whether it may have been taken.
@@ -158,7 +162,8 @@ async def outcome_of(stream: Outgoing, message: Pending, overdue: str) -> Any:
     try:
         return await message.confirmed
     except asyncio.CancelledError:
-        stream.withdraw(message)
+        if takes_back or not message.segment:
+            stream.withdraw(message)
         raise
     finally:
         timer.cancel()
@@ -201,13 +206,16 @@ def _give_up(message: Pending, error: UnreachableError) -> None:
         message.confirmed.set_exception(error)
 
 
-async def send_and_wait(stream: Outgoing, message: Pending) -> None:
+async def send_and_wait(stream: Outgoing, message: Pending, *, takes_back: bool = True) -> None:
     """Wait until a message that was added is confirmed.
+
+    Args:
+        takes_back: see `outcome_of`.
 
     Raises:
         DeliveryError: it is not, and `sent` says whether it may have been taken.
     """
-    await outcome_of(stream, message, _OVERDUE)
+    await outcome_of(stream, message, _OVERDUE, takes_back=takes_back)
 
 
 async def send_long(

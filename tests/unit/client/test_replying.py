@@ -77,6 +77,18 @@ async def test_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -
         await question.answer(b"third", DEADLINE_S)
 
 
+async def test_answer_that_the_daemon_has_is_not_taken_back_when_its_reply_is_cancelled() -> None:
+    """Nobody would hear that it was, and the asker would wait for it in vain."""
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    answering = asyncio.ensure_future(question.answer(b"first", DEADLINE_S))
+    await turn()
+    daemon.open_streams()
+    await cancelled(answering)
+    assert daemon.answers() == [b"first"]
+    assert not [frame for frame in daemon.written if isinstance(frame, control.Withdraw)]
+
+
 async def test_long_answer_that_is_cancelled_before_it_is_sent_can_be_given_again() -> None:
     daemon = Daemon()
     question = Question(Replies(daemon), Asker(3, 1, 1), 7)
