@@ -96,7 +96,8 @@ class Daemon(SendsToMany, ShowsCluster):
 
         Confirmed is what the destination's daemon holds; a message longer than 64 KiB when a program
         has read all of it, and where it was put together for it has asked for what comes next. Messages
-        to one topic of one node are in order, but for long ones. A message that was not transmitted when the time is over, or the caller is cancelled, is not sent.
+        to one topic of one node are in order, but for long ones. A message that was not transmitted when
+        the time is over, or the caller is cancelled, is not sent.
 
         Args:
             destination: a node id.
