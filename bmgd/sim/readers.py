@@ -7,6 +7,7 @@ next reader, marked so. What is read, and what waits unread where a daemon ends,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final
@@ -111,6 +112,15 @@ class Readers:
         network.issue_as(host, request, Unsubscribe())
         absent_ns = self._random.randrange(1, network.conditions.absent_ms_max * 1_000_000)
         network.timeline.plan(network.now_ns + absent_ns, self._subscribe, host)
+
+    def is_any_away(self) -> bool:
+        """Whether a reader comes back yet: what it makes room for is told to those who wait for that."""
+        there = Counter(self._readers.values())
+        return any(
+            there[host] < count
+            for host, count in self._counts.items()
+            if self._is_current(host) and host.joiner is None
+        )
 
     def _is_current(self, host: Host) -> bool:
         return host.alive and self._network.hosts.get(host.where) is host

@@ -289,11 +289,21 @@ class Simulation:
             rest_s, was_whole = (network.now_ns - began_ns) / 1e9, is_whole(network)
             who = running(network)
             self._comes_to(lambda: unsettled(network), limit_ns)
+            self._let_readers_return()
             self._run_until(network.now_ns + self._quiet_ns())
             if self._has_failed() or was_whole:
                 return rest_s
             if not is_whole(network) and running(network) == who:
                 return rest_s
+
+    def _let_readers_return(self) -> None:
+        """Who comes back makes room, which is told: there is no quiet before."""
+        network = self.network
+        until_ns = network.now_ns + network.conditions.absent_ms_max * 1_000_000
+        while self._programs.is_a_reader_away and network.now_ns < until_ns:
+            if self._has_failed():
+                return
+            self._run_until(network.now_ns + int(SLICE_S * 1e9))
 
     def _comes_to(self, unrest_of: Callable[[], str], limit_ns: int) -> bool:
         """Let time pass until nothing keeps the cluster from rest; whether that was in time."""

@@ -108,6 +108,11 @@ class Programs(Watcher):
         """How many messages have not been answered yet."""
         return len(self._asked) + sum(len(s.waiting) for s in self._streams.values())
 
+    @property
+    def is_a_reader_away(self) -> bool:
+        """Whether a reader is away, and comes back."""
+        return self._readers.is_any_away()
+
     def boot(self, host: Host) -> None:
         if self._workload.messages_per_second > 0:
             self._readers.boot(host)
