@@ -29,11 +29,11 @@ def allow_descriptors() -> None:
         ConfigError: they are too few.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
-    if soft != resource.RLIM_INFINITY and soft < min(wanted, DESCRIPTORS_MAX):
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
-            soft = min(wanted, DESCRIPTORS_MAX)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
     if 0 <= soft < DESCRIPTORS_MIN:
         raise ConfigError(
             f"this process may have {soft} descriptors, and needs {DESCRIPTORS_MIN} or more"

@@ -1,4 +1,4 @@
-"""How often a daemon looks for garbage while its flight recorder keeps what its core did."""
+"""A daemon's process: how often it looks for garbage, and the descriptors that it needs."""
 
 from __future__ import annotations
 
