@@ -290,10 +290,7 @@ def answered_in(body: bytes, count: int) -> tuple[int, ...]:
     Raises:
         RequestError: they are no answers.
     """
-    try:
-        messages = unpack_messages(body, count) if count else [body]
-    except ProtocolError as error:
-        raise RequestError(f"no answers: {error}") from None
+    messages = _unpacked(body, count, "answers") if count else [body]
     heads = [read_head(message) for message in messages]
     if any(kind not in (ANSWER, FAILED) for kind, _ in heads):
         raise RequestError("an answer begins with its kind, 0 or 1, and the number of its question")
@@ -306,10 +303,14 @@ def check_questions(body: bytes, count: int) -> None:
     Raises:
         RequestError: it does.
     """
+    _unpacked(body, count, "questions")
+
+
+def _unpacked(body: bytes, count: int, what: str) -> list[bytes]:
     try:
-        unpack_messages(body, count)
+        return unpack_messages(body, count)
     except ProtocolError as error:
-        raise RequestError(f"no questions: {error}") from None
+        raise RequestError(f"no {what}: {error}") from None
 
 
 def describe_moved(moved: StreamMoved) -> dict[str, Any]:
