@@ -113,8 +113,9 @@ class Readers:
         absent_ns = self._random.randrange(1, network.conditions.absent_ms_max * 1_000_000)
         network.timeline.plan(network.now_ns + absent_ns, self._subscribe, host)
 
-    def is_any_away(self) -> bool:
-        """Whether a reader comes back yet: what it makes room for is told to those who wait for that."""
+    @property
+    def is_one_away(self) -> bool:
+        """Whether a reader is away, and comes back. It makes room then, and who waits for that is told."""
         there = Counter(self._readers.values())
         return any(
             there[host] < count

@@ -111,7 +111,7 @@ class Programs(Watcher):
     @property
     def is_a_reader_away(self) -> bool:
         """Whether a reader is away, and comes back."""
-        return self._readers.is_any_away()
+        return self._readers.is_one_away
 
     def boot(self, host: Host) -> None:
         if self._workload.messages_per_second > 0:

@@ -19,6 +19,7 @@ from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, counter_of
 from bmgd.wire.broadcast_messages import ReliableBroadcast
 
 LEAPT_NS = ORPHAN_NS // 2
+"""A holder whose clock leapt so far may have let its copies go before it could share them."""
 ANSWER_NS = 3_000_000_000
 """So long after it is held alive again a node may still be outside of an audience."""
 
