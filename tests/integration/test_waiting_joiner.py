@@ -20,6 +20,12 @@ ANSWERS = {
 }
 
 
+def joiner(contact: str, port: int, state_dir: Path) -> list[str]:
+    """The command of a daemon that joins through a contact."""
+    words = [sys.executable, "-m", "bmgd", "run", "--join", contact]
+    return [*words, "--listen", f"127.0.0.1:{port}", "--state-dir", str(state_dir)]
+
+
 async def _line_with(log: asyncio.StreamReader, text: str) -> None:
     while text not in (line := (await log.readline()).decode()):
         assert line, f"it ended, and never said {text!r}"
@@ -30,11 +36,10 @@ async def test_joiner_without_an_id_answers_signals_and_ends_well(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
     contact = free_base_port(2)
-    command = [sys.executable, "-m", "bmgd", "run", "--join", f"127.0.0.1:{contact}"]
-    command += ["--listen", f"127.0.0.1:{contact + 1}", "--state-dir", str(tmp_path)]
+    words = joiner(f"127.0.0.1:{contact}", contact + 1, tmp_path)
     async with (
         asyncio.timeout(DEADLINE_S),
-        started(*command, stderr=asyncio.subprocess.PIPE) as process,
+        started(*words, stderr=asyncio.subprocess.PIPE) as process,
     ):
         assert process.stderr is not None
         await _line_with(process.stderr, "not joined")
@@ -47,11 +52,10 @@ async def test_joiner_without_an_id_answers_signals_and_ends_well(
 
 
 async def test_joiner_says_that_the_name_of_its_contact_is_not_found(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bmgd", "run", "--join", "a..b:7400"]
-    command += ["--listen", f"127.0.0.1:{free_base_port(1)}", "--state-dir", str(tmp_path)]
+    words = joiner("a..b:7400", free_base_port(1), tmp_path)
     async with (
         asyncio.timeout(DEADLINE_S),
-        started(*command, stderr=asyncio.subprocess.PIPE) as process,
+        started(*words, stderr=asyncio.subprocess.PIPE) as process,
     ):
         assert process.stderr is not None
         await _line_with(process.stderr, "not joined a..b:7400: its name was not found: not a name")
