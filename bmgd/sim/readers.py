@@ -115,7 +115,7 @@ class Readers:
 
     @property
     def is_one_away(self) -> bool:
-        """Whether a reader is away, and comes back. It makes room then, and who waits for that is told."""
+        """Whether a reader is away, and comes back: it makes room then, which others are told."""
         there = Counter(self._readers.values())
         return any(
             there[host] < count
