@@ -170,9 +170,9 @@ class SuspicionsHaveAReason(Checker):
         is_stranger = peer not in journal.ever_linked
         if is_stranger and not journal.ready:
             self.violate(journal, f"suspects {peer}, a stranger, and was never ready")
+        # A link that opened in this step, after the suspicion, has ended it.
+        known = [link for link in journal.former_links.values() if link.peer == peer]
         if is_deadline(event):
-            # A link that opened in this step, after the suspicion, has ended it.
-            known = [link for link in journal.former_links.values() if link.peer == peer]
             for link in known:
                 if not self._is_silent(journal, inside, link.heard_ns, link.unechoed):
                     self.violate(journal, f"suspects {peer}, and heard from it in time")
@@ -180,7 +180,7 @@ class SuspicionsHaveAReason(Checker):
             suspected = journal.suspected.get(peer)
             if suspected and self._dialled is not None and self._dialled < suspected.incarnation:
                 self.violate(journal, f"suspects {peer} because of a dial to its former life")
-            if event.evidence in _PROVING and journal.to(peer):
+            if event.evidence in _PROVING and known:
                 self.violate(journal, f"suspects {peer}, to which it is linked")
         elif not isinstance(event, LinkDown | LinkUp):
             # A link to a former life counts as a dial that came to nothing.
