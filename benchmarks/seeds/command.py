@@ -1,6 +1,6 @@
 """The campaign of random seeds: thousands of scenarios, many simulated hours, the same trace twice.
 
-    python -m benchmarks.seeds small     9,000 seeds of 2 to 12 nodes, 2 s of faults each
+    python -m benchmarks.seeds small     10,000 seeds of 2 to 12 nodes, 2 s of faults each
     python -m benchmarks.seeds many      1,000 seeds of 2 to 33 nodes, 5 s of faults each
     python -m benchmarks.seeds hours     500 simulated hours: an hour each, 2 or 3 nodes (and joiners)
     python -m benchmarks.seeds long      100 seeds of 3 to 9 nodes, 700 s of faults each

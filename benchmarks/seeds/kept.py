@@ -39,7 +39,7 @@ class Part:
 
 
 PARTS = {
-    "small": Part(9_000, (2, 12), 2.0, "", True),
+    "small": Part(10_000, (2, 12), 2.0, "", True),
     "many": Part(1_000, (2, 33), 5.0, "", True),
     "hours": Part(500, (2, 3), 3600.0, "", True),
     "long": Part(100, (3, 9), 700.0, "", True),
