@@ -47,10 +47,6 @@ class Peer:
     gone_at: int = 0
     skips: list[Skip] = field(default_factory=list)
 
-    def correct(self, life: Incarnation) -> None:
-        """The life that acknowledged was assumed, and is none: how far this one is, it will say."""
-        self.life, self.watermark = life, 0
-
     def skip(self, more: Skip) -> None:
         """It need not wait for these either."""
         before, *others = sorted([*self.skips, more])
@@ -164,7 +160,7 @@ class BroadcastPeers:
             gone_at = 1 if self._context.membership.is_gone(node_id) else 0
             peer = self.by_id[node_id] = Peer(gone_at=gone_at)
         if peer.life > life:
-            peer.correct(life)
+            self._correct(node_id, peer, life)
         elif peer.life not in (UNKNOWN_INCARNATION, life):
             self._begin_anew(node_id, peer, life, self._window.next)
         peer.life = life
@@ -292,7 +288,7 @@ class BroadcastPeers:
             # A founder of which nothing was heard was waited for: it was held dead by mistake.
             known = life
         if peer.life > life:
-            peer.correct(life)
+            self._correct(node_id, peer, life)
         if peer.life != life and (peer.life or (peer.gone_at and known != life)):
             self._begin_anew(node_id, peer, life, following)
         elif peer.gone_at:
@@ -309,6 +305,22 @@ class BroadcastPeers:
         peer.gone_at = following if self._context.membership.is_gone(node_id) else 0
         peer.skips = [Skip(node_id, 1, following - 1, False)] if following > 1 else []
         self._tell_skips_to(node_id, peer)
+        self.plan_resending()
+
+    def _correct(self, node_id: NodeId, peer: Peer, life: Incarnation) -> None:
+        """The life that acknowledged was assumed, or is one that this one has forgotten: a lower one.
+
+        What that acknowledged this one may lack. It is waited for again, and skips what is stable.
+        """
+        acknowledged, peer.life, peer.watermark = peer.watermark, life, 0
+        if self._window.stable:
+            peer.skip(Skip(node_id, 1, self._window.stable, False))
+        for sent in self._window.unstable:
+            is_skipped = any(skip.first <= sent.sequence <= skip.last for skip in peer.skips)
+            if sent.sequence <= acknowledged and self._is_for(sent, node_id) and not is_skipped:
+                sent.missing |= 1 << node_id
+        if peer.skips:
+            self._tell_skips_to(node_id, peer)
         self.plan_resending()
 
     def _take_back(self, node_id: NodeId, peer: Peer, following: int) -> None:
