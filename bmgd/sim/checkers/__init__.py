@@ -7,6 +7,7 @@ as it must be at rest.
 
 from bmgd.chaos.history import History
 from bmgd.sim.checkers.aborting import UnfinishedAreAborted
+from bmgd.sim.checkers.accepting import BroadcastsAreTaken
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
@@ -174,6 +175,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     StableIsTold,
     SlowReadersStallNobody,
     BroadcastBoundsHold,
+    BroadcastsAreTaken,
     AllHaveItOrNone,
     OlderAreSpared,
     FeaturesAreInCommon,

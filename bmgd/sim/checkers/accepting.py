@@ -1,0 +1,60 @@
+"""What comes of a reliable broadcast is taken, whatever is believed of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bmgd.core.broadcast.retention import AHEAD_MAX
+from bmgd.core.effects import Effect
+from bmgd.core.events import Event, Received
+from bmgd.sim.checkers.broadcasts import retention_of
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.types import NodeId
+from bmgd.wire.broadcast_messages import ReliableBroadcast
+
+
+class BroadcastsAreTaken(Checker):
+    """A copy that comes to a node is there after the step, or the node counts that it refused it.
+
+    Also where its source is held dead: copies of who died midway are all that others can get.
+    """
+
+    name: ClassVar[str] = "broadcasts-are-taken"
+    events: ClassVar[Kinds] = (ReliableBroadcast,)
+    before_events: ClassVar[Kinds] = (ReliableBroadcast,)
+    effects: ClassVar[Kinds] = ()
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._refused: dict[NodeId, int] = {}
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._refused[journal.place] = retention_of(journal).refused
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        message = event.message if isinstance(event, Received) else None
+        if not isinstance(message, ReliableBroadcast):
+            return
+        me, route = journal.host.id, message.route
+        if route.destination != me or route.source == me:
+            # Passed on as a unicast is, or come back.
+            return
+        retention = retention_of(journal)
+        if retention.refused == self._refused[journal.place] and not self._has(journal, message):
+            self.violate(
+                journal, f"drops {route.sequence} of {route.source}, and counts it nowhere"
+            )
+
+    @staticmethod
+    def _has(journal: Journal, message: ReliableBroadcast) -> bool:
+        """Whether a node has that copy, had it, skips it, or it is too far ahead."""
+        route = message.route
+        heard = retention_of(journal).lives.get((route.source, route.source_incarnation))
+        if heard is None:
+            return False
+        count = route.sequence
+        is_far = count > heard.watermark + AHEAD_MAX
+        is_skipped = any(skip.first <= count <= skip.last for skip in heard.skips)
+        return count <= heard.watermark or count in heard.copies or is_far or is_skipped
