@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.broadcast.retention import AHEAD_MAX
+from bmgd.core.broadcast import retention
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
-from bmgd.sim.checkers.broadcasts import retention_of
+from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.types import NodeId
 from bmgd.wire.broadcast_messages import ReliableBroadcast
 
 
@@ -28,10 +27,14 @@ class BroadcastsAreTaken(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._refused: dict[NodeId, int] = {}
+        self._refused = self._watermark = 0
 
     def before(self, journal: Journal, event: Event) -> None:
-        self._refused[journal.place] = retention_of(journal).refused
+        if not isinstance(event, Received) or not isinstance(event.message, ReliableBroadcast):
+            return
+        known = retention_of(journal)
+        heard = known.lives.get(_life_of(event.message))
+        self._refused, self._watermark = known.refused, heard.watermark if heard else 0
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         message = event.message if isinstance(event, Received) else None
@@ -41,20 +44,22 @@ class BroadcastsAreTaken(Checker):
         if route.destination != me or route.source == me:
             # Passed on as a unicast is, or come back.
             return
-        retention = retention_of(journal)
-        if retention.refused == self._refused[journal.place] and not self._has(journal, message):
+        is_refused = retention_of(journal).refused > self._refused
+        if not is_refused and not self._has(journal, message):
             self.violate(
                 journal, f"drops {route.sequence} of {route.source}, and counts it nowhere"
             )
 
-    @staticmethod
-    def _has(journal: Journal, message: ReliableBroadcast) -> bool:
-        """Whether a node has that copy, had it, skips it, or it is too far ahead."""
-        route = message.route
-        heard = retention_of(journal).lives.get((route.source, route.source_incarnation))
+    def _has(self, journal: Journal, message: ReliableBroadcast) -> bool:
+        """Whether a node has that copy, had it, skips it, or it was too far ahead."""
+        heard = retention_of(journal).lives.get(_life_of(message))
         if heard is None:
             return False
-        count = route.sequence
-        is_far = count > heard.watermark + AHEAD_MAX
+        count = message.route.sequence
+        is_far = count > self._watermark + retention.AHEAD_MAX
         is_skipped = any(skip.first <= count <= skip.last for skip in heard.skips)
         return count <= heard.watermark or count in heard.copies or is_far or is_skipped
+
+
+def _life_of(message: ReliableBroadcast) -> LifeKey:
+    return message.route.source, message.route.source_incarnation
