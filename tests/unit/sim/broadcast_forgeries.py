@@ -443,6 +443,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("sources-send-what-is-missed", tells_again_what_is_stable),
     ("sources-send-what-is-missed", does_not_tell_what_is_stable),
     ("sources-send-what-is-missed", does_not_answer_who_asks),
+    ("broadcasts-are-taken", _comes),
     ("nodes-acknowledge-what-came", acknowledges_again),
     ("nodes-acknowledge-what-came", acknowledges_less),
     ("broadcast-bounds-hold", counts_wrongly),
