@@ -22,6 +22,7 @@ source hears of, and `following` is the first number for L that was sent since L
     left; L is a later life                      1 .. following - 1   nothing
     any of the last three; L is heard of dead    1 .. next - 1        when it is back: as held dead
     L acknowledges before its record comes       1 .. next - 1        what is sent until that comes
+    alive, as a later life that acknowledged     1 .. stable          nothing
     L has not got a piece that is given up       nothing              that one
 
 So a life that begins has missed nothing of what was before it, whoever tells it. A broadcast that is not

@@ -8,6 +8,9 @@ life, and who joins, skip everything that was sent before they were known.
     waited for --held dead--> gone --same life--> told its skips --acknowledges to be beyond--> waited for
         '--new life--> told its skips
 
+A founder that has lost its state may begin a life below its former one. Where nothing but an
+acknowledgement told of that one, it is waited for again, also for what the former one acknowledged.
+
 Skips are told again, together with what is sent again, until the node acknowledges to be beyond them.
 A node that skips a broadcast is not missing from it any more. `broadcast/__init__.py` has all the cases.
 """
@@ -308,19 +311,21 @@ class BroadcastPeers:
         self.plan_resending()
 
     def _correct(self, node_id: NodeId, peer: Peer, life: Incarnation) -> None:
-        """The life that acknowledged was assumed, or is one that this one has forgotten: a lower one.
+        """The life that acknowledged was assumed, or this one, a lower one, has forgotten it.
 
-        What that acknowledged this one may lack. It is waited for again, and skips what is stable.
+        What that acknowledged this one may lack: it is waited for again, and skips what is stable. Who
+        is held dead is told of that when it is back.
         """
         acknowledged, peer.life, peer.watermark = peer.watermark, life, 0
-        if self._window.stable:
+        if self._window.stable and not peer.gone_at:
             peer.skip(Skip(node_id, 1, self._window.stable, False))
-        for sent in self._window.unstable:
-            is_skipped = any(skip.first <= sent.sequence <= skip.last for skip in peer.skips)
-            if sent.sequence <= acknowledged and self._is_for(sent, node_id) and not is_skipped:
-                sent.missing |= 1 << node_id
-        if peer.skips:
             self._tell_skips_to(node_id, peer)
+        for sent in self._window.unstable:
+            if sent.sequence > acknowledged:
+                break
+            if self._is_for(sent, node_id):
+                sent.missing |= 1 << node_id
+        self._clear_skipped(node_id, peer)
         self.plan_resending()
 
     def _take_back(self, node_id: NodeId, peer: Peer, following: int) -> None:

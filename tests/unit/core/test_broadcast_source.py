@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bmgd.core.broadcast.source import SENT_PER_STEP_MAX
 from bmgd.core.commands import BroadcastTo, Leave
 from bmgd.core.effects import Effect
-from bmgd.core.events import CommandIssued, Event, LinkUp, Received
-from bmgd.core.node import Node
+from bmgd.core.events import Event, Received
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
-from bmgd.types import (
-    UNKNOWN_INCARNATION,
-    Incarnation,
-    LinkId,
-    NodeId,
-    Record,
-    Status,
-    incarnation_tag,
-)
-from bmgd.wire.broadcast_messages import Skip, Watermark
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, incarnation_tag
+from bmgd.wire.broadcast_messages import Watermark
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, settle
-from tests.unit.core.test_bounds import LIFE, PEERS, node_of, route
 
 TOPIC = "news"
 
@@ -151,40 +140,3 @@ def test_source_keeps_nothing_of_joiners_that_have_left() -> None:
     link = next(iter(source.node.parts.links.table))
     network._step(source, Received(link, late))
     assert sorted(peers.by_id) == [1]
-
-
-def acknowledge(node: Node, peer: int, life: Incarnation, watermark: int) -> None:
-    tag = node.parts.context.own_tag
-    way = replace(route(peer), source_incarnation=life, destination_tag=tag)
-    now_ns = node.parts.context.now_ns + 1
-    node.step(now_ns, Received(LinkId(1), Watermark(way, watermark, 0, asks=False)))
-
-
-def link_to(node: Node, peer: int, life: Incarnation) -> None:
-    address = PEERS.address_of(NodeId(peer))
-    node.step(4, LinkUp(LinkId(peer), NodeId(peer), life, address, UNKNOWN_INCARNATION, 1))
-
-
-def test_founder_that_forgot_its_life_gets_what_that_acknowledged() -> None:
-    node = node_of(4)
-    former, present = Incarnation(LIFE + 9), Incarnation(LIFE + 5)
-    node.step(2, CommandIssued(1, BroadcastTo(TOPIC, b"x", True, 60 * S)))
-    (sent,) = node.parts.to_many.source.window.unstable
-    acknowledge(node, 2, former, 1)
-    assert not sent.missing >> 2 & 1
-    link_to(node, 2, present)
-    assert sent.missing >> 2 & 1
-    acknowledge(node, 2, present, 1)
-    assert not sent.missing >> 2 & 1
-
-
-def test_founder_that_forgot_its_life_skips_what_is_stable() -> None:
-    node = node_of(3)
-    former, present = Incarnation(LIFE + 9), Incarnation(LIFE + 5)
-    node.step(2, CommandIssued(1, BroadcastTo(TOPIC, b"x", True, 60 * S)))
-    acknowledge(node, 2, former, 1)
-    acknowledge(node, 1, LIFE, 1)
-    assert node.parts.to_many.source.window.stable == 1
-    link_to(node, 2, present)
-    peer = node.parts.to_many.source.peers.by_id[NodeId(2)]
-    assert (peer.life, peer.watermark, peer.skips) == (present, 0, [Skip(NodeId(2), 1, 1, False)])
