@@ -178,11 +178,11 @@ def _is_of(row: Row, bug: Bug, core: str) -> bool:
 
 def report(bugs: list[Bug]) -> str:
     """The results as a page of the documentation."""
-    rows, core = read_rows(), digest()
+    rows = read_rows()
     done = [(bug, rows[bug.name]) for bug in bugs if bug.name in rows]
     found = [row for _, row in done if row["found_by"]]
     hidden = sum(1 for _, row in done if row["passes_by_eye"])
-    of_core = sum(1 for bug, row in done if _is_of(row, bug, core))
+    cores = Counter(str(row.get("core")) for _, row in done).most_common()
     none = rows.get(NONE, {"tried": 0, "fired": {}})
     tried = sorted(row["tried"] for row in found)
     lines = [
@@ -191,7 +191,8 @@ def report(bugs: list[Bug]) -> str:
         "Deliberate mutations of the core ([tests/sim/planted.toml](../tests/sim/planted.toml)), each",
         "planted in a process of its own by `python -m benchmarks.planted`, which writes this page.",
         "",
-        f"{len(done)} of {len(bugs)} were run, {of_core} of them on the present core ({core}).",
+        f"{len(done)} of {len(bugs)} were run: {', '.join(f'{n} on core {core}' for core, n in cores)}",
+        f"(`python -m benchmarks.core_sources` prints the digest of the present one, {digest()}).",
         f"{len(found)} are found by a checker, half of them within",
         f"{tried[len(tried) // 2] if tried else 0} seeds, all within {tried[-1] if tried else 0}. "
         f"{hidden} of them are hidden: a cluster of 16",
