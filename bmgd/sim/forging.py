@@ -79,7 +79,7 @@ class Forger:
         if isinstance(message, Notice) and self._random.random() < _TO_ITSELF:
             # Others that believe a later life close their links to this one, and tell it nothing.
             told = about
-        links = [end.link for end in told.ends.values() if end.up and not end.closing]
+        links = [end.link for end in told.ends.values() if self._network.can_come(end)]
         if links:
             self._note(LieTold(self._network.now_ns, about.id, told.id))
             self._network.lied_about.add(about.id)

@@ -64,7 +64,7 @@ class FormerLives(Watcher):
     def _come(self, host: Host, peer: NodeId) -> None:
         """Before the answer, a message of a former life of it is here; then a program sends again."""
         about = next((h for h in self._network.hosts.values() if h.alive and h.id == peer), None)
-        links = [end.link for end in host.ends.values() if end.up and not end.closing]
+        links = [end.link for end in host.ends.values() if self._network.can_come(end)]
         if about is None or about.joiner is not None or not self._left or not links:
             return
         is_current = self._network.hosts.get(host.where) is host and host.joiner is None

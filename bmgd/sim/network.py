@@ -59,7 +59,7 @@ from bmgd.peers import PeerList
 from bmgd.routing import Snapshot
 from bmgd.sim.blockade import Blockade
 from bmgd.sim.conditions import Conditions
-from bmgd.sim.host import Host
+from bmgd.sim.host import End, Host
 from bmgd.sim.joining import become_member, begin_joining
 from bmgd.sim.malformed_frames import MalformedFrames
 from bmgd.sim.observing import Watcher
@@ -311,8 +311,16 @@ class Network:
         if host.joiner is None and host.alive:
             self._step(host, KeysChanged(keys))
 
+    def can_come(self, end: End) -> bool:
+        """Whether its other end can be heard over a link now: it says that a process runs there."""
+        other = end.other
+        if not end.up or end.closing or other is None or not other.up or other.dead:
+            return False
+        is_running = other.host.alive and not other.host.stopped
+        return is_running and not self.blockade.blocks(other.host.where, end.host.where)
+
     def let_come(self, host: Host, link: LinkId, message: Message) -> None:
-        """Let a message come over a link, as if its other end had sent it."""
+        """Let a message come over a link where one can, as if its other end had sent it."""
         self._step(host, Received(link, message))
 
     def wake_soon(self, host: Host) -> None:

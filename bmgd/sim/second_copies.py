@@ -91,16 +91,7 @@ class SecondCopies(Watcher):
     def _come(self, end: End, message: Copied) -> None:
         host, network = end.host, self._network
         is_there = network.hosts.get(host.where) is host and host.joiner is None
-        if not is_there or not host.alive or host.pauses or end.closing or not _carries(end):
+        if not is_there or not host.alive or host.pauses or not network.can_come(end):
             return
-        if isinstance(message, Segment) and not has_passed(host.node, message):
-            return
-        # What a node hears over a link says that its other end is there.
-        if end.other is not None and not network.blockade.blocks(end.other.host.where, host.where):
+        if not isinstance(message, Segment) or has_passed(host.node, message):
             network.let_come(host, end.link, message)
-
-
-def _carries(end: End) -> bool:
-    """Whether a link is up, and a process at its other end that runs."""
-    other = end.other
-    return end.up and other is not None and other.up and other.host.alive and not other.host.stopped
