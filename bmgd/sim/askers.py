@@ -52,6 +52,8 @@ AWAY_NS: Final = 500_000_000
 THINKS_NS: Final = 200_000_000
 AGAIN_NS: Final = 5_000_000
 """An answer for which there is no credit is put again so soon."""
+ANSWERS_TWICE: Final = 0.05
+"""So often a program answers a question twice in one segment, which the first of the two answers."""
 LONG_BYTES: Final = 100_000
 _FIRST_NUMBER: Final = 1 << 41
 """So that no question is also a message of another kind."""
@@ -374,8 +376,9 @@ class Askers(Watcher):
             kind = FAILED if random.random() < 0.05 else ANSWER
             thinks_ns = random.randrange(1, THINKS_NS) if random.random() < 0.5 else 1
             answer = number, answer_head(kind, number) + payload
+            answers = [answer, answer] if random.random() < ANSWERS_TWICE else [answer]
             at_ns = self._network.now_ns + thinks_ns
-            self._network.timeline.plan(at_ns, self._answer, host, deliver.request, asker, [answer])
+            self._network.timeline.plan(at_ns, self._answer, host, deliver.request, asker, answers)
 
     def _answer(
         self, host: Host, reader: int, asker: Asker, answers: list[tuple[int, bytes]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -48,6 +49,7 @@ class _Asked:
         inbox: the number of the one that its answer goes to.
         forsaken: its answer was not confirmed yet when the program that put it went away.
         over: its stream has ended, or it was settled.
+        answers: how many answers to it the segment held that answered it; its program takes the first.
     """
 
     payload: bytes
@@ -61,6 +63,7 @@ class _Asked:
     answered: bool = False
     forsaken: bool = False
     over: bool = False
+    answers: int = 1
 
 
 @dataclass(slots=True)
@@ -167,12 +170,13 @@ class RequestsHaveOneOutcome(Checker):
                 )
         elif stream.answers is not None:
             asker = stream.answers[1]
-            keys = [(asker.source, asker.incarnation, number) for number in put.answers]
-            known = [self._asked[key] for key in keys if key in self._asked]
-            unanswered = [asked for asked in known if not asked.answered]
-            self._answers[journal.host, stream.owner, stream.next_number] = unanswered
-            for asked in unanswered:
-                asked.answered = True
+            times = Counter((asker.source, asker.incarnation, each) for each in put.answers)
+            known = [key for key in times if key in self._asked]
+            unanswered = [key for key in known if not self._asked[key].answered]
+            segment = [self._asked[key] for key in unanswered]
+            self._answers[journal.host, stream.owner, stream.next_number] = segment
+            for key, asked in zip(unanswered, segment, strict=True):
+                asked.answered, asked.answers = True, times[key]
 
     def _on_abandoned(self, journal: Journal, request: int) -> None:
         """A program goes away: of what it has put, nobody is told what was not sent in time."""
@@ -275,7 +279,7 @@ class RequestsHaveOneOutcome(Checker):
             self.violate(journal, f"hears of question {number}, which it never asked")
             return
         asked.said += 1
-        if asked.said > 1:
+        if asked.said > asked.answers:
             self.violate(journal, f"hears of question {number} again")
         known = self._readers.get(source)
         if known is None or asked.destination not in known.ids:
