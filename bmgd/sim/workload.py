@@ -38,6 +38,10 @@ BATCH_MAX: Final = 8
 """Messages in one segment."""
 _BURST: Final = (2, 8)
 """Messages that are sent at one moment, at least and at most."""
+FLEETING: Final = 99
+"""Of a hundred things that a program does with a stream, the one that opens others and abandons them."""
+MISCOUNTED: Final = 0.03
+"""So often the pieces of a long message have a byte more or less than it says, and end its stream."""
 BURST_MEAN: Final = sum(_BURST) / 2
 BEST_EFFORT: Final = "best effort"
 ABANDONED: Final = "abandoned"
@@ -192,18 +196,21 @@ class Programs(Watcher):
             self._network.issue_as(host, request, Withdraw(number))
         elif stream.pieces:
             self._put_piece(request, stream)
+        elif chance == FLEETING:
+            self._open_and_abandon(host, destination)
         elif chance < 15 + self._network.conditions.long_percent and not stream.best_effort:
             self._begin_long(request, stream)
         else:
             self._put(request, stream)
 
-    def _open(self, host: Host, destination: NodeId) -> None:
+    def _open(self, host: Host, destination: NodeId) -> int:
         network, random = self._network, self._random
         request = network.next_request()
         best_effort = random.random() < 0.1
         self._streams[request] = _Stream(host, destination, best_effort)
         command = OpenStream(destination, TOPIC, random.choice((1, 2, 3)), best_effort)
         network.issue_as(host, request, command)
+        return request
 
     def _close(self, host: Host, request: int, stream: _Stream, *, abandon: bool) -> None:
         if abandon:
@@ -213,6 +220,17 @@ class Programs(Watcher):
             return
         stream.credit = None
         self._network.issue_as(host, request, CloseStream(abandon))
+
+    def _open_and_abandon(self, host: Host, destination: NodeId) -> None:
+        """A few streams, one after the other, each for a segment that is given up at once."""
+        for _ in range(self._random.randint(*_BURST)):
+            request = self._open(host, destination)
+            stream = self._streams.get(request)
+            if stream is None or stream.credit is None:
+                return
+            self._put(request, stream)
+            if request in self._streams:
+                self._close(host, request, stream, abandon=True)
 
     def _put(self, request: int, stream: _Stream) -> None:
         host, random = stream.host, self._random
@@ -246,11 +264,12 @@ class Programs(Watcher):
         piece_bytes = min(PAYLOAD_BYTES_MAX, max(NUMBER_BYTES, random.choice((500, 9_000, 65_536))))
         starts = range(0, size, piece_bytes)
         timeout_ns = self._timeout_ns if random.random() < 0.5 else 0
+        said_bytes = size + (random.choice((-1, 1)) if random.random() < MISCOUNTED else 0)
         stream.pieces = [
             PutSegment(
                 0,
                 whole[at : at + piece_bytes],
-                size,
+                said_bytes,
                 first=at == 0,
                 last=at == starts[-1],
                 timeout_ns=timeout_ns,

@@ -60,6 +60,7 @@ class _Asked:
         withdrawn: the segments that the program gave up.
         pieces: the segments that are pieces of long messages: they end with others of theirs.
         next: the number of the segment that is put next.
+        left_bytes: of the long message that is being put, what it has beside the pieces that were put.
     """
 
     destination: NodeId
@@ -70,6 +71,7 @@ class _Asked:
     withdrawn: set[int] = field(default_factory=set)
     pieces: set[int] = field(default_factory=set)
     next: int = 1
+    left_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ class ErrorsHaveTheirReason(Checker):
                 self._may_refuse = _may_turn_down(inside, request, put)
                 if request in known:
                     self._note_put(journal, known[request], put)
+                    self._may_refuse |= _is_miscounted(known[request], put)
             case Withdraw(number):
                 if request in known:
                     known[request].withdrawn.add(number)
@@ -163,6 +166,7 @@ class ErrorsHaveTheirReason(Checker):
             asked.over_ns[asked.next] = journal.now_ns + put.timeout_ns
         if put.size:
             asked.pieces.add(asked.next)
+            asked.left_bytes = (put.size if put.first else asked.left_bytes) - len(put.body)
         asked.next += 1
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
@@ -261,6 +265,11 @@ def _is_over(now_ns: int, told: _Told) -> bool:
         or asked.over_ns.get(number, now_ns + 1) <= now_ns
         for number in told.numbers
     )
+
+
+def _is_miscounted(asked: _Asked, put: PutSegment) -> bool:
+    """Whether the pieces of a long message are more or fewer bytes than it says."""
+    return put.size > 0 and (asked.left_bytes < 0 or put.last != (asked.left_bytes == 0))
 
 
 def _was_reset(event: Event, peer: NodeId, reason: ResetReason) -> bool:

@@ -74,6 +74,12 @@ def test_simulation_sends_messages_at_one_moment_to_one_node_in_bursts(
     assert outcome.violations == ()
     # Then all must be reachable, which is tried at one moment.
     sending = [fact for fact in outcome.history.of(Sent) if fact.at_ns < 3_000_000_000]
+    if streams:
+        # Of streams that are abandoned after one segment there are several at one moment too.
+        moments = Counter(
+            request for request, _ in {(each.request, each.at_ns) for each in sending}
+        )
+        sending = [each for each in sending if moments[each.request] > 1]
     sent = Counter((fact.at_ns, fact.node, fact.destination) for fact in sending)
     # One segment of a stream has up to eight of them too.
     assert (max(sent.values()) > BATCH_MAX) == (percent > 0 and streams > 0)
