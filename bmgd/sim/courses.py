@@ -4,8 +4,8 @@ By chance there are seldom joiners for long enough that anything becomes of them
 all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
 of a partition equally large for so long that each holds the other one dead. Seldom is a node evicted
 that cannot hear of it, and comes back in the same life. Seldom are founders apart from the first moment
-until they no longer wait for each other. And seldom does nothing happen but that one or two nodes are
-silent, each for itself, until they are found.
+until they no longer wait for each other. Seldom does a node leave while its readers are slow. And seldom
+does nothing happen but that one or two nodes are silent, each for itself, until they are found.
 """
 
 from __future__ import annotations
@@ -100,6 +100,23 @@ def strangers(random: Random, plan: Plan, start_ms: int) -> Plan:
     mend_s = round(start_ms / 1000 + random.choice((0.05, 1.0)), 6)
     steps = Step(0.0, Partition(groups)), Step(mend_s, Mend())
     return replace(plan, steps=steps, seconds=max(plan.seconds, round(mend_s + 0.5, 6)))
+
+
+def leaving(random: Random, plan: Plan) -> Plan:
+    """A plan in which nodes leave one after the other, and may be started again; one stays."""
+    ids = [NodeId(node) for node in range(plan.nodes)]
+    leavers = random.sample(ids, random.randint(1, min(3, plan.nodes - 1)))
+    # By then something is in the hands of readers.
+    steps, at_s = [], _BEGIN_S + 0.5 + 2 * random.random()
+    for leaver in leavers:
+        steps.append(Step(round(at_s, 6), Leave((leaver,))))
+        if random.random() < 0.3:
+            steps.append(Step(round(at_s + 5.0, 6), Restart((leaver,))))
+        at_s += random.choice((0.0, 0.05, 1.0))
+    steps.sort(key=lambda step: step.at_s)
+    # So long are programs slow: what a leaver waits for takes seconds.
+    seconds = max(plan.seconds, steps[-1].at_s + 1.5)
+    return replace(plan, steps=tuple(steps), seconds=round(seconds, 6))
 
 
 def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:

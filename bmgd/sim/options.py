@@ -17,7 +17,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
-from bmgd.sim.courses import apart, evicted, growing, halved, silent, strangers
+from bmgd.sim.courses import apart, evicted, growing, halved, leaving, silent, strangers
 from bmgd.sim.workload import BATCH_MAX, BURST_MEAN
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -62,6 +62,14 @@ _HOPS: Final = 3
 _KERNEL_US: Final = 2_000
 """Until a kernel has room again, beside the delays."""
 PIECE_BYTES: Final = 20_000
+_CONGESTED: Final[dict[str, Scalar]] = {
+    "delay_min_us": 20,
+    "delay_max_us": 400,
+    "streams_percent": 0,
+    "bursts_percent": 100,
+    "long_percent": 0,
+}
+"""Short frames that come together: relays pass on runs of them, which narrow pipes take in parts."""
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
@@ -108,22 +116,19 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if nodes > 2 and (around := _drawn("deaths around", seed, 0.2)):
         settings["healing"] = around.choice(_WAITING_POLICIES)
         plan = replace(plan, steps=_deaths_around(around, nodes, seconds))
+    plan, courses = _course(seed, plan, settings)
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
-    if workload.messages_per_second:
-        workload = _crowded(seed, workload, simulated)
-    sent_bytes = _sent_bytes(workload, simulated, seconds)
-    simulated |= _pipes(Random(f"pipes {seed}"), simulated, sent_bytes)
-    if simulated["write_bytes_max"]:
-        carried_bytes = sent_bytes * _HOPS + _broadcast_bytes(workload, seconds) * nodes
-        least_bytes = 2 * int(carried_bytes / _WRITES_MAX)
-        simulated["write_bytes_max"] = max(int(simulated["write_bytes_max"]), least_bytes)
+    if "leaving" in courses:
+        workload = replace(workload, messages_per_second=_per_second(40.0, nodes, seconds))
+    workload, narrow = _loaded(seed, workload, simulated, nodes, seconds)
+    simulated |= narrow
     # A short queue fills only where programs read more slowly than others send, and who goes away has
     # something in its hands only where it is slow.
     is_often = "queue_messages" in settings or "absent_ms_max" in simulated
-    if reading := _drawn("reading", seed, 0.7 if is_often else 0.2):
-        messages, us_max = reading.choice(_READINGS)
+    leaves = "leaving" in courses
+    if reading := _drawn("reading", seed, 1.0 if leaves else 0.7 if is_often else 0.2):
+        messages, us_max = reading.choice(_READINGS[1:] if leaves else _READINGS)
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
-    plan, courses = _course(seed, plan, settings)
     if courses:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
     simulated |= _seldom(seed, grows="growing" in courses)
@@ -131,6 +136,36 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
+
+
+def _loaded(
+    seed: int, workload: Workload, simulated: dict[str, Scalar], nodes: int, seconds: float
+) -> tuple[Workload, dict[str, Scalar]]:
+    """What programs send, and how wide the pipes are for that.
+
+    Args:
+        simulated: options of what is sent are set in it.
+
+    Returns:
+        The workload, and what kernels hold, how much a write takes, and what a step costs.
+    """
+    congested = _drawn("congested", seed, 0.08)
+    if congested:
+        workload = replace(workload, messages_per_second=_per_second(200.0, nodes, seconds))
+    if workload.messages_per_second:
+        workload = _crowded(seed, workload, simulated)
+    if congested:
+        workload = replace(workload, payload_bytes=64)
+        simulated |= _CONGESTED
+    sent_bytes = _sent_bytes(workload, simulated, seconds)
+    pipes = _pipes(Random(f"pipes {seed}"), simulated, sent_bytes)
+    if congested:
+        pipes |= {"pipe_bytes": congested.choice(_PIPES_BYTES[:2]), "write_bytes_max": 1_000}
+    if pipes["write_bytes_max"]:
+        carried_bytes = sent_bytes * _HOPS + _broadcast_bytes(workload, seconds) * nodes
+        least_bytes = 2 * int(carried_bytes / _WRITES_MAX)
+        pipes["write_bytes_max"] = max(int(pipes["write_bytes_max"]), least_bytes)
+    return workload, pipes
 
 
 def _crowded(seed: int, workload: Workload, simulated: dict[str, Scalar]) -> Workload:
@@ -186,6 +221,9 @@ def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, f
         courses.add("strangers")
         settings |= {"start_ms": unmet.choice((1_000, 3_000))}
         plan = strangers(unmet, plan, int(settings["start_ms"]))
+    if plan.nodes > 1 and (left := _drawn("leaving", seed, 0.06)):
+        courses.add("leaving")
+        plan = leaving(left, plan)
     if grown := _drawn("growing", seed, 0.08):
         courses.add("growing")
         plan = growing(grown, plan, settings)
@@ -307,9 +345,13 @@ def _timings(random: Random) -> dict[str, Scalar]:
 
 def _workload(random: Random, nodes: int, seconds: float) -> Workload:
     per_second = random.choice((0.0, 5.0, 40.0, 200.0))
-    per_second = min(per_second, MESSAGES_MAX / max(1.0, seconds), FRAMES_PER_SECOND / nodes)
     return Workload(
-        messages_per_second=per_second,
+        messages_per_second=_per_second(per_second, nodes, seconds),
         payload_bytes=random.choice((8, 64, 1_000, 20_000)),
         timeout_s=random.choice((0.5, 10.0)),
     )
+
+
+def _per_second(wanted: float, nodes: int, seconds: float) -> float:
+    """So many messages a second, or as many as a scenario may have."""
+    return min(wanted, MESSAGES_MAX / max(1.0, seconds), FRAMES_PER_SECOND / nodes)
