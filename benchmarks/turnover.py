@@ -162,6 +162,8 @@ def simulate(options: argparse.Namespace) -> None:
     """Joins and leaves in virtual time, from where the last call has ended."""
     out = Path(options.out) if options.out else None
     kept = out.with_suffix(".state") if out else None
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
     done, told, now_ns = 0, RecordPage(()), 0
     if kept is not None and kept.exists():
         state = json.loads(kept.read_text())
