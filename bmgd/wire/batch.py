@@ -37,10 +37,17 @@ def unpack_messages(body: bytes, count: int) -> list[bytes]:
     """
     if count == 1 and (alone := only_message(body)) is not None:
         return [alone]
+    # Whoever sends may be anybody: an array within would make room for as many items as it says.
+    unpacker = msgpack.Unpacker(
+        max_buffer_size=len(body), max_array_len=0, max_map_len=0, max_str_len=0, max_ext_len=0
+    )
     try:
-        payloads = msgpack.unpackb(b"\xdc" + count.to_bytes(2, "big") + body, max_ext_len=0)
+        unpacker.feed(body)
+        payloads = list(unpacker)
     except (ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError("not the messages of a segment") from error
+    if len(payloads) != count or unpacker.tell() != len(body):
+        raise ProtocolError("a segment of another number of messages")
     if set(map(type, payloads)) - {bytes}:
         raise ProtocolError("a message that is not binary")
     messages: list[bytes] = payloads

@@ -31,6 +31,7 @@ from bmgd.wire.messages import Message
 from bmgd.wire.routes import VISITED_RUN_BYTES, Route, Search, Visited
 from bmgd.wire.segments import bin_prefix
 from bmgd.wire.stream_formats import SHARED_SEGMENT
+from bmgd.wire.unpacking import unpack_one
 
 LENGTH = struct.Struct(">I")
 LENGTH_BYTES = LENGTH.size
@@ -94,7 +95,7 @@ def decode(body: bytes) -> Message:
     if not BODY_BYTES_MIN <= len(body) <= FRAME_BYTES_MAX:
         raise ProtocolError("frame of a wrong length")
     try:
-        items = msgpack.unpackb(body, use_list=False, max_ext_len=0)
+        items = unpack_one(body, use_list=False)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("not one msgpack array") from error
     if type(items) is not tuple or type(items[0]) is not bytes or len(items[0]) != HEADER_BYTES:

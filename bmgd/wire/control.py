@@ -34,6 +34,7 @@ from bmgd.dataclass import dataclass
 from bmgd.errors import ProtocolError
 from bmgd.frameheader import FRAME_BYTES_MAX, HEADER, HEADER_BYTES
 from bmgd.wire.segments import bin_prefix
+from bmgd.wire.unpacking import unpack_one
 
 VERSIONS: Final = frozenset({1})
 """The versions of this protocol."""
@@ -346,8 +347,7 @@ def decode(body: bytes | memoryview) -> Frame:
         ProtocolError: the bytes are not a frame of the control protocol.
     """
     try:
-        # Without this, a few bytes of extension type could make objects of other types.
-        items = msgpack.unpackb(body, max_ext_len=0, strict_map_key=True)
+        items = unpack_one(body, use_list=True)
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a control frame that is not one msgpack value") from error
     if type(items) is not list or not items or type(items[0]) is not bytes:
