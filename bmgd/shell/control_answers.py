@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from bmgd.core.commands import Consumed
@@ -53,6 +54,7 @@ class Answers:
         self._issue = issue
         self._describe = describe
         self._note = note
+        self._dropped: dict[int, int] = {}
 
     def tell(self, effect: ForPrograms) -> None:
         """Pass on what a step of the core has for a program."""
@@ -110,11 +112,26 @@ class Answers:
         except ProtocolError as error:
             self._note("control", f"dropped {deliver.count} messages of {deliver.source}: {error}")
             call.unread -= deliver.count
-            self._issue(call.number, Consumed(deliver.count))
+            self._drop(call.number, deliver.count)
             return
         for payload in payloads:
             item = {"source": deliver.source, "topic": deliver.topic, "payload": payload}
             self._calls.send_item_within_credit(call, item)
+
+    def _drop(self, number: int, count: int) -> None:
+        """So many messages are nobody's: their reader may have as many others in the next turn.
+
+        If the core handed out the next ones at once, a topic full of such would be one long step.
+        """
+        if not self._dropped:
+            asyncio.get_running_loop().call_soon(self._consume_dropped)
+        self._dropped[number] = self._dropped.get(number, 0) + count
+
+    def _consume_dropped(self) -> None:
+        dropped, self._dropped = self._dropped, {}
+        for number, count in dropped.items():
+            if number in self._calls.by_number:
+                self._issue(number, Consumed(count))
 
     def stream_moved(self, moved: StreamMoved) -> None:
         """Tell a program how far its stream out is."""
