@@ -20,7 +20,8 @@ What is bounded, and what happens there:
     bytes for a slow program    `PAUSE_BYTES`        its further requests wait in its socket
     ... of a stream             `OUTGOING_BYTES_MAX` its streams end with SubscriptionError
     ... of messages             its credit           they wait in their topic
-    ... and what was given up   `CREDIT_BYTES_MAX`   its streams end with SubscriptionError
+    ... and what was given up   `WAITING_BYTES_MAX`  of all programs: the streams of who has most waiting
+                                                     end with SubscriptionError; then its connection
     a program that never reads  `LINGER_S`           its connection is cut
     ... or says no more         `LINGER_S`           the same; its streams end at once
     ... that is finished        `LINGERING_MAX`      one more is closed at once; it may read a broken
@@ -92,7 +93,7 @@ class ControlServer:
         self.turns = Turns()
         self.lingering: set[ProgramConnection] = set()
         self._programs: dict[ProgramConnection, None] = {}
-        self._calls = Calls(issue, lambda: self.held_bytes)
+        self._calls = Calls(issue, lambda: {*self._programs, *self.lingering})
         self.answers = Answers(self._calls, issue, describe, note)
         self._inode = 0
 
@@ -277,7 +278,7 @@ class ControlServer:
     @property
     def held_bytes(self) -> int:
         """What the daemon holds for programs that do not read, and of frames that are not whole."""
-        return sum(program.held_bytes for program in {*self._programs, *self.lingering})
+        return self._calls.held_bytes
 
 
 def _among(program: ProgramConnection, command: Command | None) -> Command | None:

@@ -12,7 +12,7 @@ waits for the program is short; beyond that all its streams end with Subscriptio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from bmgd.core.commands import CloseStream, Command, Unregister, Unsubscribe
@@ -24,9 +24,10 @@ from bmgd.wire.control_errors import failure_of
 HELD_BYTES_MAX: Final = 64 * 2**20
 """What was read of programs and is not whole yet, and what waits for those that do not read."""
 OUTGOING_BYTES_MAX: Final = 4 * 2**20
-CREDIT_BYTES_MAX: Final = 160 * 2**20
-"""More than a program can have given credit for: the core hands out 64 MiB of messages, and as much of
-broadcasts. What it does not count any more, as pieces of a message that was given up, waits beside."""
+WAITING_BYTES_MAX: Final = 192 * 2**20
+"""More than all programs can have given credit for, and `HELD_BYTES_MAX`: the core hands out 64 MiB of
+messages, and as much of broadcasts. What it does not count any more, as pieces of a message that was
+given up, waits beside."""
 READERS: Final = ("subscribe", "read", "inbox")
 """The verbs that read a topic."""
 WRITERS: Final = ("stream", "questions", "answers")
@@ -44,7 +45,7 @@ class Calls:
 
     Args:
         issue: hands a command to the core under a request's number.
-        held_bytes: what the daemon holds for all programs.
+        programs: those that are connected, and those whose connections are about to close.
 
     Attributes:
         by_number: all of them.
@@ -52,12 +53,12 @@ class Calls:
         monitors: those that follow what the daemon observes.
     """
 
-    def __init__(self, issue: Issue, held_bytes: Callable[[], int]) -> None:
+    def __init__(self, issue: Issue, programs: Callable[[], Collection[ProgramConnection]]) -> None:
         self.by_number: dict[int, Call] = {}
         self.watchers: dict[int, Call] = {}
         self.monitors: dict[int, Call] = {}
         self._issue = issue
-        self._held_bytes = held_bytes
+        self._programs = programs
         self._last_number = 0
 
     def begin(
@@ -85,9 +86,14 @@ class Calls:
         return len(self.watchers) + len(self.monitors)
 
     @property
+    def held_bytes(self) -> int:
+        """What the daemon holds for programs that do not read, and of frames that are not whole."""
+        return sum(program.held_bytes for program in self._programs())
+
+    @property
     def hold_too_much(self) -> bool:
         """Whether the daemon holds more than `HELD_BYTES_MAX` for all programs."""
-        return self._held_bytes() > HELD_BYTES_MAX
+        return self.held_bytes > HELD_BYTES_MAX
 
     def open(self, call: Call, value: object = None) -> None:
         """Answer a request that goes on."""
@@ -137,12 +143,17 @@ class Calls:
     def send_item_within_credit(self, call: Call, value: Mapping[str, Any]) -> None:
         """Write an item that its program has given credit for: it is not cut off for it.
 
-        But where more waits than any credit is for.
+        But where more waits than all credit is for, who has most waiting is.
         """
-        if call.program.backlog_bytes > CREDIT_BYTES_MAX:
-            self._cut_slow(call.program)
-        else:
-            call.program.write(control.Item(call.sequence, value))
+        program = call.program
+        if program.backlog_bytes > PAUSE_BYTES and self.held_bytes > WAITING_BYTES_MAX:
+            slowest = max(self._programs(), key=lambda each: each.backlog_bytes)
+            if slowest.calls:
+                self._cut_slow(slowest)
+            else:
+                slowest.cut()
+        if call.sequence in program.calls:
+            program.write(control.Item(call.sequence, value))
 
     def _cut_slow(self, program: ProgramConnection) -> None:
         error = SubscriptionError("the program reads too slowly")

@@ -126,7 +126,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
             # Else it keeps its place among the programs until then.
             self._server.lingering.add(self)
             self._server.forget(self)
-        asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+        asyncio.get_running_loop().call_later(LINGER_S, self.cut)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.room()
@@ -192,16 +192,17 @@ class ProgramConnection(asyncio.BufferedProtocol):
         if self._paused or self._waits:
             transport.resume_reading()
         transport.write_eof()
-        asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+        asyncio.get_running_loop().call_later(LINGER_S, self.cut)
 
     def close(self) -> None:
         """Close once what was written has gone out, or after `LINGER_S`."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.close()
-            asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+            asyncio.get_running_loop().call_later(LINGER_S, self.cut)
 
-    def _cut(self) -> None:
+    def cut(self) -> None:
+        """Close at once; what waits is dropped."""
         # A transport of asyncio's cannot be aborted once it has closed by itself.
         if self._transport is not None:
             self._transport.abort()

@@ -200,7 +200,7 @@ BOUNDS: Final = {
     "programs, their requests": "{shell.control.PROGRAMS_MAX}, {shell.control.CALLS_MAX} each",
     "streams of all programs that follow": "{shell.control.FOLLOWING_MAX}",
     "bytes of all programs": "{shell.control_calls.HELD_BYTES_MAX:MiB} beside",
-    "bytes for a program that does not read": "{shell.control_calls.CREDIT_BYTES_MAX:MiB}",
+    "all bytes that wait for programs": "{shell.control_calls.WAITING_BYTES_MAX:MiB}",
     "time for what all programs ask": "{shell.turns.TURN_NS:ms}, and one request more",
     "bytes for a slow program": "{shell.control_connection.PAUSE_BYTES:KiB}, streams "
     "{shell.control_calls.OUTGOING_BYTES_MAX:MiB}, {shell.control_connection.LINGER_S:s} to close",

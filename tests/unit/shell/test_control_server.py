@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bmgd.core.commands import CloseStream, SendTo, ShowStatus, Unsubscribe
+from bmgd.core.commands import Consumed as CoreConsumed
 from bmgd.core.commands import Withdraw as Withdrawal
 from bmgd.core.effects import Deliver, Observed, StreamEnded
 from bmgd.errors import ConfigError
@@ -556,7 +557,7 @@ async def test_program_that_never_reads_is_cut_above_what_any_credit_is_for(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pieces of long messages that were given up, again and again, are not counted by the core."""
-    monkeypatch.setattr(control_calls, "CREDIT_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(control_calls, "WAITING_BYTES_MAX", 1 << 20)
     async with program(core) as slow:
         params = {"topic": "jobs", "credit": 1, "credit_bytes": 1}
         slow.say(Request(1, "read", params))
@@ -573,6 +574,44 @@ async def test_program_that_never_reads_is_cut_above_what_any_credit_is_for(
             frames.append(frame)
         assert isinstance(frames[-1], End)
         assert frames[-1].name == "SubscriptionError"
+
+
+async def test_of_programs_that_never_read_who_has_most_waiting_is_cut(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_calls, "WAITING_BYTES_MAX", 3 << 20)
+    async with program(core) as one, program(core) as other:
+        readers = []
+        for slow in (one, other):
+            slow.say(Request(1, "read", {"topic": "jobs", "credit": 1, "credit_bytes": 1}))
+            assert isinstance(await slow.hear(), Result)
+            assert core.reader is not None
+            readers.append(core.reader)
+            core.reader = None
+        for number, reader in enumerate([readers[0]] * 30 + [readers[1]] * 60):
+            piece = Deliver(
+                reader, NodeId(9), Incarnation(1), "jobs", 0, bytes(60_000), long=number + 1
+            )
+            core.server.answers.deliver(piece)
+        assert core.server.held_bytes < 4 << 20
+        ended = [request for request, command in core.told if isinstance(command, Unsubscribe)]
+        assert ended == [readers[1]]
+
+
+async def test_messages_that_cannot_be_read_make_room_for_others_in_the_next_turn(
+    core: FakeCore,
+) -> None:
+    async with program(core) as p:
+        p.say(Request(1, "subscribe", {"topic": "jobs", "credit": 9}))
+        assert isinstance(await p.hear(), Result)
+        assert core.reader is not None
+        core.unconsumed.extend([b"a", b"b", b"c"])
+        for count in (1, 2):
+            bad = Deliver(core.reader, NodeId(9), Incarnation(1), "jobs", count, b"\x91\xc0")
+            core.server.answers.deliver(bad)
+        told = len(core.told)
+        await core.until_told(lambda: len(core.told) > told)
+        assert core.told[told:] == [(core.reader, CoreConsumed(3))]
 
 
 def test_a_reader_of_frames_keeps_nothing_that_it_has_returned() -> None:
