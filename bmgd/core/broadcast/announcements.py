@@ -87,7 +87,8 @@ class Announcements:
     """Who reads broadcasts at this node, and what waits for them.
 
     Attributes:
-        dropped: announcements that a reader had no room for.
+        dropped: announcements at best effort that a reader had no room for.
+        dropped_reliable: reliable ones; it is told in their place that it missed them.
     """
 
     def __init__(self, context: Context) -> None:
@@ -97,6 +98,7 @@ class Announcements:
         self._held_bytes = 0
         self._carrying: dict[str, None] = {}
         self.dropped = 0
+        self.dropped_reliable = 0
 
     @property
     def held_bytes(self) -> int:
@@ -155,10 +157,12 @@ class Announcements:
             is_full = len(reader.queue) >= QUEUE_MAX
             is_full |= bool(reader.queue) and reader.queue_bytes + size > QUEUE_BYTES_MAX
             if is_full or self._held_bytes + size > HELD_BYTES_MAX:
-                self.dropped += 1
                 if announcement.sequence:
+                    self.dropped_reliable += 1
                     at = announcement.sequence
                     self._add_gap(reader, announcement.source, announcement.incarnation, at, at)
+                else:
+                    self.dropped += 1
             else:
                 if not reader.queue:
                     reader.moved_ns = self._context.now_ns

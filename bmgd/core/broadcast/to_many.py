@@ -191,5 +191,9 @@ class ToMany:
         return {
             "best_effort": self.broadcasting.show(),
             "multicast": self.multicasting.show(),
-            "reliable": {**self.source.show(), **self.retention.show()},
+            "reliable": {
+                **self.source.show(),
+                **self.retention.show(),
+                "no_room": self.announcements.dropped_reliable,
+            },
         }

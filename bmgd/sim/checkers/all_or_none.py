@@ -193,7 +193,7 @@ class AllHaveItOrNone(Checker):
     def _was_full(self, journal: Journal) -> bool:
         """Whether a program that takes nothing had no room for more."""
         is_stalled = self.scene.network.conditions.stalled_percent > 0
-        return is_stalled and journal.inside.to_many.announcements.dropped > 0
+        return is_stalled and journal.inside.to_many.announcements.dropped_reliable > 0
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bmgd.core.broadcast import announcements
 from bmgd.core.broadcast.delivery import REFUTED_NS, SKIPS_KEPT_MAX
 from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
@@ -612,3 +613,16 @@ def test_source_that_returns_after_its_copies_went_is_asked_again() -> None:
     network.run_until(lambda: 0 not in network.status(1)["dead"])
     network.run(10)
     assert (heard.asking, heard.orphan_ns) == (False, 0)
+
+
+def test_reliable_broadcasts_for_which_a_reader_has_no_room_are_counted_as_reliable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(announcements, "QUEUE_MAX", 2)
+    network = read(2)
+    for number in range(announcements.CREDIT + 5):
+        broadcast(network, 0, b"%d" % number)
+    network.run(1)
+    assert len(items(network, 1)) == announcements.CREDIT
+    shown = network.status(1)["to_many"]
+    assert (shown["reliable"]["no_room"], shown["best_effort"]["no_room"]) == (3, 0)
