@@ -30,7 +30,10 @@ BmgdError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+ALL_NODES: Final = -1
+"""The destination in an error about what was for all nodes."""
 
 
 class BmgdError(Exception):
@@ -106,13 +109,13 @@ class DeliveryError(BmgdError):
     """A message that is not confirmed.
 
     Args:
-        destination: the node id that it was for.
+        destination: the node id that it was for; `ALL_NODES` of a broadcast.
         detail: what is known of its fate.
         sent: whether it may have been taken, or may yet be; False where sending it again is safe.
     """
 
     def __init__(self, destination: int, detail: str, *, sent: bool = False) -> None:
-        super().__init__(f"node {destination}: {detail}")
+        super().__init__(detail if destination == ALL_NODES else f"node {destination}: {detail}")
         self.destination = destination
         self.detail = detail
         self.sent = sent

@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from bmgd.client.backlog import with_sent
+from bmgd.client.calls import SendingCalls
 from bmgd.client.daemon_socket import DaemonSocket
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.line import Line
@@ -39,6 +40,7 @@ ANSWER_S: Final = 10.0
 GRACE_S: Final = 5.0
 """How much longer than the timeout of what it was asked for a daemon may take to tell of it."""
 
+LEFT: Final = "the connection is closed"
 WRITE_BYTES_MAX: Final = 2**20
 _END_S = 2.0
 _LEAST_S: Final = 0.001
@@ -59,6 +61,9 @@ class Connection(DaemonSocket):
         """What the daemon has told that it can do beyond version 1's verbs."""
         self.long_bytes = 0
         """Of long messages, how many bytes were handed to the daemon."""
+        self.sending = SendingCalls()
+        self.is_left = False
+        """Whether the program has closed it."""
         self._line = Line()
         """Those whose requests wait until the daemon has read."""
 
@@ -216,7 +221,8 @@ class Connection(DaemonSocket):
 
     def close(self) -> None:
         """Close the connection; what still waits gets an error."""
-        self._lose(ControlError("the connection is closed"))
+        self.is_left = True
+        self._lose(ControlError(LEFT))
 
     # --- frames -------------------------------------------------------------------------------
 

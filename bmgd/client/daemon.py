@@ -255,6 +255,9 @@ class Daemon(SendsToMany, ShowsCluster):
     async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until everything that this connection has sent is confirmed, or has failed.
 
+        That is what was begun before: each `send`, `send_soon`, `request`, `multicast` and `broadcast`
+        has its outcome, which its own caller is told, and each open stream has sent what was written.
+
         Args:
             timeout: seconds, above 0.
 
@@ -435,4 +438,5 @@ async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Dae
     async with opening(control_path(address)) as connection:
         daemon = Daemon(connection)
         yield daemon
-        await daemon.flush()
+        if not connection.is_left:
+            await daemon.flush()

@@ -198,10 +198,14 @@ class Outgoing(Putting):
         """Wait until nothing waits or is underway, or the stream is over."""
         self._connection.check_loop()
         self._pump_all()
-        while not self._over and (
-            self._writers.count or self._backlog.payloads or not self._underway.all_settled
-        ):
+        while not self.is_settled:
             await self.until_changed()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing waits or is underway, or the stream is over."""
+        waits = self._writers.count or self._backlog.payloads or not self._underway.all_settled
+        return self._over or not waits
 
     async def close(self) -> None:
         """Let the daemon end the stream once all is confirmed; what waits here is sent first.

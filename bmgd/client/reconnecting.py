@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 from bmgd.client import forked
 from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
-from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.client.connection import ANSWER_S, LEFT, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.line import Line
 from bmgd.errors import (
@@ -247,7 +247,8 @@ class LastingConnection(Connection):
 
     def close(self) -> None:
         """Close the connection for good."""
-        self._end(ControlError("the connection is closed"))
+        self.is_left = True
+        self._end(ControlError(LEFT))
 
     def _tell_change(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

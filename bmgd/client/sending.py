@@ -17,12 +17,12 @@ from bmgd.client.arguments import (
     checked_word,
 )
 from bmgd.client.backlog import Pending
-from bmgd.client.connection import Connection
+from bmgd.client.connection import LEFT, Connection
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import end_in_time, send_and_wait, send_long
-from bmgd.errors import DeliveryError, RequestError, UnreachableError
+from bmgd.errors import ALL_NODES, ControlError, DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 
@@ -66,6 +66,21 @@ class SharedStreams:
         check_timeout(timeout)
         check_quality(quality)
         self._connection.check_loop()
+        call = self._connection.sending.begin(destination)
+        try:
+            await self._send(destination, checked, topic, timeout, priority, quality)
+        finally:
+            self._connection.sending.end(call)
+
+    async def _send(
+        self,
+        destination: int,
+        checked: bytes | FilePayload,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> None:
         if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         if isinstance(checked, FilePayload) or len(checked) > PAYLOAD_BYTES_MAX:
@@ -97,6 +112,25 @@ class SharedStreams:
         if len(checked) > PAYLOAD_BYTES_MAX:
             raise RequestError(f"more than {PAYLOAD_BYTES_MAX} bytes are sent by send()")
         self._connection.check_loop()
+        sending = self._connection.sending
+        call, message = sending.begin(destination), None
+        try:
+            message = await self._put_soon(destination, checked, topic, timeout, priority, quality)
+        finally:
+            if message is None:
+                sending.end(call)
+        message.confirmed.add_done_callback(lambda _: sending.end(call))
+        return message.confirmed
+
+    async def _put_soon(
+        self,
+        destination: int,
+        checked: bytes,
+        topic: str,
+        timeout: float,  # noqa: ASYNC109
+        priority: Priority,
+        quality: Quality,
+    ) -> Pending:
         if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         loop = asyncio.get_running_loop()
@@ -114,7 +148,7 @@ class SharedStreams:
         message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
         end_in_time(stream, message, self._shared.trim)
-        return message.confirmed
+        return message
 
     async def _send_long(
         self,
@@ -129,7 +163,6 @@ class SharedStreams:
         if quality != "reliable":
             raise RequestError("a long message is not sent by best effort")
         stream = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
-        self.watch(stream)
         overdue = "no confirmation of the whole before the deadline"
         await send_long(stream, payload, timeout, overdue)
 
@@ -137,20 +170,31 @@ class SharedStreams:
         """Wait, so many seconds at most, until all that was sent is confirmed or has failed."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                for stream in list(self._watched):
-                    await stream.until_settled()
+                await self._until_settled()
+
+    async def _until_settled(self) -> None:
+        await self._connection.sending.until_over()
+        for stream in list(self._watched):
+            await stream.until_settled()
 
     async def flush(self, timeout: float) -> None:  # noqa: ASYNC109
         """See `bmgd.Daemon.flush`."""
-        stream = None
+        self._connection.check_loop()
+        if self._connection.is_left:
+            raise ControlError(LEFT)
         try:
             async with asyncio.timeout(timeout):
-                for stream in list(self._watched):
-                    await stream.until_settled()
+                await self._until_settled()
         except TimeoutError:
-            assert stream is not None
             detail = f"not everything is confirmed within {timeout:g} s"
-            raise UnreachableError(stream.destination, detail, sent=True) from None
+            raise UnreachableError(self._first_unsettled(), detail, sent=True) from None
         for stream in self._watched:
             if isinstance(stream.error, DeliveryError) and not stream.over:
                 raise stream.first_error()
+
+    def _first_unsettled(self) -> int:
+        """A node of which something is not confirmed."""
+        oldest = self._connection.sending.oldest
+        if oldest is not None:
+            return oldest
+        return next((s.destination for s in self._watched if not s.is_settled), ALL_NODES)

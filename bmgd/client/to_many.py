@@ -114,10 +114,11 @@ class SendsToMany:
         checked = checked_payload(payload)
         check_timeout(timeout)
         check_quality(quality)
-        if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
-            return await self._broadcast_long(checked, topic, timeout)
-        params = _checked(checked, topic, quality)
-        return _report(await self._connection.ask_in_time("broadcast", params, timeout))
+        with self._connection.sending.one():
+            if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
+                return await self._broadcast_long(checked, topic, timeout)
+            params = _checked(checked, topic, quality)
+            return _report(await self._connection.ask_in_time("broadcast", params, timeout))
 
     async def _broadcast_long(self, payload: bytes, topic: str, timeout_s: float) -> Report:
         connection, loop = self._connection, asyncio.get_running_loop()
@@ -162,13 +163,21 @@ class SendsToMany:
         check_timeout(timeout)
         checked = checked_payload(payload)
         check_quality(quality)
+        with self._connection.sending.one():
+            return await self._multicast(id_ranges(destinations), checked, topic, quality, timeout)
+
+    async def _multicast(
+        self,
+        ranges: list[tuple[int, int]],
+        checked: bytes,
+        topic: str,
+        quality: Quality,
+        timeout: float,  # noqa: ASYNC109
+    ) -> Report:
         if quality == "reliable" and len(checked) > PAYLOAD_BYTES_MAX:
             checked_topic(topic)
-            return await self._multicast_long(
-                listed(id_ranges(destinations)), checked, topic, timeout
-            )
+            return await self._multicast_long(listed(ranges), checked, topic, timeout)
         params = _checked(checked, topic, quality)
-        ranges = id_ranges(destinations)
         params["destinations"] = ranges
         if quality != "reliable":
             return _report(await self._connection.ask_in_time("multicast", params, timeout))

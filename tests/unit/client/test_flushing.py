@@ -1,0 +1,174 @@
+"""`flush`, and leaving `connect`: all that was begun before has its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import bmgd
+from bmgd.core.commands import BroadcastTo, Command, MulticastTo, PutSegment
+from bmgd.core.effects import Reply
+from bmgd.types import NodeId
+from tests.unit.client.test_reconnecting import until_away
+from tests.unit.fake_core import DEADLINE_S, SILENT, FakeCore, fake_daemon
+
+Sends = Callable[[bmgd.Daemon], Awaitable[object]]
+TO_MANY: list[Sends] = [
+    lambda daemon: daemon.broadcast(b"x", topic="jobs"),
+    lambda daemon: daemon.broadcast(bytes(100_000), topic="jobs"),
+    lambda daemon: daemon.multicast([1], b"x", topic="jobs"),
+]
+
+
+class LateCore(FakeCore):
+    """Answers what is for many when the test lets it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.late: list[int] = []
+
+    def issue(self, request: int, command: Command) -> None:
+        if isinstance(command, BroadcastTo | MulticastTo):
+            self.late.append(request)
+            self.told.append((request, command))
+            self._told_more.set()
+        else:
+            super().issue(request, command)
+
+    def answer(self) -> None:
+        late, self.late = self.late, []
+        for request in late:
+            self.server.answers.reply(Reply(request, {"confirmed": [1], "failed": []}))
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[LateCore]:
+    fake = LateCore(tmp_path / "node-0.sock")
+    await fake.server.start()
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield fake
+    finally:
+        fake.server.close()
+
+
+@pytest.mark.parametrize("send", TO_MANY)
+async def test_flush_waits_for_what_is_sent_to_many(core: LateCore, send: Sends) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        sending = asyncio.ensure_future(send(daemon))
+        await core.until_told(lambda: bool(core.late))
+        with pytest.raises(bmgd.UnreachableError, match=r"not everything is confirmed") as late:
+            await daemon.flush(timeout=0.05)
+        assert late.value.sent
+        flushing = asyncio.ensure_future(daemon.flush())
+        while not sending.done():
+            assert not flushing.done()
+            core.answer()
+            await asyncio.sleep(0)
+        await flushing
+        await sending
+
+
+@pytest.mark.parametrize("send", TO_MANY)
+async def test_leaving_a_connection_waits_for_what_is_sent_to_many(
+    core: LateCore, send: Sends
+) -> None:
+    opening = bmgd.connect(core.address)
+    sending = asyncio.ensure_future(send(await opening.__aenter__()))
+    await core.until_told(lambda: bool(core.late))
+    leaving = asyncio.ensure_future(opening.__aexit__(None, None, None))
+    while not leaving.done():
+        core.answer()
+        await asyncio.sleep(0)
+    await leaving
+    await sending
+
+
+async def test_flush_waits_for_a_request(core: LateCore) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        asking = asyncio.ensure_future(daemon.request(1, b"q", topic="rpc"))
+        await asyncio.sleep(0)
+        with pytest.raises(bmgd.UnreachableError, match="node 1: not everything is confirmed"):
+            await daemon.flush(timeout=0.05)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await daemon.flush()
+
+
+async def test_flush_waits_for_what_began_before_it_and_not_for_what_follows(
+    core: LateCore,
+) -> None:
+    async with bmgd.connect(core.address) as daemon:
+        first = asyncio.ensure_future(daemon.broadcast(b"1", topic="jobs"))
+        await core.until_told(lambda: len(core.late) == 1)
+        flushing = asyncio.ensure_future(daemon.flush())
+        await asyncio.sleep(0)
+        (request,) = core.late
+        second = asyncio.ensure_future(daemon.broadcast(b"2", topic="jobs"))
+        await core.until_told(lambda: len(core.late) == 2)
+        core.server.answers.reply(Reply(request, {"confirmed": [1], "failed": []}))
+        await flushing
+        assert first.done()
+        assert not second.done()
+        core.late.remove(request)
+        core.answer()
+        await second
+
+
+async def test_flush_waits_until_what_was_sent_soon_has_told_its_outcome(core: LateCore) -> None:
+    """Its deadline is over, and its daemon has a while more to say what became of it."""
+    async with bmgd.connect(core.address) as daemon:
+        sent = await daemon.send_soon(SILENT, b"x", timeout=0.01)
+        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        with pytest.raises(bmgd.UnreachableError, match="not everything is confirmed"):
+            await daemon.flush(timeout=0.3)
+        sent.cancel()
+        await daemon.flush()
+
+
+async def test_flush_waits_for_what_waits_for_its_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S):
+        async with fake_daemon(path) as core:
+            opening = bmgd.connect(core.address, reconnect=True)
+            daemon = await opening.__aenter__()
+        await until_away(daemon)
+        sending = asyncio.ensure_future(daemon.send(1, b"x", timeout=DEADLINE_S))
+        await asyncio.sleep(0)
+        with pytest.raises(bmgd.UnreachableError, match="node 1: not everything is confirmed"):
+            await daemon.flush(timeout=0.05)
+        async with fake_daemon(path):
+            await opening.__aexit__(None, None, None)
+            await sending
+
+
+async def test_leaving_a_connection_raises_nothing_that_its_sender_was_told(
+    core: LateCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bmgd.BmgdError] = []
+    core.holds_back = True
+
+    async def send(daemon: bmgd.Daemon) -> None:
+        try:
+            await daemon.send(NodeId(1), bytes(200_000), timeout=0.2)
+        except bmgd.DeliveryError as error:
+            told.append(error)
+
+    async with bmgd.connect(core.address) as daemon:
+        sending = asyncio.ensure_future(send(daemon))
+        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+    await sending
+    assert [type(error) for error in told] == [bmgd.UnreachableError]
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_flush_of_a_connection_that_was_left_is_refused(
+    core: LateCore, reconnect: bool
+) -> None:
+    async with bmgd.connect(core.address, reconnect=reconnect) as daemon:
+        await daemon.send(1, b"x")
+    with pytest.raises(bmgd.ControlError, match="the connection is closed"):
+        await daemon.flush()
