@@ -31,7 +31,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
     )
-    parser.add_argument("--count", type=count, metavar="K", help="end after K messages")
+    parser.add_argument(
+        "--count",
+        type=count,
+        metavar="K",
+        help="end after K messages, or with an error at one that does not come whole",
+    )
     parser.add_argument(
         "--timeout", type=seconds, metavar="S", help="end after S seconds, with exit code 4"
     )
@@ -73,6 +78,12 @@ def run(args: Namespace) -> int:
                         else:
                             await take(message, args.reply, as_json=args.json)
                         finished = True
+                    except DeliveryError as error:
+                        finished = True
+                        if args.count:
+                            # Whoever waits for so many would take a part for a whole.
+                            raise
+                        _tell_part(error)
                     finally:
                         if not finished:
                             messages.put_back()
@@ -87,14 +98,19 @@ def run(args: Namespace) -> int:
 
 
 async def take(message: Message, command: str | None, *, as_json: bool) -> None:
-    """Print a message or have it answered; one whose source gives it up ends nothing but itself."""
-    try:
-        if command is None:
-            await show(message, as_json=as_json)
-        else:
-            await answer(command, message, as_json=as_json)
-    except DeliveryError as error:
-        print(f"bmgd recv: not the whole message: {printable(str(error))}", file=sys.stderr)
+    """Print a message or have it answered.
+
+    Raises:
+        DeliveryError: its source has given it up; a part of it may be printed.
+    """
+    if command is None:
+        await show(message, as_json=as_json)
+    else:
+        await answer(command, message, as_json=as_json)
+
+
+def _tell_part(error: DeliveryError) -> None:
+    print(f"bmgd recv: not the whole message: {printable(str(error))}", file=sys.stderr)
 
 
 async def show(message: Message, *, as_json: bool) -> None:

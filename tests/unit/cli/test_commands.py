@@ -20,7 +20,7 @@ import pytest
 import bmgd
 from bmgd.cli import COMMANDS, bench, exit_code_of, main, monitor
 from bmgd.core.commands import OpenStream, PutSegment
-from bmgd.core.effects import Observed, StreamMoved
+from bmgd.core.effects import Deliver, Observed, StreamMoved
 from bmgd.errors import (
     ConfigError,
     DeadError,
@@ -30,7 +30,7 @@ from bmgd.errors import (
     SilentDaemonError,
     UnreachableError,
 )
-from bmgd.types import NodeId, Status
+from bmgd.types import Incarnation, NodeId, Status
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 30.0
@@ -151,6 +151,41 @@ async def test_recv_prints_json_whatever_the_bytes(core: FakeCore) -> None:
     ran = await run("recv", "--topic", "jobs", "--count", "2", "--json", "--control", core.address)
     rows = [json.loads(line) for line in ran.out.splitlines()]
     assert [row["payload"] for row in rows] == ["text", {"hex": "ff"}]
+
+
+def begin_a_long_message_and_give_it_up(core: FakeCore) -> None:
+    """What its reader gets of it: a piece, and then that no other one comes."""
+    assert core.reader is not None
+    about = (core.reader, NodeId(9), Incarnation(1), "jobs", 0)
+    core.server.answers.deliver(Deliver(*about, bytes(9), long=1, size=100 << 20))
+    core.server.answers.deliver(Deliver(*about, b"", long=1, aborted="its source aborted it"))
+
+
+async def test_recv_of_so_many_fails_at_a_message_that_does_not_come_whole(core: FakeCore) -> None:
+    words = ("recv", "--topic", "jobs", "--count", "1", "--json", "--control", core.address)
+    receiving = asyncio.ensure_future(run(*words))
+    await core.until_told(lambda: core.reader is not None)
+    begin_a_long_message_and_give_it_up(core)
+    ran = await receiving
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert ran.code == 4
+    assert rows[-1]["error"] == "UnreachableError"
+    assert "its source aborted it" in rows[-1]["text"]
+    assert "its source aborted it" in ran.err
+
+
+async def test_recv_goes_on_after_a_message_that_does_not_come_whole(core: FakeCore) -> None:
+    process = await start("recv", "--topic", "jobs", "--json", "--control", core.address)
+    await core.until_told(lambda: core.reader is not None)
+    begin_a_long_message_and_give_it_up(core)
+    core.put(b"next")
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        while b'"payload":"next"' not in await process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert b"not the whole message: node 9: its source aborted it" in err
 
 
 async def test_recv_ends_partial_at_its_timeout(core: FakeCore) -> None:
