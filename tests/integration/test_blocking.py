@@ -70,7 +70,7 @@ async def test_blocking_long_message_is_read_in_parts(tmp_path: Path) -> None:
             sender = threading.Thread(target=here.send, args=(1, payload), kwargs=arguments)
             sender.start()
             message = next(messages)
-            assert b"".join(messages.parts(message)) == payload
+            assert b"".join(message.parts()) == payload
             sender.join(30)
             assert not sender.is_alive()
 
@@ -87,8 +87,8 @@ async def test_blocking_asks_and_answers(tmp_path: Path) -> None:
                 assert here.readers("rpc") == [2]
 
                 def answer() -> None:
-                    messages.reply(next(messages), b"a")
-                    messages.refuse(next(messages), "not today")
+                    next(messages).reply(b"a")
+                    next(messages).refuse("not today")
 
                 answering = threading.Thread(target=answer)
                 answering.start()

@@ -226,8 +226,8 @@ async def test_get_refuses_what_is_no_timeout(tmp_path: Path, wait_s: float) -> 
 async def test_answer_sent_soon_is_confirmed_or_fails_later(tmp_path: Path) -> None:
     def program(daemon: blocking.Daemon, core: FakeCore) -> None:
         with daemon.subscribe("jobs") as messages:
-            asked = Asked(3, "jobs", b"q", False, 1)
-            assert messages.reply_soon(asked, b"a").result(DEADLINE_S) is None
+            asked = blocking.Message(daemon._thread, Asked(3, "jobs", b"q", False, 1))
+            assert asked.reply_soon(b"a").result(DEADLINE_S) is None
             with pytest.raises(UnreachableError):
                 messages.reply_soon(asked, b"late").result(DEADLINE_S)
 

@@ -31,9 +31,11 @@ def test_blocking_reader_has_what_a_subscription_and_its_messages_have() -> None
             ], call
 
 
-@pytest.mark.parametrize("name", ["Daemon", "Writer"])
+@pytest.mark.parametrize("name", ["Daemon", "Writer", "Message"])
 def test_blocking_client_has_every_call_with_the_same_arguments(name: str) -> None:
     theirs, own = public(getattr(bmgd, name)), public(getattr(blocking, name))
+    # What a message is besides: a tuple.
+    theirs = {call: each for call, each in theirs.items() if not hasattr(tuple, call)}
     assert own.keys() == theirs.keys()
     for call, each in theirs.items():
         if inspect.isfunction(each):

@@ -1,176 +1,29 @@
-"""The client for programs without asyncio: the calls of `bmgd.Daemon`, each of which waits.
-
-    with bmgd.blocking.connect("unix:/run/bmgd/3.sock") as daemon:
-        daemon.send(7, b"payload", topic="jobs")
-        with daemon.subscribe("jobs") as messages:
-            for message in messages: ...
-
-A connection has a thread of its own with an event loop, in which the ordinary client runs
-(`client/loop_thread.py`). A call that is interrupted (Ctrl-C) cancels what it waits for: a message
-that was not transmitted is not sent. Any thread may call, and several at a time.
-"""
+"""A connection of a program without asyncio: to its daemon, and what it writes to others."""
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     contextmanager,
-    suppress,
 )
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from bmgd import client
+from bmgd.blocking.reading import MessageReader, Reader
+from bmgd.blocking.soon import confirmed
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
-from bmgd.client.arguments import Payload, Priority, Quality, check_timeout
+from bmgd.client.arguments import Payload, Priority, Quality
 from bmgd.client.draining import Drained
-from bmgd.client.items import Stream
 from bmgd.client.loop_thread import LoopThread
-from bmgd.client.message import Message
 from bmgd.client.programs import Program, ProgramEnd
 from bmgd.client.reading import Messages
 from bmgd.client.requesting import MAX_ANSWER
 from bmgd.errors import Report
 
-__all__ = ["Daemon", "MessageReader", "Reader", "Writer", "connect"]
-
 T = TypeVar("T")
-
-
-class Reader(Generic[T]):
-    """Items from the daemon, in order; read with ``for``, by one thread at a time.
-
-    What a call took in the moment in which it was interrupted (Ctrl-C), the next one returns.
-    """
-
-    def __init__(self, thread: LoopThread, stream: Stream[T]) -> None:
-        self._thread = thread
-        self._stream = stream
-        self._handed: list[T] = []
-        """Taken in the loop, and not returned yet."""
-
-    def __iter__(self) -> Reader[T]:
-        return self
-
-    def __next__(self) -> T:
-        return self._following(None)
-
-    def get(self, timeout: float | None = None) -> T:
-        """The next item.
-
-        Args:
-            timeout: seconds, above 0; None waits for ever.
-
-        Raises:
-            TimeoutError: none came; the next call finds what comes later.
-            StopIteration: none will come.
-            SubscriptionError: this program read too slowly.
-            NoDaemonError: the daemon is gone.
-            RequestError: a bad timeout.
-        """
-        if timeout is not None:
-            check_timeout(timeout)
-        return self._following(timeout)
-
-    def _following(self, timeout_s: float | None) -> T:
-        if not self._handed:
-            self._thread.call(self._take_one(timeout_s))
-        if not self._handed:
-            raise StopIteration
-        return self._handed.pop(0)
-
-    async def _take_one(self, timeout_s: float | None) -> None:
-        with suppress(StopAsyncIteration):
-            async with asyncio.timeout(timeout_s):
-                self._handed.append(await anext(self._stream))
-
-
-class MessageReader(Reader[Message]):
-    """The messages of a subscription."""
-
-    def __init__(self, thread: LoopThread, stream: Messages) -> None:
-        super().__init__(thread, stream)
-        self._messages = stream
-
-    def take(self, most: int = 1) -> list[Message]:
-        """At least one message, at most so many; [] when none will come."""
-        if most < 1 or not self._handed:
-            self._thread.call(self._take_some(most))
-        taken, self._handed = self._handed[:most], self._handed[most:]
-        return taken
-
-    async def _take_some(self, most: int) -> None:
-        self._handed += await self._messages.take(most)
-
-    def put_back(self) -> None:
-        """What was taken last is not finished, see `bmgd.client.Messages.put_back`."""
-        self._thread.call(self._put_back())
-
-    def put_unreturned_back(self) -> None:
-        """What no call has returned is not finished."""
-        if self._handed:
-            self.put_back()
-
-    async def _put_back(self) -> None:
-        # In the loop's own thread, where messages come; what was not returned yet is put back, too.
-        self._handed = []
-        self._messages.put_back()
-
-    def reply(self, message: Message, payload: Payload, *, timeout: float = 10.0) -> None:
-        """Answer a request; returns when the asker's daemon holds the answer."""
-        self._thread.call(message.reply(payload, timeout=timeout))
-
-    def reply_soon(
-        self, message: Message, payload: Payload, *, timeout: float = 10.0
-    ) -> concurrent.futures.Future[None]:
-        """Answer a request; waits only until the answer may be sent: the fast way to answer many.
-
-        Args:
-            message: the request.
-            payload: at most 65,527 bytes.
-            timeout: seconds, above 0.
-
-        Returns:
-            Done when the asker's daemon holds the answer, or failed with what `reply` raises.
-        """
-        return self._thread.begin(
-            _confirmed(self._thread.call(message.reply_soon(payload, timeout=timeout)))
-        )
-
-    def refuse(self, message: Message, text: str = "", *, timeout: float = 10.0) -> None:
-        """Tell the asker of a request that it gets no answer, and why."""
-        self._thread.call(message.refuse(text, timeout=timeout))
-
-    def parts(self, message: Message) -> Iterator[bytes]:
-        """The payload of a message in pieces, as they come; of a short one, one piece."""
-        return Parts(self._thread, message.parts())
-
-
-class Parts(Iterator[bytes]):
-    """The pieces of a message; as of a `Reader`, none is lost where a call is interrupted."""
-
-    def __init__(self, thread: LoopThread, pieces: AsyncIterator[bytes]) -> None:
-        self._thread = thread
-        self._pieces = pieces
-        self._handed: list[bytes] = []
-
-    def __next__(self) -> bytes:
-        if not self._handed:
-            self._thread.call(self._take_one())
-        if not self._handed:
-            raise StopIteration
-        return self._handed.pop(0)
-
-    async def _take_one(self) -> None:
-        with suppress(StopAsyncIteration):
-            self._handed.append(await anext(self._pieces))
-
-
-async def _confirmed(soon: asyncio.Future[None]) -> None:
-    await soon
 
 
 class Writer:
@@ -254,7 +107,7 @@ class Daemon:
                 quality=quality,
             )
         )
-        return self._thread.begin(_confirmed(soon))
+        return self._thread.begin(confirmed(soon))
 
     def request(
         self,
@@ -266,7 +119,7 @@ class Daemon:
         priority: Priority = "normal",
         max_answer: int = MAX_ANSWER,
     ) -> bytes:
-        """Ask a program that reads a topic, and wait for its answer (`MessageReader.reply`)."""
+        """Ask a program that reads a topic, and wait for its answer (`Message.reply`)."""
         return self._thread.call(
             self._daemon.request(
                 destination,
