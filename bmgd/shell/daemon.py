@@ -365,6 +365,8 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, OWN_REQUEST, ShowStatus())
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         self._loop.add_signal_handler(signal.SIGUSR2, self._on_usr2)
+        # Those that came while this process began have waited, see `bmgd.cli.entry`.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
 
     def _on_usr2(self) -> None:
         if self._has_node:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.cluster import until_true
 from tests.integration.ports import free_base_port
 from tests.processes import started
 
@@ -49,6 +50,33 @@ async def test_joiner_without_an_id_answers_signals_and_ends_well(
         process.send_signal(ending)
         await _line_with(process.stderr, "ended without an id")
         assert await process.wait() == 0
+
+
+def _holds_back(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has blocked a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (blocked,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")]
+    return bool(int(blocked, 16) >> (number - 1) & 1)
+
+
+async def test_signals_that_come_while_a_daemon_begins_wait_until_it_hears_them(
+    tmp_path: Path,
+) -> None:
+    contact = free_base_port(2)
+    words = joiner(f"127.0.0.1:{contact}", contact + 1, tmp_path)
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        started(*words, stderr=asyncio.subprocess.PIPE) as process,
+    ):
+        assert process.stderr is not None
+        await until_true("it holds signals back", lambda: _holds_back(process.pid, signal.SIGHUP))
+        for number in ANSWERS:
+            process.send_signal(number)
+        said = ""
+        while not all(answer in said for answer in ANSWERS.values()):
+            said += (line := (await process.stderr.readline()).decode())
+            assert line, f"it ended, and said {said!r}"
+        assert not any(_holds_back(process.pid, number) for number in ANSWERS)
 
 
 async def test_joiner_says_that_the_name_of_its_contact_is_not_found(tmp_path: Path) -> None:
