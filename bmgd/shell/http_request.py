@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
@@ -19,6 +20,7 @@ HEAD_BYTES_MAX: Final = 8192
 HEAD_S: Final = 5.0
 """How long a client may take to send them."""
 
+_HOST: Final = re.compile(r"(?:\[(?P<in_brackets>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(?::\d{1,5})?")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST"})
 
 
@@ -68,7 +70,10 @@ class HttpRequest:
         then still has the foreign name.
         """
         host = self.headers.get("host", "")
-        name = host.rpartition("]")[0].removeprefix("[") if host[:1] == "[" else host.split(":")[0]
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found["in_brackets"] or found["name"]
         if name.lower() in ("localhost", "localhost."):
             return True
         try:
