@@ -18,6 +18,10 @@ from bmgd.flight import catalog
 from bmgd.flight.values import FACTORIES
 
 _MADE_BY: Final = {name: factory for factory, name in FACTORIES.items()}
+_OF_DAMAGE: Final = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError),
+)
+"""What is raised where plain data is none of a writer."""
 
 
 class Reader:
@@ -48,7 +52,7 @@ class Reader:
         """
         try:
             return self._read(data)
-        except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        except _OF_DAMAGE as error:
             raise ProtocolError(f"a value is damaged: {error!r}") from None
 
     def _read(self, data: Any) -> Any:
