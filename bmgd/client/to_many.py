@@ -304,7 +304,8 @@ def missed_of(value: Any) -> Missed | None:
 def _checked(payload: bytes, topic: str, quality: str) -> dict[str, Any]:
     size = len(payload)
     if size > PAYLOAD_BYTES_MAX:
-        raise RequestError(f"the payload has {size} bytes, at most {PAYLOAD_BYTES_MAX} fit")
+        text = f"the payload has {size} bytes, at most {PAYLOAD_BYTES_MAX} fit by best effort"
+        raise RequestError(text)
     return {"topic": checked_topic(topic), "payload": payload, "quality": quality}
 
 
