@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from argparse import ArgumentParser, Namespace
+from typing import Final
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
 from bmgd.cli.target import add_target, address_of, seconds
 from bmgd.errors import ConfigError, SilentDaemonError
 
-POLL_S = 0.05
+POLL_S: Final = 0.05
+PART: Final = ".part"
+"""Behind the name of a recording that is not yet whole."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -42,13 +45,7 @@ def run(args: Namespace) -> int:
 
     answer = run_async(main)
     path = str(answer["path"])
-    deadline_s = time.monotonic() + args.timeout
-    while not os.path.exists(path):
-        if time.monotonic() > deadline_s:
-            raise SilentDaemonError(
-                f"{path} is not there after {args.timeout:g} s: the daemon's log says why"
-            )
-        time.sleep(POLL_S)
+    wait_for(path, args.timeout)
     if args.out is not None:
         path = _copy(path, args.out)
         if path == "-":
@@ -58,6 +55,22 @@ def run(args: Namespace) -> int:
     else:
         print(f"{path}: {answer['steps']} steps of the last {answer['seconds']} s")
     return 0
+
+
+def wait_for(path: str, timeout_s: float) -> None:
+    """Wait until a recording is whole.
+
+    Raises:
+        SilentDaemonError: it is not in time, or nobody writes it any more.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while not os.path.exists(path):
+        if not os.path.exists(path + PART) and not os.path.exists(path):
+            raise SilentDaemonError(f"{path} was not written: the daemon's log says why")
+        if time.monotonic() > deadline_s:
+            text = f"{path} is not there after {timeout_s:g} s: the daemon's log says why"
+            raise SilentDaemonError(text)
+        time.sleep(POLL_S)
 
 
 def _copy(source: str, target: str) -> str:
