@@ -1,6 +1,7 @@
 """The calls of one connection that send something, from their beginning until their outcome.
 
-`flush` waits for those that have begun. One that waits for a daemon which is away, or for its turn, has
+`flush` waits for those that have begun, but not for requests: what they wait for is another program's
+answer. One that waits for a daemon which is away, or for its turn, has
 nothing in a stream yet, and a broadcast is in none.
 """
 

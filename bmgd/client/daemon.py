@@ -255,8 +255,9 @@ class Daemon(SendsToMany, ShowsCluster):
     async def flush(self, timeout: float = 10.0) -> None:  # noqa: ASYNC109
         """Wait until everything that this connection has sent is confirmed, or has failed.
 
-        That is what was begun before: each `send`, `send_soon`, `request`, `multicast` and `broadcast`
-        has its outcome, which its own caller is told, and each open stream has sent what was written.
+        That is what was begun before: each `send`, `send_soon`, `multicast` and `broadcast` has its
+        outcome, which its own caller is told, and each open stream has sent what was written. A `request`
+        waits for its answer itself, and ends with its connection.
 
         Args:
             timeout: seconds, above 0.

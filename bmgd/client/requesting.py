@@ -69,23 +69,6 @@ class Asking:
         check_timeout(timeout)
         check_bound("max_answer", max_answer)
         self._connection.check_loop()
-        call = self._connection.sending.begin(destination)
-        try:
-            return await self._request(
-                destination, question_bytes, topic, timeout, priority, max_answer
-            )
-        finally:
-            self._connection.sending.end(call)
-
-    async def _request(
-        self,
-        destination: int,
-        question_bytes: bytes,
-        topic: str,
-        timeout: float,  # noqa: ASYNC109
-        priority: Priority,
-        max_answer: int,
-    ) -> bytes:
         if self._connection.must_wait:
             timeout = await self._connection.until_sendable(destination, timeout)
         until = asyncio.get_running_loop().time() + timeout
