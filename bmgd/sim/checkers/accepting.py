@@ -17,7 +17,8 @@ from bmgd.wire.broadcast_messages import ReliableBroadcast
 class BroadcastsAreTaken(Checker):
     """A copy that comes to a node is there after the step, or the node counts that it refused it.
 
-    Also where its source is held dead: copies of who died midway are all that others can get.
+    So it is with what is for this node, also where its source is held dead: copies of who died midway are
+    all that others can get.
     """
 
     name: ClassVar[str] = "broadcasts-are-taken"
@@ -43,6 +44,9 @@ class BroadcastsAreTaken(Checker):
         me, route = journal.host.id, message.route
         if route.destination != me or route.source == me:
             # Passed on as a unicast is, or come back.
+            return
+        if me >= message.id_space or message.exceptions >> me & 1:
+            # For others: that it skips this one it may hear again, where it remembers too many already.
             return
         is_refused = retention_of(journal).refused > self._refused
         if not is_refused and not self._has(journal, message):

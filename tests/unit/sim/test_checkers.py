@@ -84,7 +84,7 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.broadcast_messages import Multicast, Watermark
+from bmgd.wire.broadcast_messages import Multicast, ReliableBroadcast, Watermark
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import (
@@ -1127,3 +1127,12 @@ def test_older_life_that_was_only_met_is_over_when_a_later_one_is_linked(
     forger.deadline(Send(NOWHERE, ReadersAsk(forger.route(), "t")))
     found = {violation.checker for violation in forger.scene.violations}
     assert ("older-are-spared" in found) == is_violation
+
+
+@pytest.mark.parametrize(("id_space", "exceptions"), [(ME, 0), (8, 1 << ME)])
+def test_copy_that_is_for_others_may_be_forgotten(id_space: int, exceptions: int) -> None:
+    forger = cluster()
+    route = Route(ME, PEER, forger.life, 0, 1, 5)
+    copy = ReliableBroadcast(route, "news", b"x", 0, (), id_space, exceptions, (), 0)
+    forger.step(Received(forger.link, copy), [])
+    assert "broadcasts-are-taken" not in {each.checker for each in forger.scene.violations}
