@@ -588,7 +588,7 @@ async def test_of_programs_that_never_read_who_has_most_waiting_is_cut(
             assert core.reader is not None
             readers.append(core.reader)
             core.reader = None
-        for number, reader in enumerate([readers[0]] * 30 + [readers[1]] * 60):
+        for number, reader in enumerate([readers[0]] * 10 + [readers[1]] * 60):
             piece = Deliver(
                 reader, NodeId(9), Incarnation(1), "jobs", 0, bytes(60_000), long=number + 1
             )
