@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from bmgd import client
 from bmgd.blocking.reading import MessageReader, Reader
-from bmgd.blocking.soon import confirmed
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
 from bmgd.client.arguments import Payload, Priority, Quality
 from bmgd.client.draining import Drained
@@ -97,7 +96,7 @@ class Daemon:
         quality: Quality = "reliable",
     ) -> concurrent.futures.Future[None]:
         """Send a message of at most 64 KiB; the future is done when it is confirmed."""
-        soon = self._thread.call(
+        return self._thread.begin_soon(
             self._daemon.send_soon(
                 destination,
                 payload,
@@ -107,7 +106,6 @@ class Daemon:
                 quality=quality,
             )
         )
-        return self._thread.begin(confirmed(soon))
 
     def request(
         self,

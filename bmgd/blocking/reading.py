@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from bmgd import client
-from bmgd.blocking.soon import confirmed
 from bmgd.client.arguments import Payload, check_timeout
 from bmgd.client.items import Stream
 from bmgd.client.loop_thread import LoopThread
@@ -150,8 +149,7 @@ class Message:
         Returns:
             Done when the asker's daemon holds the answer, or failed with what `reply` raises.
         """
-        soon = self._thread.call(self._message.reply_soon(payload, timeout=timeout))
-        return self._thread.begin(confirmed(soon))
+        return self._thread.begin_soon(self._message.reply_soon(payload, timeout=timeout))
 
     def refuse(self, text: str = "", *, timeout: float = REPLY_S) -> None:
         """Tell the asker of a request that it gets no answer, and why."""

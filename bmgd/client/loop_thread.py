@@ -41,6 +41,10 @@ _running: Final[set[LoopThread]] = set()
 os.register_at_fork(after_in_child=_running.clear)
 
 
+async def _outcome(soon: asyncio.Future[T]) -> T:
+    return await soon
+
+
 class LoopThread:
     """A thread with an event loop; any thread may call, and several at a time.
 
@@ -103,6 +107,15 @@ class LoopThread:
                     return soon
         work.close()
         raise self._closed_error()
+
+    def begin_soon(
+        self, work: Coroutine[Any, Any, asyncio.Future[T]]
+    ) -> concurrent.futures.Future[T]:
+        """Let a coroutine run that gives a future of the loop, and wait for that; a future of the same.
+
+        Raises: as `call`.
+        """
+        return self.begin(_outcome(self.call(work)))
 
     def _start(self, call: Call[Any]) -> None:
         """As `begin`, for what is waited for at once."""
