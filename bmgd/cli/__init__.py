@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -55,8 +54,6 @@ COMMANDS: Final = {
     "lab": "make the tables and figures of the papers again, and check them",
 }
 
-HELD_SIGNALS: Final = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""What a daemon is told by signals, but for its end."""
 DONE: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
@@ -223,6 +220,7 @@ def _without_command(words: Sequence[str]) -> int:
 def entry() -> NoReturn:
     """Run one command as a process of its own."""
     if sys.argv[1:2] == ["run"]:
-        # They would end a daemon that still imports its modules; they wait until it hears them.
-        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)
+        from bmgd.shell import early_signals
+
+        early_signals.hold()
     sys.exit(main())

@@ -27,6 +27,7 @@ from bmgd.core.events import CommandIssued, DeadlineReached, KeysChanged
 from bmgd.core.node import Node
 from bmgd.errors import ConfigError, RequestError, SubscriptionError
 from bmgd.routing import BACKEND
+from bmgd.shell import early_signals
 from bmgd.shell.access import Access
 from bmgd.shell.addresses import bind_listener
 from bmgd.shell.becoming import Becoming, Life
@@ -365,8 +366,7 @@ class Daemon:
         self._loop.add_signal_handler(signal.SIGUSR1, self.issue, OWN_REQUEST, ShowStatus())
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         self._loop.add_signal_handler(signal.SIGUSR2, self._on_usr2)
-        # Those that came while this process began have waited, see `bmgd.cli.entry`.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
+        early_signals.release()
 
     def _on_usr2(self) -> None:
         if self._has_node:
