@@ -20,8 +20,7 @@ class SendingCalls:
     def __init__(self) -> None:
         self._underway: dict[int, int] = {}
         self._last = 0
-        self._changed: asyncio.Event | None = None
-        """While somebody waits."""
+        self._ended = asyncio.Event()
 
     def begin(self, destination: int = ALL_NODES) -> int:
         """A call begins; returns its number."""
@@ -32,8 +31,7 @@ class SendingCalls:
     def end(self, number: int) -> None:
         """It has its outcome."""
         del self._underway[number]
-        if self._changed is not None:
-            self._changed.set()
+        self._ended.set()
 
     @contextmanager
     def one(self, destination: int = ALL_NODES) -> Iterator[None]:
@@ -53,6 +51,5 @@ class SendingCalls:
         """Wait until all that have begun before have their outcome."""
         last = self._last
         while self._underway and next(iter(self._underway)) <= last:
-            if self._changed is None or self._changed.is_set():
-                self._changed = asyncio.Event()
-            await self._changed.wait()
+            self._ended.clear()
+            await self._ended.wait()

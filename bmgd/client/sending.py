@@ -66,11 +66,8 @@ class SharedStreams:
         check_timeout(timeout)
         check_quality(quality)
         self._connection.check_loop()
-        call = self._connection.sending.begin(destination)
-        try:
+        with self._connection.sending.one(destination):
             await self._send(destination, checked, topic, timeout, priority, quality)
-        finally:
-            self._connection.sending.end(call)
 
     async def _send(
         self,
