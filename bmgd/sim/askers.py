@@ -53,7 +53,7 @@ THINKS_NS: Final = 200_000_000
 AGAIN_NS: Final = 5_000_000
 """An answer for which there is no credit is put again so soon."""
 ANSWERS_TWICE: Final = 0.05
-"""So often a program answers a question twice in one segment, which the first of the two answers."""
+"""So often a program answers a question twice in one segment; the first answer counts."""
 LONG_BYTES: Final = 100_000
 _FIRST_NUMBER: Final = 1 << 41
 """So that no question is also a message of another kind."""

@@ -120,8 +120,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     simulated = _simulated(random) | _streams(Random(f"streams {seed}"))
     if "leaving" in courses:
         workload = replace(workload, messages_per_second=_per_second(40.0, nodes, seconds))
-    workload, narrow = _loaded(seed, workload, simulated, nodes, seconds)
-    simulated |= narrow
+    workload, pipes = _loaded(seed, workload, simulated, nodes, seconds)
+    simulated |= pipes
     # A short queue fills only where programs read more slowly than others send, and who goes away has
     # something in its hands only where it is slow.
     is_often = "queue_messages" in settings or "absent_ms_max" in simulated
