@@ -7,6 +7,7 @@ elsewhere is data, never a program.
 from __future__ import annotations
 
 import array
+import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from random import Random
@@ -18,10 +19,11 @@ from bmgd.flight import catalog
 from bmgd.flight.values import FACTORIES
 
 _MADE_BY: Final = {name: factory for factory, name in FACTORIES.items()}
-_OF_DAMAGE: Final = (
+OF_DAMAGE: Final = (
     *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError),
+    struct.error,
 )
-"""What is raised where plain data is none of a writer."""
+"""What is raised where plain data is none of a writer, and where a core meets values of none."""
 
 
 class Reader:
@@ -52,7 +54,7 @@ class Reader:
         """
         try:
             return self._read(data)
-        except _OF_DAMAGE as error:
+        except OF_DAMAGE as error:
             raise ProtocolError(f"a value is damaged: {error!r}") from None
 
     def _read(self, data: Any) -> Any:

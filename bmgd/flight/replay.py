@@ -13,7 +13,7 @@ from bmgd.core.effects import Effect
 from bmgd.core.node import Node
 from bmgd.dataclass import dataclass
 from bmgd.errors import InvariantError, ProtocolError
-from bmgd.flight.reader import Reader
+from bmgd.flight.reader import OF_DAMAGE, Reader
 from bmgd.flight.recording import FAILED, Part, Recording, Row, digest_of, kinds_of
 from bmgd.wire.packing import unpack
 
@@ -61,24 +61,41 @@ def node_of(part: Part) -> Node:
     node = Reader(part.table, shared=True).read(unpack(part.state))
     if not isinstance(node, Node):
         raise ProtocolError("the state of the recording is no core")
-    node.rebuild()
+    try:
+        node.rebuild()
+    except OF_DAMAGE as error:
+        raise _no_core_has_it(part.number, error) from error
     return node
 
 
 def steps(part: Part, node: Node) -> Iterator[Replayed]:
-    """Make the steps of a part again, on `node_of(part)`; ends after a step on which the core raises."""
+    """Make the steps of a part again, on `node_of(part)`; ends after a step on which the core raises.
+
+    Raises:
+        ProtocolError: the state, or an event, has values that no core has.
+    """
     for row in part.rows:
         try:
             effects = tuple(node.step(row.now_ns, row.event))
         except InvariantError as error:
             yield Replayed(row, (), error, row.kinds == (FAILED,))
             return
+        except OF_DAMAGE as error:
+            raise _no_core_has_it(row.number, error) from error
         same = row.digest == digest_of(effects) and row.kinds == tuple(kinds_of(effects))
         yield Replayed(row, effects, None, same)
 
 
+def _no_core_has_it(number: int, error: Exception) -> ProtocolError:
+    return ProtocolError(f"step {number} has, or follows, values that no core has: {error!r}")
+
+
 def replay(recording: Recording) -> Outcome:
-    """Make all steps again, up to the first that differs."""
+    """Make all steps again, up to the first that differs.
+
+    Raises:
+        ProtocolError: a state, or an event, is damaged, or has values that no core has.
+    """
     count = left_out = 0
     for part in recording.parts:
         if part.state is None:
@@ -109,5 +126,12 @@ def at_step(recording: Recording, number: int) -> tuple[Replayed, Node]:
 
 
 def state_of(node: Node) -> dict[str, Any]:
-    """The core's state as `bmgd status --json` and `bmgd members --json` would have shown it."""
-    return node.show()
+    """The core's state as `bmgd status --json` and `bmgd members --json` would have shown it.
+
+    Raises:
+        ProtocolError: it has values that no core has.
+    """
+    try:
+        return node.show()
+    except OF_DAMAGE as error:
+        raise ProtocolError(f"a state with values that no core has: {error!r}") from error

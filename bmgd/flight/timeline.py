@@ -92,10 +92,12 @@ def brief(value: Any, depth: int = 2) -> str:
     if is_dataclass(value) and not isinstance(value, type):
         if depth == 0:
             return type(value).__name__
+        # A recording need not have each field.
+        named = [(field.name, getattr(value, field.name, None)) for field in fields(value)]
         words = [
-            f"{field.name}={_field(field.name, getattr(value, field.name), depth - 1)}"
-            for field in fields(value)
-            if getattr(value, field.name) not in (None, "")
+            f"{name}={_field(name, each, depth - 1)}"
+            for name, each in named
+            if each not in (None, "")
         ]
         return " ".join(words) if depth == 2 else f"{type(value).__name__}({', '.join(words)})"
     if isinstance(value, Snapshot):

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from bmgd.core.effects import Observed
-from bmgd.core.events import DeadlineReached
-from bmgd.errors import InvariantError, ProtocolError
-from bmgd.flight.recording import read
+from bmgd.core.events import DeadlineReached, Received
+from bmgd.errors import BmgdError, InvariantError, ProtocolError
+from bmgd.flight.recording import MAGIC, read
 from bmgd.flight.replay import at_step, node_of, replay, state_of
+from bmgd.flight.timeline import timeline
 from bmgd.flight.values import packed
 from bmgd.sim import Network
 from bmgd.sim.narrowing import narrowed
 from bmgd.sim.options import random_scenario
 from bmgd.sim.simulation import Simulation
 from bmgd.types import NodeId
-from bmgd.wire.packing import compress, decompress
+from bmgd.wire.link_messages import Heartbeat
+from bmgd.wire.packing import compress, decompress, unpack
 from tests.unit.core.clusters import send
 from tests.unit.flight.flights import Flights, written
 
@@ -133,12 +137,16 @@ def test_replay_needs_no_payload(tmp_path: Path) -> None:
 
 def unpacked(path: Path) -> bytes:
     """All frames of a file without their compression."""
-    data, found = path.read_bytes()[8:], b""
+    return b"".join(frames_of(path))
+
+
+def frames_of(path: Path) -> Iterator[bytes]:
+    """Each frame of a file without its compression."""
+    data = path.read_bytes()[len(MAGIC) :]
     while data:
         length = int.from_bytes(data[:4], "big")
-        found += decompress(data[4 : 4 + length])
+        yield decompress(data[4 : 4 + length])
         data = data[4 + length :]
-    return found
 
 
 def test_replay_of_a_core_that_failed_fails_at_the_same_step(
@@ -182,6 +190,76 @@ def test_recording_with_something_unknown_is_named(
     path.write_bytes(path.read_bytes() + len(strange).to_bytes(4, "big") + strange)
     with pytest.raises(ProtocolError, match=rf"^{path}: "):
         read(str(path))
+
+
+def damaged(path: Path, place: Random) -> bytes:
+    """A recording in which some values of its core or of its events are others."""
+    frames = [unpack(frame) for frame in frames_of(path)]
+    document = place.choice([each for each in frames if each["kind"] in ("state", "steps")])
+    is_state = document["kind"] == "state"
+    values = unpack(document["state"]) if is_state else document["rows"]
+    lists = [values]
+    for each in lists:
+        lists.extend(item for item in each if isinstance(item, list) and item)
+    for _ in range(place.randint(1, 3)):
+        some = place.choice(lists)
+        some[place.randrange(len(some))] = place.choice(OTHERS)
+    document["state" if is_state else "rows"] = packed(values) if is_state else values
+    bodies = [compress(packed(frame)) for frame in frames]
+    return MAGIC + b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+OTHERS = (
+    *(None, True, 0, -1, 2**40, 1.5, "", "x", b"", b"abc"),
+    *(["l"], ["d"], ["t"], ["?"], ["r", 3], ["c", 0], ["s", 1]),
+)
+
+
+def test_replay_of_values_that_no_core_has_ends_with_an_error_of_bmgd(tmp_path: Path) -> None:
+    network = Network(4, start=False)
+    flights = Flights(network.timeline)
+    network.watchers.append(flights)
+    for node_id in range(4):
+        network.boot(node_id)
+    network.run(1.0)
+    network.kill(3)
+    network.run(1.0)
+    path = tmp_path / "r"
+    written(flights.all[0][1], path)
+    replayed = refused = 0
+    for seed in range(300):
+        other = tmp_path / "other"
+        other.write_bytes(damaged(path, Random(seed)))
+        try:
+            recording = read(str(other))
+            assert list(timeline([recording], everything=True))
+            assert state_of(at_step(recording, 1)[1])
+            replayed += 1
+        except BmgdError:
+            refused += 1
+    assert replayed > 30
+    assert refused > 150
+
+
+def test_replay_of_a_core_without_a_part_says_that_no_core_is_so(
+    flown: tuple[Network, Flights], tmp_path: Path
+) -> None:
+    recording = written(flown[1].all[0][1], tmp_path / "r")
+    part = recording.parts[0]
+    assert part.state is not None
+    state = unpack(part.state)
+    fields = next(fields for name, fields in part.table if name == "core.node.Node")
+    state[2 + fields.index("_receiving")] = 7
+    part.state = packed(state)
+    # Heartbeats do not reach that part.
+    first = next(
+        row.number
+        for row in part.rows
+        if isinstance(row.event, Received) and not isinstance(row.event.message, Heartbeat)
+    )
+    said = f"^step {first} has, or follows, values that no core has: AttributeError"
+    with pytest.raises(ProtocolError, match=said):
+        replay(recording)
 
 
 def test_replay_node_of_a_part_without_a_state_says_why(
