@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from typing import Any, Final
 
 from bmgd.cli.output import id_ranges, life, print_json
 from bmgd.cli.running import run_async
 from bmgd.cli.target import add_target, address_of
+from bmgd.printable import printable
 
 configure = add_target
+
+SHOWN_TOPICS_MAX: Final = 5
 
 
 def run(args: Namespace) -> int:
@@ -57,11 +60,25 @@ def lines_of(status: dict[str, Any]) -> list[str]:
     rows.append(("links", id_ranges(links)))
     if older:
         rows.append(("older", f"{id_ranges(older)}: what they do not know is not used yet"))
+    if status.get("topics"):
+        rows.append(("topics", _topics(status["topics"], status["topics_left_out"])))
     rows.append(("digest", status["digest"]))
     rows.append(("process", f"{status.get('pid')}, {status['backend']}, {status['loop']}"))
     rows.append(("costs", _costs(status.get("pid"))))
     first = f"node {status['id']} is {status['state']} (rank {status['rank']})"
     return [first, *(f"  {name:<11}  {text}" for name, text in rows)]
+
+
+def _topics(topics: list[dict[str, Any]], left_out: int) -> str:
+    """What waits in topics, those that hold the most first."""
+    shown = topics[:SHOWN_TOPICS_MAX]
+    words = [
+        f"{printable(row['topic'])} {row['waiting']:,} waiting, {row['held_bytes'] / 1e6:.1f} MB held, "
+        f"{row['readers'] or 'no'} reader{'' if row['readers'] == 1 else 's'}"
+        for row in shown
+    ]
+    left_out += len(topics) - len(shown)
+    return "; ".join([*words, *([f"and {left_out} more"] if left_out else [])])
 
 
 def _costs(pid: int | None) -> str:

@@ -44,6 +44,7 @@ from bmgd.shell.service_manager import ServiceManager
 from bmgd.shell.stepping import Stepping
 from bmgd.shell.surveying import Surveying
 from bmgd.shell.telling import FLUSH_AT_EXIT_S, Telling
+from bmgd.shell.topic_rows import topic_rows
 from bmgd.shell.transport import Transport
 from bmgd.shell.vitals import Vitals
 from bmgd.types import Incarnation, NodeState
@@ -337,6 +338,11 @@ class Daemon:
 
     def describe(self) -> Mapping[str, object]:
         """The shell's part of `status`."""
+        topics = topic_rows(self._node.parts.topics.table.topics) if self._has_node else {}
+        return {**self.describe_process(), **topics}
+
+    def describe_process(self) -> Mapping[str, object]:
+        """What of it reports have too."""
         totals = self._transport.links.totals()
         dropped = (
             "dropped_urgent_frames",

@@ -42,6 +42,9 @@ class Inside(Protocol):
     def describe(self) -> Mapping[str, Any]:
         """What the shell adds to `status`."""
 
+    def describe_process(self) -> Mapping[str, Any]:
+        """What of it reports and metrics have too."""
+
     def descriptors(self) -> Descriptors:
         """Of every link that is up."""
 
@@ -208,7 +211,7 @@ class Surveying:
         inside = self.inside
         totals = inside.totals()
         process = {
-            **inside.describe(),
+            **inside.describe_process(),
             "cpu_ms": round(inside.vitals.cpu_s() * 1000),
             "rss_bytes": inside.vitals.resident_bytes(),
             "lag_us": inside.vitals.lag.take_max() // 1000,

@@ -115,7 +115,7 @@ class Web:
         sources = Sources(
             inside.counts,
             status,
-            inside.describe(),
+            inside.describe_process(),
             links,
             inside.vitals,
             inside.totals(),

@@ -410,6 +410,9 @@ async def test_delivery_waits_for_a_reader_that_comes_later(tmp_path: Path) -> N
     async with launched(3, tmp_path) as cluster:
         await cluster.at_rest()
         await _send_numbers(cluster, 3)
-        assert (await cluster.status(2))["waiting"] == 3
+        status = await cluster.status(2)
+        assert status["waiting"] == 3
+        (row,) = status["topics"]
+        assert (row["topic"], row["waiting"], row["readers"]) == ("jobs", 3, 0)
         assert await _read(cluster, 2, "jobs", 3) == [b"0", b"1", b"2"]
         assert (await cluster.status(2))["waiting"] == 0

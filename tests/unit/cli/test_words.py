@@ -85,9 +85,9 @@ def test_monitor_shows_the_wall_clock_and_incarnations_as_in_logs() -> None:
     assert line.startswith("2025-11-24T16:00:00.000Z ")
 
 
-def test_status_of_a_daemon_of_an_older_release_is_shown() -> None:
-    """In a rolling upgrade the new command asks daemons that do not tell of releases yet."""
-    status = {
+def status_of_three() -> dict[str, Any]:
+    """What a daemon of an older release answers."""
+    return {
         "id": 3,
         "state": "ready",
         "rank": 3,
@@ -105,6 +105,30 @@ def test_status_of_a_daemon_of_an_older_release_is_shown() -> None:
         "backend": "c",
         "loop": "uvloop",
     }
+
+
+def test_status_names_the_topics_that_hold_the_most() -> None:
+    rows = [
+        {"topic": f"t\n{number}", "waiting": 1234, "held_bytes": 2_500_000, "readers": number}
+        for number in range(7)
+    ]
+    (line,) = (
+        line
+        for line in lines_of({**status_of_three(), "topics": rows, "topics_left_out": 3})
+        if line.startswith("  topics ")
+    )
+    assert line.startswith(
+        "  topics       t\\n0 1,234 waiting, 2.5 MB held, no readers; "
+        "t\\n1 1,234 waiting, 2.5 MB held, 1 reader; t\\n2 1,234 waiting, 2.5 MB held, 2 readers; "
+    )
+    assert line.endswith("; and 5 more")
+    nothing = lines_of({**status_of_three(), "topics": [], "topics_left_out": 0})
+    assert not [line for line in nothing if "topics" in line]
+
+
+def test_status_of_a_daemon_of_an_older_release_is_shown() -> None:
+    """In a rolling upgrade the new command asks daemons that do not tell of releases yet."""
+    status = status_of_three()
     shown = lines_of(status)
     assert shown[0] == "node 3 is ready (rank 3)"
     assert "  awaited      1" in shown

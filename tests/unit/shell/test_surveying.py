@@ -43,6 +43,9 @@ class Inside:
     def describe(self) -> dict[str, Any]:
         return {}
 
+    def describe_process(self) -> dict[str, Any]:
+        return {}
+
     def descriptors(self) -> list[Any]:
         return []
 
