@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -151,29 +152,47 @@ def _in_own_process(name: str, seeds: int) -> Row:
     return row
 
 
-def run_all(bugs: Iterable[Bug], seeds: int, only: str) -> None:
-    """Run what has no result yet, and keep each result at once."""
+def run_all(bugs: Iterable[Bug], seeds: int, only: str, jobs: int) -> None:
+    """Run what has no result yet, so many bugs at a time, and keep each result at once."""
     rows, core = read_rows(), digest()
     none = rows.get(NONE, {})
     if only == NONE or none.get("tried", 0) < seeds or none.get("core") != core:
         rows[NONE] = _in_own_process(NONE, seeds) | {"core": core}
         write_rows(rows)
         print(f"without a bug, {seeds} seeds: {rows[NONE]['fired'] or 'nothing fires'}", flush=True)
-    for bug in bugs:
-        known = rows.get(bug.name)
-        fresh = known is not None and _is_of(known, bug, core) and bool(known["found_by"])
-        if bug.name != only if only else fresh:
-            continue
-        rows[bug.name] = row = _in_own_process(bug.name, seeds) | {"core": core}
-        write_rows(rows)
-        found = f"{row['found_by'][0]}, seed {row['seed']}" if row["found_by"] else "NOT FOUND"
-        by_eye = "hidden" if row["passes_by_eye"] else "visible"
-        print(f"{bug.name}: {by_eye}; {found}; {row['real_s']} s", flush=True)
+    chosen = [
+        bug.name
+        for bug in bugs
+        if (bug.name == only if only else not _is_found(rows.get(bug.name), bug, core))
+    ]
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for done in as_completed(
+                [pool.submit(_in_own_process, name, seeds) for name in chosen]
+            ):
+                row = done.result()
+                rows[row["name"]] = row | {"core": core}
+                write_rows(rows)
+                print(_line(row), flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _is_of(row: Row, bug: Bug, core: str) -> bool:
-    """Whether a result is of this bug's present text, on this core."""
-    return row["changes"] == [list(pair) for pair in bug.changes] and row.get("core") == core
+def _line(row: Row) -> str:
+    found = f"{row['found_by'][0]}, seed {row['seed']}" if row["found_by"] else "NOT FOUND"
+    by_eye = "hidden" if row["passes_by_eye"] else "visible"
+    return f"{row['name']}: {by_eye}; {found}; {row['real_s']} s"
+
+
+def _is_found(row: Row | None, bug: Bug, core: str) -> bool:
+    """Whether a result says that this bug's present text was found on this core."""
+    changes = [list(pair) for pair in bug.changes]
+    return (
+        row is not None
+        and row["changes"] == changes
+        and row.get("core") == core
+        and bool(row["found_by"])
+    )
 
 
 def report(bugs: list[Bug]) -> str:
@@ -219,6 +238,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=120, help="tried at most for each bug")
     parser.add_argument("--only", default="", help="the name of one bug, to be run again; or none")
     parser.add_argument("--report", action="store_true", help="write the report, run nothing")
+    parser.add_argument("--jobs", type=int, default=2, help="bugs at a time")
     parser.add_argument("--in-process", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     bugs = read_bugs()
@@ -229,5 +249,5 @@ def main() -> None:
         print(json.dumps(run_bug(bug, arguments.seeds, clean)))
         return
     if not arguments.report:
-        run_all(bugs, arguments.seeds, arguments.only)
+        run_all(bugs, arguments.seeds, arguments.only, arguments.jobs)
     Path(REPORT).write_text(report(bugs), encoding="utf-8")
