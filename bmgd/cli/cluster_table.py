@@ -138,6 +138,9 @@ def title_of(document: Document) -> str:
         "asking": f"asking, {summary['reported']} of {summary['alive']} have answered",
     }.get(summary["agree"], f"{len(summary['silent'])} do not answer")
     more = f", {len(summary['isolated'])} cut off" if summary["isolated"] else ""
+    # A daemon of an older release does not know whether settings differ.
+    if summary.get("settings_differ"):
+        more += f"; their {', '.join(summary['settings_differ'])} differ"
     return (
         f"{document['cluster']} seen from node {document['own_id']}: {summary['alive']} alive,"
         f" {summary['dead']} dead, {summary['left']} left; {agree}{more}"

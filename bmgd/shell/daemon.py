@@ -41,6 +41,7 @@ from bmgd.shell.process import set_title
 from bmgd.shell.reloading import Reloading
 from bmgd.shell.reports import Report
 from bmgd.shell.service_manager import ServiceManager
+from bmgd.shell.shared_settings import shared_settings
 from bmgd.shell.stepping import Stepping
 from bmgd.shell.surveying import Surveying
 from bmgd.shell.telling import FLUSH_AT_EXIT_S, Telling
@@ -362,6 +363,7 @@ class Daemon:
             "backlog_bytes": totals["backlog_bytes"],
             "keys": list(self._transport.own.keys()),
             "http": "" if self._web is None else self._web.url,
+            "settings": shared_settings(self._config),
         }
 
     # --- signals, and reading the files anew --------------------------------------------------

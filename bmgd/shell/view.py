@@ -20,6 +20,7 @@ from typing import Any, Final
 from bmgd.core.commands import AskReports, Command, ShowMembers
 from bmgd.core.effects import Observed, RecordChanged
 from bmgd.shell.foreign_report import parse_report
+from bmgd.shell.shared_settings import differing
 from bmgd.types import NodeId
 
 TICK_S: Final = 0.1
@@ -325,6 +326,7 @@ class ClusterView:
             "isolated": sorted(r["id"] for r in heard if r["isolated"]),
             "stand_aside": sorted(r["id"] for r in heard if r["stands_aside"]),
             "suspected": sorted({int(peer) for r in heard for peer in r["suspects"]}),
+            "settings_differ": differing(heard),
         }
 
     def document(self) -> dict[str, Any]:

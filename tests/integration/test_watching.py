@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.cluster import LaunchedCluster, launched, until, until_true
+from tests.integration.cluster import Cluster, founded, launched, until, until_true
 from tests.integration.ports import free_base_port
 
 SIZE = 8
@@ -31,7 +31,7 @@ async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
     return int(head.split()[1]), body
 
 
-async def check(cluster: LaunchedCluster, node: int, *flags: str) -> tuple[int, str]:
+async def check(cluster: Cluster, node: int, *flags: str) -> tuple[int, str]:
     words = ("check", "--control", cluster.control(node), *flags)
     return await cluster.command(*words, within_s=60.0)
 
@@ -60,6 +60,20 @@ async def test_check_tells_ready_links_and_agreement_of_a_live_cluster(tmp_path:
         assert (code, line.startswith("BMGD CRITICAL: ")) == (2, True)
         assert (await cluster.command("check"))[0] == 3
         await cluster.at_rest()
+
+
+async def test_check_warns_of_daemons_that_run_with_other_options(tmp_path: Path) -> None:
+    async with founded(3, tmp_path) as cluster:
+        cluster.start(0, 1)
+        cluster.start(2, flags=["--quorum", "majority", "--profile", "wan"])
+        await cluster.at_rest()
+        code, line = await check(cluster, 1, "--timeout", "20")
+        assert code == 1, line
+        assert (
+            "all 3 nodes agree, but their quorum, heartbeat_ms, timeout_ms, ask_ms differ" in line
+        )
+        assert "quorum=majority" in (await cluster.status(2))["settings"]
+        assert "quorum=off" in (await cluster.status(0))["settings"]
 
 
 async def test_daemon_that_is_cut_off_from_everybody_is_not_ready(tmp_path: Path) -> None:

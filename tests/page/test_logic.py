@@ -53,6 +53,23 @@ async def test_page_shows_every_node_of_the_cluster(tmp_path: Path) -> None:
     )
 
 
+async def test_page_names_options_that_differ(tmp_path: Path) -> None:
+    await carried_out(
+        tmp_path,
+        """
+        await load();
+        daemon.tell("cluster", cluster([0, 1, 2]));
+        daemon.tell("summary", summary(3, { settings_differ: ["quorum", "ask_ms"] }));
+        await pass(1000);
+        assert.equal($("agreement").textContent, "All 3 agree; their quorum, ask_ms differ");
+        daemon.tell("summary", summary(3, { settings_differ: [] }));
+        await pass(1000);
+        assert.equal($("agreement").textContent, "All 3 nodes agree");
+        process.exit(0);
+        """,
+    )
+
+
 async def test_page_that_hears_nothing_says_so_and_connects_again(tmp_path: Path) -> None:
     await carried_out(
         tmp_path,

@@ -215,6 +215,7 @@ function agreementText(summary) {
   if (summary.agree === "asking") return `Asking … ${count} of ${summary.alive} have answered`;
   if (summary.isolated.length) return `Node ${list(summary.isolated)} is cut off from everybody`;
   if (summary.stand_aside.length) return `Nodes ${list(summary.stand_aside)} stand aside`;
+  if (summary.settings_differ?.length) return `All ${count} agree; their ${summary.settings_differ.join(", ")} differ`;
   return summary.unsettled.length ? `All ${count} agree; links follow` : `All ${count} nodes agree`;
 }
 

@@ -195,3 +195,18 @@ def test_check_agreement(agree: str, digests: dict[str, int], silent: list[int],
         "reported": sum(digests.values()),
     }
     assert check_agreement(summary).code == code
+
+
+def test_check_warns_of_settings_that_differ() -> None:
+    summary = {
+        "agree": "yes",
+        "digests": {"a": 4},
+        "silent": [],
+        "alive": 4,
+        "dead": 0,
+        "reported": 4,
+    }
+    assert check_agreement({**summary, "settings_differ": []}).code == OK
+    finding = check_agreement({**summary, "settings_differ": ["healing", "quorum"]})
+    assert finding.code == WARNING
+    assert "all 4 nodes agree, but their healing, quorum differ" in finding.text

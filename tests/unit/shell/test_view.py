@@ -7,17 +7,22 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack
 import pytest
 
 from bmgd.cli.cluster_table import line_of, rows_of
+from bmgd.config import Config
 from bmgd.core.commands import AskReports, Command, ShowMembers
 from bmgd.core.effects import Observed, RecordChanged
+from bmgd.peers import PeerList
+from bmgd.profiles import PROFILES
 from bmgd.shell import view as view_module
 from bmgd.shell.foreign_report import parse_report
 from bmgd.shell.node_report import link_rows, report_bytes
+from bmgd.shell.shared_settings import differing, shared_settings
 from bmgd.shell.view import ASKS_PER_S, TIMELINE_MAX, ClusterView
 from bmgd.types import Incarnation, NodeId, Record, Status
 from bmgd.wire.bounds import REPORT_BYTES_MAX
@@ -137,6 +142,34 @@ async def test_view_asks_a_small_cluster_once_in_a_period(monkeypatch: pytest.Mo
     own = [told for told in cluster.told("report") if told["id"] == 0]
     assert len(own) <= 4
     cluster.view.close()
+
+
+async def test_view_names_settings_that_nodes_have_otherwise() -> None:
+    cluster = Cluster(4)
+    for number, each in cluster.reports.items():
+        each["settings"] = [f"quorum={'off' if number else 'majority'}", "timeout_ms=1500"]
+    # Of an older release, and of one that is none of ours.
+    del cluster.reports[1]["settings"]
+    cluster.reports[3]["settings"] = ["quorum=off", "timeout_ms=1500", 7, "colour=red"]
+    cluster.view.hold()
+    await cluster.until(lambda: cluster.view.summary()["agree"] == "yes")
+    assert cluster.view.summary()["settings_differ"] == ["quorum"]
+    cluster.reports[0]["settings"] = cluster.reports[2]["settings"]
+    await cluster.until(lambda: cluster.view.summary()["settings_differ"] == [])
+    cluster.view.close()
+
+
+def test_settings_are_told_as_they_are_meant() -> None:
+    founder = Config(0, 4, PeerList())
+    config = replace(founder, healing="after:3", quorum="majority", timing=PROFILES["wan"])
+    assert shared_settings(config)[:3] == [
+        "healing=after:3",
+        "reconstruction=adaptive",
+        "quorum=majority",
+    ]
+    assert f"timeout_ms={PROFILES['wan'].timeout_ms}" in shared_settings(config)
+    reports = [{"settings": shared_settings(each)} for each in (config, founder)]
+    assert differing(reports) == ["healing", "quorum", "heartbeat_ms", "timeout_ms", "ask_ms"]
 
 
 async def test_view_sums_up_who_agrees_and_who_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
