@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
+from bmgd.cli.received_file import ReceivedFile
 from bmgd.cli.running import run_async, until_ended
 from bmgd.cli.target import add_target, address_of, count, seconds, topic
 from bmgd.errors import ConfigError, DeliveryError
@@ -40,7 +42,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=seconds, metavar="S", help="end after S seconds, with exit code 4"
     )
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--file",
+        type=Path,
+        metavar="F",
+        help="write one message to F, byte for byte, and end; F is there when the message is whole",
+    )
+    what.add_argument(
         "--reply",
         metavar="CMD",
         help="run CMD in a shell for each message, with the message as its stdin; its stdout is the "
@@ -53,48 +62,61 @@ def run(args: Namespace) -> int:
     """Print each message as it is taken."""
     if sys.__stdout__ is None:
         raise ConfigError("standard output is closed")
+    if args.file is not None:
+        if args.count not in (None, 1):
+            raise ConfigError("--file takes one message, and --count names more")
+        args.count = 1
     address = address_of(args)
 
     async def main() -> int:
-        from bmgd.client import Missed, connect
+        # A file that cannot be written is refused before a message is taken.
+        with nullcontext() if args.file is None else ReceivedFile(args.file) as file:
+            return await _receive(address, args, file)
 
-        taken = 0
-        # No more credit than will be printed: a message that is handed over and not printed
-        # would be lost for the next reader.
-        credit = min(args.count or 64, 64)
-        try:
-            async with (
-                asyncio.timeout(args.timeout),
-                connect(address) as daemon,
-                daemon.subscribe(args.topic, credit=credit) as messages,
-            ):
-                # One at a time: the daemon hears of each when it is written out, not before.
-                while taken != args.count and (items := await messages.take()):
-                    message = items[0]
-                    finished = False
-                    try:
-                        if isinstance(message, Missed):
-                            show_missed(message, as_json=args.json)
-                        else:
-                            await take(message, args.reply, as_json=args.json)
-                        finished = True
-                    except DeliveryError as error:
-                        finished = True
-                        if args.count:
-                            # Whoever waits for so many would take a part for a whole.
-                            raise
-                        _tell_part(error)
-                    finally:
-                        if not finished:
-                            messages.put_back()
-                    taken += not isinstance(message, Missed)
-        except TimeoutError:
-            got = f"{taken} of {args.count}" if args.count else str(taken)
-            print(f"bmgd recv: {got} messages within {args.timeout:g} s", file=sys.stderr)
-            return 4
-        return 0
+    is_plain = args.reply is None and args.file is None
+    return run_async(main if is_plain else lambda: until_ended(main()))
 
-    return run_async(main if args.reply is None else lambda: until_ended(main()))
+
+async def _receive(address: str, args: Namespace, file: ReceivedFile | None) -> int:
+    from bmgd.client import Missed, connect
+
+    taken = 0
+    # No more credit than will be printed: a message that is handed over and not printed
+    # would be lost for the next reader.
+    credit = min(args.count or 64, 64)
+    try:
+        async with (
+            asyncio.timeout(args.timeout),
+            connect(address) as daemon,
+            daemon.subscribe(args.topic, credit=credit) as messages,
+        ):
+            # One at a time: the daemon hears of each when it is written out, not before.
+            while taken != args.count and (items := await messages.take()):
+                message = items[0]
+                finished = False
+                try:
+                    if isinstance(message, Missed):
+                        show_missed(message, as_json=args.json)
+                    elif file is not None:
+                        await save(message, file, as_json=args.json)
+                    else:
+                        await take(message, args.reply, as_json=args.json)
+                    finished = True
+                except DeliveryError as error:
+                    finished = True
+                    if args.count:
+                        # Whoever waits for so many would take a part for a whole.
+                        raise
+                    _tell_part(error)
+                finally:
+                    if not finished:
+                        messages.put_back()
+                taken += not isinstance(message, Missed)
+    except TimeoutError:
+        got = f"{taken} of {args.count}" if args.count else str(taken)
+        print(f"bmgd recv: {got} messages within {args.timeout:g} s", file=sys.stderr)
+        return 4
+    return 0
 
 
 async def take(message: Message, command: str | None, *, as_json: bool) -> None:
@@ -129,6 +151,21 @@ async def show(message: Message, *, as_json: bool) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.write(b"\n")
         sys.stdout.buffer.flush()
+
+
+async def save(message: Message, file: ReceivedFile, *, as_json: bool) -> None:
+    """Write a message to a file, and say so.
+
+    Raises:
+        DeliveryError: its source has given it up; there is no file.
+        RequestError: the file cannot be written.
+    """
+    async for part in message.parts():
+        file.write(part)
+    file.keep()
+    if as_json:
+        about = {"source": message.source, "topic": message.topic}
+        print_json({**about, "file": str(file.path), "bytes": message.size})
 
 
 def show_missed(missed: Missed, *, as_json: bool) -> None:

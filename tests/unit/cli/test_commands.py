@@ -188,6 +188,71 @@ async def test_recv_goes_on_after_a_message_that_does_not_come_whole(core: FakeC
     assert b"not the whole message: node 9: its source aborted it" in err
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    """What is in the files of a directory, by name."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+async def test_recv_writes_a_message_to_a_file_byte_for_byte(
+    core: FakeCore, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"what was there before, and is longer")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    core.put(b"\x00one\n", b"two")
+    there = ("recv", "--topic", "jobs", "--json", "--control", core.address)
+    ran = await run(*there, "--file", str(link))
+    assert (ran.code, ran.json()) == (
+        0,
+        {"source": 9, "topic": "jobs", "file": str(link), "bytes": 5},
+    )
+    assert path.read_bytes() == b"\x00one\n"
+    assert set(contents(tmp_path)) == {"file", "link"}
+    assert link.is_symlink()
+    ran = await run("recv", "--topic", "jobs", "--control", core.address, "--file", "/dev/stdout")
+    assert (ran.code, ran.out) == (0, "two")
+
+
+async def test_recv_takes_nothing_where_it_cannot_write_the_file(
+    core: FakeCore, tmp_path: Path
+) -> None:
+    core.put(b"one")
+    there = ("recv", "--topic", "jobs", "--control", core.address)
+    for name, why in (("none/file", "No such file"), ("", "Is a directory")):
+        refused = await run(*there, "--file", str(tmp_path / name))
+        assert refused.code == 2
+        assert why in refused.err
+    assert (await run(*there, "--file", "f", "--count", "2")).code == 2
+    assert (await run(*there, "--file", "f", "--reply", "cat")).code == 2
+    full = await run(*there, "--file", "/dev/full")
+    assert full.code == 1
+    assert "--file /dev/full cannot be written: No space left on device" in full.err
+    await core.until_told(lambda: core.reader is None)
+    assert list(core.waiting) == [b"one"]
+
+
+@pytest.mark.parametrize("ends", ["torn", "late", "ended"])
+async def test_recv_leaves_no_part_of_a_message_in_a_file(
+    ends: str, core: FakeCore, tmp_path: Path
+) -> None:
+    path = tmp_path / "here" / "file"
+    path.parent.mkdir()
+    path.write_bytes(b"before")
+    there = ("recv", "--topic", "jobs", "--control", core.address, "--file", str(path))
+    process = await start(*there, "--timeout", "0.3" if ends == "late" else "60")
+    if ends != "late":
+        await core.until_told(lambda: core.reader is not None)
+    if ends == "torn":
+        begin_a_long_message_and_give_it_up(core)
+    if ends == "ended":
+        process.terminate()
+    async with asyncio.timeout(DEADLINE_S):
+        await process.communicate()
+    assert process.returncode == (128 + signal.SIGTERM if ends == "ended" else 4)
+    assert contents(path.parent) == {"file": b"before"}
+
+
 async def test_recv_ends_partial_at_its_timeout(core: FakeCore) -> None:
     core.put(b"one")
     words = ("recv", "--topic", "jobs", "--count", "2", "--timeout", "0.3")
