@@ -5,66 +5,39 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 from bmgd.errors import ConfigError, RequestError
 
 
+@dataclass(frozen=True, slots=True)
 class ReceivedFile:
-    """A file that takes the place of the one that is named, or is not there.
-
-    What is no regular file, as a pipe or a device, is written to as the message comes.
+    """A file that is being written.
 
     Args:
-        path: its name.
-
-    Attributes:
-        path: the same.
-
-    Raises:
-        ConfigError: it cannot be written.
+        path: as it was named.
+        file: where the bytes go.
+        beside: its name until it is whole.
+        whole: its name then; the same for what is no regular file.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._whole = path
-        self._beside: Path | None = None
-        try:
-            if not path.exists() or stat.S_ISREG(path.stat().st_mode):
-                # Where a link leads to, not in place of the link.
-                self._whole = Path(os.path.realpath(path))
-                name = f".{self._whole.name[:200]}.{secrets.token_hex(4)}"
-                self._beside = self._whole.with_name(name)
-            self._file: BinaryIO = open(self._beside or path, "xb" if self._beside else "wb")  # noqa: SIM115
-        except OSError as error:
-            raise ConfigError(f"--file {path}: {error.strerror}") from None
+    path: Path
+    file: BinaryIO
+    beside: Path
+    whole: Path
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with suppress(OSError):
-            self._file.close()
-        if self._beside is not None:
-            with suppress(OSError):
-                self._beside.unlink()
-
-    def write(self, part: bytes | memoryview) -> None:
+    def write(self, part: bytes) -> None:
         """Add some bytes.
 
         Raises:
             RequestError: they cannot be written.
         """
         try:
-            self._file.write(part)
+            self.file.write(part)
         except OSError as error:
             raise self._failed(error) from None
 
@@ -75,13 +48,53 @@ class ReceivedFile:
             RequestError: that cannot be done.
         """
         try:
-            self._file.flush()
-            if self._beside is not None:
-                os.fsync(self._file.fileno())
-                self._beside.replace(self._whole)
-                self._beside = None
+            self.file.flush()
+            if self.beside != self.whole:
+                os.fsync(self.file.fileno())
+                self.beside.replace(self.whole)
         except OSError as error:
             raise self._failed(error) from None
 
     def _failed(self, error: OSError) -> RequestError:
         return RequestError(f"--file {self.path} cannot be written: {error.strerror}")
+
+
+@contextmanager
+def received_file(path: Path) -> Iterator[ReceivedFile]:
+    """A file that takes the place of the one that is named, with its owner and mode, once it is kept.
+
+    What is no regular file, as a pipe or a device, is written to as the message comes.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    whole = beside = path
+    try:
+        former = path.stat() if path.exists() else None
+        if former is None or stat.S_ISREG(former.st_mode):
+            # Behind a symbolic link it is the file that changes, not the link.
+            whole = Path(os.path.realpath(path))
+            beside = whole.with_name(f".{whole.name[:200]}.{secrets.token_hex(4)}")
+        file = beside.open("wb" if beside == whole else "xb")
+    except OSError as error:
+        raise ConfigError(f"--file {path}: {error.strerror}") from None
+    try:
+        if former is not None and beside != whole:
+            _give(file, former, path)
+        yield ReceivedFile(path, file, beside, whole)
+    finally:
+        with suppress(OSError):
+            file.close()
+        if beside != whole:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+
+def _give(file: BinaryIO, former: os.stat_result, path: Path) -> None:
+    """Who could not read the former file must not read this one."""
+    try:
+        if former.st_uid != os.geteuid():
+            os.fchown(file.fileno(), former.st_uid, former.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(former.st_mode))
+    except OSError as error:
+        raise ConfigError(f"--file {path}: {error.strerror}") from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
-from bmgd.cli.received_file import ReceivedFile
+from bmgd.cli.received_file import ReceivedFile, received_file
 from bmgd.cli.running import run_async, until_ended
 from bmgd.cli.target import add_target, address_of, count, seconds, topic
 from bmgd.errors import ConfigError, DeliveryError
@@ -70,7 +70,7 @@ def run(args: Namespace) -> int:
 
     async def main() -> int:
         # A file that cannot be written is refused before a message is taken.
-        with nullcontext() if args.file is None else ReceivedFile(args.file) as file:
+        with nullcontext() if args.file is None else received_file(args.file) as file:
             return await _receive(address, args, file)
 
     is_plain = args.reply is None and args.file is None

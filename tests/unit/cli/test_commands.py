@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
@@ -198,6 +199,7 @@ async def test_recv_writes_a_message_to_a_file_byte_for_byte(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"what was there before, and is longer")
+    path.chmod(0o640)
     link = tmp_path / "link"
     link.symlink_to(path)
     core.put(b"\x00one\n", b"two")
@@ -208,6 +210,7 @@ async def test_recv_writes_a_message_to_a_file_byte_for_byte(
         {"source": 9, "topic": "jobs", "file": str(link), "bytes": 5},
     )
     assert path.read_bytes() == b"\x00one\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640, "who could not read it cannot now"
     assert set(contents(tmp_path)) == {"file", "link"}
     assert link.is_symlink()
     ran = await run("recv", "--topic", "jobs", "--control", core.address, "--file", "/dev/stdout")
