@@ -173,14 +173,12 @@ def check_agreement(summary: Mapping[str, Any]) -> Finding:
     if len(summary["digests"]) > 1:
         counts = "+".join(str(n) for n in sorted(summary["digests"].values(), reverse=True))
         return Finding(CRITICAL, f"the nodes do not agree ({counts} of {alive})", figures)
-    # A daemon of an older release does not know whether settings differ.
-    if summary["agree"] == "yes" and summary.get("settings_differ"):
-        names = ", ".join(summary["settings_differ"])
-        text = (
-            f"all {reported} nodes agree, but their {names} differ (settings in bmgd status --json)"
-        )
-        return Finding(WARNING, text, figures)
     if summary["agree"] == "yes":
-        return Finding(OK, f"all {reported} nodes agree", figures)
+        text = f"all {reported} nodes agree"
+        # A daemon of an older release does not know whether settings differ.
+        differ = ", ".join(summary.get("settings_differ", ()))
+        if differ:
+            text += f", but their {differ} differ (settings in bmgd status --json)"
+        return Finding(WARNING if differ else OK, text, figures)
     silent = f" ({id_ranges(summary['silent'])} do not)" if summary["silent"] else ""
     return Finding(WARNING, f"{reported} of {alive} nodes answer{silent}", figures)
