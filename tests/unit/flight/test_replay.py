@@ -49,14 +49,19 @@ def test_replay_of_16_nodes_under_chaos_does_not_differ(seed: int, tmp_path: Pat
 @pytest.fixture
 def flown(tmp_path: Path) -> tuple[Network, Flights]:
     """A cluster of 8 of which node 5 was killed, everybody recorded."""
-    network = Network(8, start=False)
+    return recorded(8, killed=5, seconds=3.0)
+
+
+def recorded(size: int, killed: int, seconds: float) -> tuple[Network, Flights]:
+    """A cluster that runs so long before one is killed, and so long after that."""
+    network = Network(size, start=False)
     flights = Flights(network.timeline)
     network.watchers.append(flights)
-    for node_id in range(8):
+    for node_id in range(size):
         network.boot(node_id)
-    network.run(3.0)
-    network.kill(5)
-    network.run(3.0)
+    network.run(seconds)
+    network.kill(killed)
+    network.run(seconds)
     return network, flights
 
 
@@ -216,14 +221,7 @@ OTHERS = (
 
 
 def test_replay_of_values_that_no_core_has_ends_with_an_error_of_bmgd(tmp_path: Path) -> None:
-    network = Network(4, start=False)
-    flights = Flights(network.timeline)
-    network.watchers.append(flights)
-    for node_id in range(4):
-        network.boot(node_id)
-    network.run(1.0)
-    network.kill(3)
-    network.run(1.0)
+    _, flights = recorded(4, killed=3, seconds=1.0)
     path = tmp_path / "r"
     written(flights.all[0][1], path)
     replayed = refused = 0
