@@ -2,6 +2,7 @@
 
     python -m benchmarks.planted                  all without a result on this core, then the report
     python -m benchmarks.planted --only NAME      one of them, again; "none" for the core without a bug
+    python -m benchmarks.planted --jobs 4         so many bugs at a time
     python -m benchmarks.planted --report         the report alone
 
 Each bug is planted in a process of its own. There it is first tried whether it shows without checkers: a
