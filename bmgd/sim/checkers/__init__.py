@@ -86,6 +86,7 @@ from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.shown import ReadersSeeEverything
 from bmgd.sim.checkers.sides import OneSideGoesOn
 from bmgd.sim.checkers.stalling import SlowReadersStallNobody
+from bmgd.sim.checkers.stated import NumbersAreAsStated
 from bmgd.sim.checkers.streams import AcksAreHonest, SourcesKeepTheirCredit
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
@@ -184,6 +185,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LogLinesAreTrue,
     BoundsHold,
     CountsAreTrue,
+    NumbersAreAsStated,
     DeadlinesHaveSubjects,
     MemoriesAreOfUse,
     SurvivorsAgree,

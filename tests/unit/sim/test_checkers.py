@@ -72,6 +72,7 @@ from bmgd.sim.checkers.telling import ChangesAreFlooded
 from bmgd.sim.host import Host
 from bmgd.sim.linkmodel import BOUNDED
 from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE
+from bmgd.sim.witness.numbers import NUMBERS
 from bmgd.types import (
     UNKNOWN_INCARNATION,
     Evidence,
@@ -113,6 +114,7 @@ from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
 from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS, loss_behind_a_long_message
+from tests.unit.sim.stated_forgeries import FORGERIES_OF_NUMBERS
 from tests.unit.sim.stream_forgeries import (
     FORGERIES_OF_STREAMS,
     comes_and_is_not_answered,
@@ -826,6 +828,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_LOG_LINES,
     *FORGERIES_OF_ENDS,
     *FORGERIES_OF_OWN_TIME,
+    *FORGERIES_OF_NUMBERS,
 ]
 
 
@@ -951,6 +954,7 @@ def test_news_of_programs_that_were_numbered_unseen_are_no_hole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(window, "UNSTABLE_MAX", 1)
+    monkeypatch.setitem(NUMBERS["core.broadcast.window"], "UNSTABLE_MAX", 1)
     network = Network(2)
     scene = watch(network)
     settle(network)

@@ -1,0 +1,66 @@
+"""Bounds, times and defaults are those that pages state, of which there is a second list.
+
+Most of them do not show in a short run: a bound of thousands is not reached, and a default is given by
+whoever calls. A run in which some bounds are narrow has those in place of the stated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from importlib import import_module
+from typing import ClassVar
+
+from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
+from bmgd.sim.narrowing import NARROW, REFUSING
+from bmgd.sim.witness.numbers import DEFAULTS, NUMBERS
+
+
+class NumbersAreAsStated(Checker):
+    """A bound, a time, a kind and a default is the one that a page states, or what a run makes of it."""
+
+    name: ClassVar[str] = "numbers-are-as-stated"
+    events: ClassVar[Kinds] = ()
+    before_events: ClassVar[Kinds] = ()
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._has_looked = False
+
+    def on_boot(self, journal: Journal) -> None:
+        if not self._has_looked:
+            self._has_looked = True
+            self._look(journal)
+
+    def at_rest(self, journals: Sequence[Journal]) -> None:
+        for journal in journals[:1]:
+            self._look(journal)
+
+    def _look(self, journal: Journal) -> None:
+        for name, stated, there in (*_numbers(), *_defaults()):
+            if (type(stated), stated) != (type(there), there):
+                self.violate(journal, f"{name} is {there}, stated is {stated}")
+
+
+def _numbers() -> Iterator[tuple[str, object, object]]:
+    """The names of constants, what is stated, and what is there."""
+    narrow = {
+        (module, name): value for modules, name, value in (*NARROW, *REFUSING) for module in modules
+    }
+    for module, names in NUMBERS.items():
+        place = import_module(f"bmgd.{module}")
+        for name, stated in names.items():
+            there = getattr(place, name)
+            if there != narrow.get((module, name), stated):
+                yield f"{module}.{name}", stated, there
+
+
+def _defaults() -> Iterator[tuple[str, object, object]]:
+    """The names of fields, what each is stated to be where it is not given, and what it is."""
+    for module, classes in DEFAULTS.items():
+        place = import_module(f"bmgd.{module}")
+        for kind, stated in classes.items():
+            there = {field.name: field.default for field in fields(getattr(place, kind))}
+            for name, value in stated.items():
+                yield f"{module}.{kind}.{name}", value, there[name]
