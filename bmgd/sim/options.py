@@ -91,6 +91,7 @@ _SELDOM: Final = (
     _Seldom("unusable", "unusable_per_s", (2, 20), 0.25, 0.25),
     _Seldom("lies", "malformed_per_s", (3, 30), 0.25, 0.25),
     _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
+    _Seldom("floods", "floods", (1, 2), 0.05, 0.05),
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
     _Seldom("late segments", "late_segments_percent", (3, 20), 0.2, 0.2),
@@ -135,6 +136,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if "narrow_percent" in simulated:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
+    if "floods" in simulated:
+        # Thousands of messages in small pieces are too much for one seed.
+        simulated |= {"step_cost_us": 0, "write_bytes_max": 0}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
 
 

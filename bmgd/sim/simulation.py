@@ -27,6 +27,7 @@ from bmgd.sim.broadcasters import Broadcasters
 from bmgd.sim.conditions import Conditions
 from bmgd.sim.corrupt_members import CorruptMembers
 from bmgd.sim.disturbances import Disturber
+from bmgd.sim.floods import Floods
 from bmgd.sim.forging import Forger
 from bmgd.sim.former_lives import FormerLives
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
@@ -176,6 +177,8 @@ class Simulation:
         self._rekeying = Rekeying(network, Random(f"secrets {plan.seed}"), rekeys)
         lies = network.conditions.forgeries
         self._forger = Forger(network, Random(f"forgeries {plan.seed}"), lies, self._note)
+        floods = network.conditions.floods
+        self._floods = Floods(network, Random(f"floods of {plan.seed}"), floods)
         count = network.conditions.former_lives
         self._former_lives = FormerLives(
             network, Random(f"former lives {plan.seed}"), count, self._programs.send
@@ -245,6 +248,7 @@ class Simulation:
         self._corrupt_members.start(until_ns)
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)
+        self._floods.start(until_ns)
         self._former_lives.start(until_ns)
         self._second_copies.start(until_ns)
         self._late_segments.start(until_ns)

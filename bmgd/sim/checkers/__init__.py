@@ -36,6 +36,7 @@ from bmgd.sim.checkers.differing import BeginningsTellOfTheGone, DifferencesAreC
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
 from bmgd.sim.checkers.evictions import EvictionsAreTold
+from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.in_time import DetectionIsInTime
@@ -138,6 +139,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     ControlFramesMeanWhatTheySay,
     BadHellosAreRefused,
     BadInputEndsItsOwnLink,
+    FloodsAreSlowed,
     RequestsAreAnsweredOnce,
     UnusableAreRefused,
     SnapshotsAreCurrent,

@@ -40,6 +40,7 @@ from bmgd.core.events import (
     Received,
 )
 from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.rates import Rates
 from bmgd.sim.host import Host
 from bmgd.types import Evidence, Incarnation, LinkId, NodeId, NodeState
 from bmgd.wire.ask_messages import Answer, Ask
@@ -126,6 +127,8 @@ class Journal:
         named: how many there were of each event of the log, reason of a close, evidence of a link or a
             dial that ended, and refusal: each by its counter and its name.
         delivered: messages that were handed out.
+        rates: what of its neighbors' messages it has looked at.
+        drops: the message of the step under way is beyond its sender's rate.
         relaid: links that it said were to be added, and removed, by its changes of layout.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
@@ -157,6 +160,8 @@ class Journal:
     ordered: Counter[type] = field(default_factory=Counter)
     named: Counter[tuple[str, object]] = field(default_factory=Counter)
     delivered: int = 0
+    rates: Rates = field(default_factory=Rates)
+    drops: bool = False
     relaid: tuple[int, int] = (0, 0)
 
     @property
@@ -174,9 +179,14 @@ class Journal:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def begin(self, now_ns: int) -> None:
-        """A step begins."""
+    def begin(self, now_ns: int, event: Event) -> None:
+        """A step begins, with this event."""
         self.now_ns, self.links_before = now_ns, None
+        self.drops = False
+        if isinstance(event, Received):
+            link = self.links.get(event.link)
+            if link is not None:
+                self.drops = not self.rates.admits(now_ns, link.peer, event.message)
         node = self.host.node
         due_ns = node.deadline_ns
         if node.state is NodeState.STARTING:
@@ -210,6 +220,8 @@ class Journal:
                 link = self.links.get(link_id)
                 if link is not None:
                     link.heard_ns = self.now_ns
+                    if self.drops:
+                        return
                     if isinstance(message, Heartbeat):
                         link.take_in(message.sequence, message.echo)
                     elif isinstance(message, Unwanted):

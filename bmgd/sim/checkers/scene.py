@@ -19,7 +19,7 @@ from typing import ClassVar, Final, TypeGuard
 
 from bmgd.chaos.verdict import Violation
 from bmgd.core.commands import Unsubscribe
-from bmgd.core.effects import Effect, Reply, StreamEnded
+from bmgd.core.effects import Effect, Overlooked, Reply, StreamEnded
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
@@ -64,6 +64,7 @@ class Checker:
         before_events: a step with any of these is told to `before`.
         sees_unusable: whether it is told of what programs ask for and cannot be, and how that is
             answered. Others are told only what else such a step orders.
+        sees_dropped: the same of messages that are beyond their senders' rates.
     """
 
     name: ClassVar[str]
@@ -71,6 +72,7 @@ class Checker:
     effects: ClassVar[Kinds] = ()
     before_events: ClassVar[Kinds] = EVERY
     sees_unusable: ClassVar[bool] = False
+    sees_dropped: ClassVar[bool] = False
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -127,6 +129,7 @@ class Scene(Inspector):
         ]
         self._after = [c for c in self.checkers if type(c).after is not Checker.after]
         self._of_unusable = [c for c in self.checkers if c.sees_unusable]
+        self._of_dropped = [c for c in self.checkers if c.sees_dropped]
         self._told_after: dict[tuple[type, frozenset[type]], list[After]] = {}
         self._told_before: dict[type, list[Before]] = {}
         self._by_name = {checker.name: checker for checker in self.checkers}
@@ -222,7 +225,9 @@ class Scene(Inspector):
     def before(self, host: Host, event: Event) -> None:
         """A core is about to take an event."""
         journal = self.journals[host.where]
-        journal.begin(host.local_ns(self.network.now_ns))
+        journal.begin(host.local_ns(self.network.now_ns), event)
+        if journal.drops:
+            event = _NOTHING
         asked = event if self._is_unusable(event) else None
         if asked is not None:
             event = _NOTHING
@@ -250,6 +255,11 @@ class Scene(Inspector):
             for checker in self._of_unusable:
                 checker.after(journal, event, effects)
             effects = [effect for effect in effects if not _answers(effect, event)]
+            event = _NOTHING
+        if journal.drops:
+            for checker in self._of_dropped:
+                checker.after(journal, event, effects)
+            effects = [effect for effect in effects if not isinstance(effect, Overlooked)]
             event = _NOTHING
         came: type = type(event)
         if isinstance(event, Received):

@@ -106,6 +106,7 @@ from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY, shared
 from tests.unit.sim.control_frame_forgeries import FORGERIES_OF_CONTROL_FRAMES
 from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
+from tests.unit.sim.flood_forgeries import FORGERIES_OF_FLOODS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
 from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
@@ -829,6 +830,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_ENDS,
     *FORGERIES_OF_OWN_TIME,
     *FORGERIES_OF_NUMBERS,
+    *FORGERIES_OF_FLOODS,
 ]
 
 
