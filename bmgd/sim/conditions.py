@@ -64,6 +64,8 @@ class Conditions:
         second_copies_percent: how many copies of messages at best effort come twice, while faults go on.
         late_segments_percent: how many segments come twice to a destination that is a neighbor, while
             faults go on.
+        tick_us: everything happens at a multiple of this; 0 for any moment. Times are then equal to
+            bounds, and to each other, as they are by chance only once in a while.
         narrow_percent: how many of the core's bounds in `narrowing.py` are small.
         refusing_percent: how many of those at which something is refused, while faults go on.
     """
@@ -107,6 +109,7 @@ class Conditions:
     former_lives: int = 0
     second_copies_percent: int = 0
     late_segments_percent: int = 0
+    tick_us: int = 0
     narrow_percent: int = 0
     refusing_percent: int = 0
 

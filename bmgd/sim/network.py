@@ -129,7 +129,7 @@ class Network:
         keeps_all: bool = True,
         **settings: Any,
     ) -> None:
-        self.timeline = Timeline()
+        self.timeline = Timeline(max(1, 1_000 * conditions.tick_us))
         self.random = Random(seed)
         self.hosts: dict[NodeId, Host] = {}
         self.conditions = conditions

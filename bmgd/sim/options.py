@@ -96,6 +96,7 @@ _SELDOM: Final = (
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
     _Seldom("late segments", "late_segments_percent", (3, 20), 0.2, 0.2),
     _Seldom("together", "together_percent", (50, 100), 0.3, 0.3),
+    _Seldom("ticks", "tick_us", (100, 1_000, 10_000), 0.08, 0.08),
     # Ids are given up soon only where that bound is narrow.
     _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
     _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),
@@ -136,6 +137,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if "narrow_percent" in simulated:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
+    if "tick_us" in simulated:
+        # Clocks that drift show no two equal times.
+        simulated |= {"drift_ppm": 0}
     if "floods" in simulated:
         # Thousands of messages in small pieces are too much for one seed.
         simulated |= {"step_cost_us": 0, "write_bytes_max": 0}

@@ -12,12 +12,16 @@ Happening = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 class Timeline:
     """What is still to happen.
 
+    Args:
+        tick_ns: everything happens at a multiple of this.
+
     Attributes:
         now_ns: virtual time.
         happened: how many happenings there were.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tick_ns: int = 1) -> None:
+        self._tick_ns = tick_ns
         self.now_ns = 0
         self.happened = 0
         self._heap: list[Happening] = []
@@ -27,10 +31,11 @@ class Timeline:
         return len(self._heap)
 
     def plan(self, at_ns: int, action: Callable[..., None], *args: Any) -> None:
-        """Let something happen at a moment, now at the earliest."""
+        """Let something happen at a moment, or at the next tick; now at the earliest."""
         self._count += 1
         if at_ns < self.now_ns:
             at_ns = self.now_ns
+        at_ns += -at_ns % self._tick_ns
         heapq.heappush(self._heap, (at_ns, self._count, action, args))
 
     def step(self, until_ns: int) -> bool:
