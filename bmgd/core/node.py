@@ -14,7 +14,7 @@ and of many deadlines that are due together only some are reached.
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from bmgd.core.context import Link
 from bmgd.core.counts import Counts
@@ -47,6 +47,12 @@ from bmgd.core.show import show_members, show_status
 from bmgd.errors import InvariantError
 from bmgd.types import Evidence, Incarnation, NodeId, NodeState, Record
 from bmgd.wire.link_messages import Heartbeat, PageAsk, RecordPage
+
+BUGS: Final = (
+    *(ArithmeticError, AssertionError, AttributeError),
+    *(LookupError, TypeError, ValueError),
+)
+"""What a step raises only where its code is wrong."""
 
 
 class Node:
@@ -164,7 +170,7 @@ class Node:
         try:
             self._on_event(event)
             self._settle()
-        except (AssertionError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+        except BUGS as error:
             raise InvariantError(f"{type(event).__name__}: {error!r}") from error
         effects, context.effects = context.effects, []
         return effects
