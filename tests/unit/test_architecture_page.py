@@ -169,6 +169,9 @@ BOUNDS: Final = {
     "id space for reliable broadcasts": "{core.broadcast.window.RELIABLE_ID_SPACE_MAX}; "
     "{wire.bounds.EXCEPTIONS_BYTES_MAX} bytes",
     "reliable broadcasts sent for the first": "{core.broadcast.source.SENT_PER_STEP_MAX}",
+    "pause before a reliable broadcast": "as long as nodes take to acknowledge, "
+    "{core.broadcast.answer_times.RESEND_MIN_NS:ms}..{core.broadcast.answer_times.RESEND_SLOW_NS:s}; of "
+    "a piece {core.broadcast.source.RESEND_PIECE_NS:s} at least",
     "reliable broadcasts sent again": "{core.broadcast.source.RESENT_PER_STEP_MAX}, "
     "{core.broadcast.source.RESENT_BYTES_PER_STEP_MAX:MiB}",
     "copies of others' reliable": "{core.broadcast.copies.HELD_BYTES_MAX:MiB} in all, with what their "

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from bmgd.core.broadcast.answer_times import RESEND_MIN_NS, AnswerTimes
 from bmgd.core.broadcast.frames import BroadcastFrames
 from bmgd.core.broadcast.reports import BroadcastReports
 from bmgd.core.broadcast.window import BroadcastWindow, OwnBroadcast
@@ -30,7 +31,6 @@ from bmgd.routing.id_sets import without
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record, Status, counter_of
 from bmgd.wire.broadcast_messages import Skip, Watermark
 
-RESEND_MIN_NS = 200_000_000
 RESEND_TIMER = "broadcast resend"
 
 
@@ -76,6 +76,7 @@ class BroadcastPeers:
 
     Attributes:
         by_id: what is known, by id.
+        times: how long they take to acknowledge.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class BroadcastPeers:
         self._reports = reports
         self._frames = frames
         self.by_id: dict[NodeId, Peer] = {}
+        self.times = AnswerTimes()
         self._left_at = 1
         """The next sequence when the last one left: of those who have, nothing else is known."""
 
@@ -149,12 +151,22 @@ class BroadcastPeers:
         watermark = min(message.watermark, self._window.next - 1)
         if watermark > peer.watermark:
             before, peer.watermark = peer.watermark, watermark
+            self._measure(watermark)
             self._clear(node_id, before + 1, watermark)
         peer.skips = [skip for skip in peer.skips if skip.last > peer.watermark]
         self._clear_skipped(node_id, peer)
         if message.asks:
             self._tell_skips_to(node_id, peer)
         return True
+
+    def _measure(self, sequence: int) -> None:
+        """A node has acknowledged up to this one: how long that took, where it was sent once."""
+        unstable = self._window.unstable
+        if not unstable or sequence < unstable[0].sequence:
+            return
+        sent = unstable[sequence - unstable[0].sequence]
+        if sent.times == 1 and sent.command.piece is None:
+            self.times.add(self._context.now_ns - sent.sent_ns)
 
     def _acknowledging(self, node_id: NodeId, life: Incarnation) -> Peer:
         """Who acknowledges, as that life."""

@@ -6,14 +6,14 @@ copy and acknowledges its *watermark*, up to which it has all (`broadcast/retent
 whom this node holds alive is *stable*: it is told to everybody, and the copies go.
 
     waiting --room in the window--> sent --every living node of the audience has it--> stable
-                                     | 200 ms, then longer: sent again to whom it misses
+                                     | not in time: sent again to whom it misses
 
 Status only says whom to wait for. Who is held dead stays in the audience of what was sent before, and
 is not in that of what is sent meanwhile.
 
 What waits and what is unstable is in `broadcast/window.py`, what is known of each node and what it skips
-in `broadcast/peers.py`, what programs are told in `broadcast/reports.py`; `broadcast/frames.py` sends.
-Here is when each of it happens.
+in `broadcast/peers.py`, how long nodes are waited for in `broadcast/answer_times.py`, what programs are
+told in `broadcast/reports.py`; `broadcast/frames.py` sends. Here is when each of it happens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from bmgd.core.broadcast.announcements import BEHIND_NS, Announcement, Announcements
 from bmgd.core.broadcast.broadcasting import refusal_of
 from bmgd.core.broadcast.frames import STABLE_TIMER, BroadcastFrames
-from bmgd.core.broadcast.peers import RESEND_MIN_NS, RESEND_TIMER, BroadcastPeers
+from bmgd.core.broadcast.peers import RESEND_TIMER, BroadcastPeers
 from bmgd.core.broadcast.reports import BroadcastReports
 from bmgd.core.broadcast.window import BroadcastWindow, OwnBroadcast
 from bmgd.core.commands import BroadcastTo
@@ -182,9 +182,17 @@ class BroadcastSource:
                     sent.command.piece,
                 )
             )
-        self.frames.transmit(sent, [Branch(context.id, sent.missing)])
+        self._transmit(sent, [Branch(context.id, sent.missing)])
         self._settle()
         self.peers.plan_resending()
+
+    def _transmit(self, sent: OwnBroadcast, branches: list[Branch]) -> None:
+        """Send it, and decide how long it is waited for: as nodes acknowledge, and longer each time."""
+        self.frames.transmit(sent, branches)
+        first_ns = self.peers.times.pause_ns
+        if sent.command.piece is not None:
+            first_ns = max(first_ns, RESEND_PIECE_NS)
+        sent.pause_ns = max(first_ns, min(first_ns << min(sent.times - 1, 8), RESEND_MAX_NS))
 
     # --- sending again ------------------------------------------------------------------------
 
@@ -195,16 +203,16 @@ class BroadcastSource:
         count = size = 0
         for sent in self.window.unstable:
             missing = sent.missing & living
-            first_ns = RESEND_MIN_NS if sent.command.piece is None else RESEND_PIECE_NS
-            pause_ns = min(first_ns << min(sent.times - 1, 8), RESEND_MAX_NS)
-            if not missing or now_ns - sent.sent_ns < pause_ns:
+            if not missing or now_ns - sent.sent_ns < sent.pause_ns:
                 continue
             if count >= RESENT_PER_STEP_MAX or size > RESENT_BYTES_PER_STEP_MAX:
                 self._context.timers.set(key, now_ns + RESEND_MORE_NS)
                 break
             count += 1
             size += sent.cost
-            self.frames.transmit(sent, self._ways_to(sent, missing))
+            if sent.times == 1:
+                self.peers.times.on_again(now_ns, sent.sent_ns)
+            self._transmit(sent, self._ways_to(sent, missing))
         self._resent += count
         self.peers.tell_skips()
         self.peers.plan_resending()

@@ -56,6 +56,7 @@ class OwnBroadcast:
         missing: who of the audience is not known to have it, this node apart.
         restarted: who of the audience began a new life before it confirmed.
         sent_ns, times: when it was sent last, and how often.
+        pause_ns: so long after that it is sent again.
         answered: whether its program was told, or none waits.
     """
 
@@ -70,6 +71,7 @@ class OwnBroadcast:
     restarted: int = 0
     sent_ns: int = 0
     times: int = 0
+    pause_ns: int = 0
     answered: bool = False
 
     @property

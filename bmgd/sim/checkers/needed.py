@@ -12,7 +12,7 @@ from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.broadcasts import LifeKey, is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
 from bmgd.wire.broadcast_messages import (
     BroadcastPiece,
     ReliableBroadcast,
@@ -24,6 +24,10 @@ from bmgd.wire.broadcast_messages import (
 AGAIN_NS: Final = 200_000_000
 PIECE_AGAIN_NS: Final = 1_500_000_000
 AGAIN_MAX_NS: Final = 2_000_000_000
+"""More than this it is only where nodes take longer to acknowledge, and then at most:"""
+SLOW_NS: Final = 8_000_000_000
+DARK_NS: Final = 20_000_000_000
+"""For so long after there was nobody to send to, something may have been sent again to nobody."""
 MORE_NS: Final = 10_000_000
 """Until the next part of many that are sent again."""
 TOLD_NS: Final = 100_000_000
@@ -38,19 +42,65 @@ class _Out:
     """How often a broadcast left its source, and when last.
 
     Args:
+        pause_ns: it is not sent again before so long after that.
         since_ns: since when it could be sent again.
         is_dark: whether it may have been sent once more to nobody: there was no link to who lacks it.
     """
 
     times: int = 0
     sent_ns: int = 0
+    pause_ns: int = 0
     since_ns: int = 0
     is_dark: bool = False
 
-    def pause_ns(self, *, is_piece: bool) -> int:
-        """How long it is not sent again."""
-        first_ns = PIECE_AGAIN_NS if is_piece else AGAIN_NS
-        return min(first_ns << min(self.times - 1, 8), AGAIN_MAX_NS)
+    def leave(self, now_ns: int, first_ns: int, *, is_piece: bool) -> None:
+        """It is sent now; what is sent once is waited for so long."""
+        self.times, self.sent_ns, self.since_ns = self.times + 1, now_ns, now_ns
+        first_ns = max(first_ns, PIECE_AGAIN_NS) if is_piece else first_ns
+        self.pause_ns = max(first_ns, min(first_ns << min(self.times - 1, 8), AGAIN_MAX_NS))
+
+
+@dataclass(slots=True)
+class _Times:
+    """How long nodes take to acknowledge what was sent once, in nanoseconds: as RFC 6298 has it.
+
+    Args:
+        pause_ns: what was sent once is waited for so long.
+        doubled_ns: when that was doubled last, since something was sent again.
+        dark_ns: when there was last nobody to send something to.
+    """
+
+    pause_ns: int = AGAIN_NS
+    mean_ns: int = 0
+    apart_ns: int = 0
+    doubled_ns: int = 0
+    dark_ns: int = -DARK_NS
+
+    def measure(self, took_ns: int) -> None:
+        """A node has acknowledged something that was sent once."""
+        if not self.mean_ns:
+            self.mean_ns, self.apart_ns = took_ns, took_ns // 2
+        else:
+            self.apart_ns += (abs(took_ns - self.mean_ns) - self.apart_ns) // 4
+            self.mean_ns += (took_ns - self.mean_ns) // 8
+        self.pause_ns = self.mean_ns + 4 * self.apart_ns
+        self.pause_ns = max(AGAIN_NS, min(self.pause_ns, SLOW_NS))
+
+    def double(self, now_ns: int, sent_ns: int) -> None:
+        """Something that was sent once is sent again."""
+        if sent_ns >= self.doubled_ns:
+            self.pause_ns, self.doubled_ns = min(2 * self.pause_ns, SLOW_NS), now_ns
+
+    def follow(self, now_ns: int, pause_ns: int) -> bool:
+        """Whether a source's pause can be this one; it may have doubled where nothing was to be seen."""
+        expected_ns = self.pause_ns
+        while expected_ns < pause_ns and now_ns - self.dark_ns < DARK_NS:
+            expected_ns = min(2 * expected_ns, SLOW_NS)
+        is_right = expected_ns == pause_ns
+        if expected_ns != self.pause_ns:
+            self.doubled_ns = now_ns
+        self.pause_ns = pause_ns
+        return is_right
 
 
 @dataclass(slots=True)
@@ -59,6 +109,7 @@ class _Life:
 
     Args:
         was_alone: whether at the last look nobody was linked and held alive.
+        took_ns: how long it took to acknowledge what is acknowledged in this step, if that is measured.
     """
 
     incarnation: Incarnation
@@ -70,18 +121,22 @@ class _Life:
     was_alone: bool = False
     looked_ns: int = 0
     acknowledged: dict[LifeKey, int] = field(default_factory=dict)
+    times: _Times = field(default_factory=_Times)
+    took_ns: int | None = None
 
 
 class SourcesSendWhatIsMissed(Checker):
     """A source sends a broadcast again to who has not acknowledged it, when its pause is over.
 
-    The pause is 200 ms (of a piece 1.5 s) and doubles, up to 2 s. What is stable goes with broadcasts; it
-    is told by itself when none has told it within 100 ms, and once. Who asks is answered.
+    The pause is 200 ms (of a piece 1.5 s) and doubles, up to 2 s; it is longer where nodes take longer to
+    acknowledge what was sent once, or nothing is acknowledged before it is sent again. What is stable
+    goes with broadcasts; it is told by itself when none has told it within 100 ms, and once. Who asks is
+    answered.
     """
 
     name: ClassVar[str] = "sources-send-what-is-missed"
     events: ClassVar[Kinds] = (Watermark, Look)
-    before_events: ClassVar[Kinds] = ()
+    before_events: ClassVar[Kinds] = (Watermark,)
     effects: ClassVar[Kinds] = (ReliableBroadcast, Stable)
 
     def __init__(self, scene: Scene) -> None:
@@ -91,10 +146,17 @@ class SourcesSendWhatIsMissed(Checker):
     def on_boot(self, journal: Journal) -> None:
         self._lives[journal.place] = _Life(journal.incarnation)
 
+    def before(self, journal: Journal, event: Event) -> None:
+        came = event.message if isinstance(event, Received) else None
+        if isinstance(came, Watermark):
+            self._lives[journal.place].took_ns = _took_ns(journal, came)
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         life = self._lives[journal.place]
         if life.incarnation != journal.incarnation:
-            life = self._lives[journal.place] = _Life(journal.incarnation)
+            # How long others take is as it was.
+            life = _Life(journal.incarnation, times=life.times)
+            self._lives[journal.place] = life
         came = event.message if isinstance(event, Received) else None
         if isinstance(came, Watermark):
             self._on_watermark(journal, life, came, effects)
@@ -103,6 +165,10 @@ class SourcesSendWhatIsMissed(Checker):
             self._check_sent(journal, life, effects)
         if is_deadline(event) and not journal.exited:
             self._check_late(journal, life)
+        pause_ns = source_of(journal).peers.times.pause_ns
+        if not life.times.follow(journal.now_ns, pause_ns):
+            text = f"waits {pause_ns / 1e6:.0f} ms before it sends again, as nobody acknowledges"
+            self.violate(journal, text)
 
     def _on_watermark(
         self, journal: Journal, life: _Life, came: Watermark, effects: Sequence[Effect]
@@ -110,6 +176,11 @@ class SourcesSendWhatIsMissed(Checker):
         if not is_taken(journal, came):
             return
         route, membership = came.route, journal.inside.membership
+        if life.took_ns is not None and membership.status_of(route.source) not in (
+            None,
+            Status.LEFT,
+        ):
+            life.times.measure(life.took_ns)
         key = route.source, route.source_incarnation
         life.acknowledged[key] = max(life.acknowledged.get(key, 0), came.watermark)
         if not came.asks or not journal.to(route.source):
@@ -148,19 +219,22 @@ class SourcesSendWhatIsMissed(Checker):
         for count, ids in covered.items():
             out = life.out.setdefault(count, _Out())
             if out.times:
-                self._check_again(journal, life, count, ids, is_piece=count in pieces)
+                self._check_again(journal, life, count, ids)
                 gone = ids_in(ids & ~moved & ~source_of(journal).window.living())
                 if gone:
                     self.violate(journal, f"sends {count} again to {gone}, which are held dead")
-            out.times, out.sent_ns = out.times + 1, journal.now_ns
-            out.since_ns = journal.now_ns
+            times = _times_sent(journal, count)
+            if times > out.times + 1:
+                # It was sent to nobody before, and nobody saw that.
+                out.times, life.times.dark_ns = times - 1, journal.now_ns
+            elif out.times == 1:
+                life.times.double(journal.now_ns, out.sent_ns)
+            out.leave(journal.now_ns, life.times.pause_ns, is_piece=count in pieces)
 
-    def _check_again(
-        self, journal: Journal, life: _Life, count: int, ids: int, *, is_piece: bool
-    ) -> None:
+    def _check_again(self, journal: Journal, life: _Life, count: int, ids: int) -> None:
         out = life.out[count]
         past_ns = journal.now_ns - out.sent_ns
-        if past_ns < out.pause_ns(is_piece=is_piece):
+        if past_ns < out.pause_ns:
             self.violate(journal, f"sends {count} again after {past_ns / 1e6:.0f} ms")
         life_of = journal.inside.membership.incarnation
         have = [
@@ -185,6 +259,8 @@ class SourcesSendWhatIsMissed(Checker):
         life.looked_ns = now_ns
         is_late = journal.lag_ns > SLACK_NS
         is_alone = not linked & living
+        if is_late or is_alone:
+            life.times.dark_ns = now_ns
         if is_late or is_alone or life.was_alone:
             # There may have been nobody to tell: who is back meanwhile is told what it skips.
             life.excused = life.stable
@@ -203,13 +279,34 @@ class SourcesSendWhatIsMissed(Checker):
             known = life.out.setdefault(sent.sequence, _Out(since_ns=now_ns))
             if is_late or not sent.missing & living & linked:
                 known.is_dark, known.since_ns = True, now_ns
+                life.times.dark_ns = now_ns
                 continue
-            pause_ns = AGAIN_MAX_NS
+            pause_ns = max(AGAIN_MAX_NS, life.times.pause_ns)
             if known.times and not known.is_dark:
-                pause_ns = known.pause_ns(is_piece=sent.command.piece is not None)
+                pause_ns = known.pause_ns
             if now_ns - known.since_ns > pause_ns + slack_ns:
                 self.violate(journal, f"does not send {sent.sequence} again, which is missed")
                 known.since_ns = now_ns
+
+
+def _times_sent(journal: Journal, count: int) -> int:
+    """How often a source has sent a broadcast, as it counts; 0 for one that is stable."""
+    unstable = source_of(journal).window.unstable
+    is_there = unstable and count >= unstable[0].sequence
+    return unstable[count - unstable[0].sequence].times if is_there else 0
+
+
+def _took_ns(journal: Journal, came: Watermark) -> int | None:
+    """How long a node took to acknowledge what it does now; None where that is not measured."""
+    source, node_id = source_of(journal), came.route.source
+    unstable, peer = source.window.unstable, source.peers.by_id.get(node_id)
+    known = peer.watermark if peer is not None and peer.life == came.route.source_incarnation else 0
+    count = min(came.watermark, source.window.next - 1)
+    if count <= known or not unstable or count < unstable[0].sequence:
+        return None
+    sent = unstable[count - unstable[0].sequence]
+    is_measured = sent.times == 1 and sent.command.piece is None and node_id != journal.host.id
+    return journal.now_ns - sent.sent_ns if is_measured else None
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
         "TOPICS_MAX": 1024,
         "GAPS_MAX": 256,
     },
+    "core.broadcast.answer_times": {"RESEND_MIN_NS": 200 * MS, "RESEND_SLOW_NS": 8 * S},
     "core.broadcast.broadcasting": {"WINDOW": 1024, "SOURCES_MAX": 2**16},
     "core.broadcast.copies": {"HELD_BYTES_MAX": 2**27},
     "core.broadcast.delivery": {
@@ -44,7 +45,6 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
         "PULL_DOUBLINGS": 4,
         "TOLD_MAX": 1024,
     },
-    "core.broadcast.peers": {"RESEND_MIN_NS": 200 * MS},
     "core.broadcast.programs": {
         "REGISTERED_MAX": 1024,
         "KNOWN_MAX": 2**17,
