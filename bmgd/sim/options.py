@@ -138,8 +138,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         # Smaller steps are more steps: if each cost time, nodes would never be done.
         simulated |= {"step_cost_us": 0, "late_us_max": 0}
     if "tick_us" in simulated:
-        # Clocks that drift show no two equal times.
-        simulated |= {"drift_ppm": 0}
+        # Clocks that drift show no two equal times; pipes would pass one write at each tick.
+        simulated |= {"drift_ppm": 0, "pipe_bytes": 0, "write_bytes_max": 0}
     if "floods" in simulated:
         # Thousands of messages in small pieces are too much for one seed.
         simulated |= {"step_cost_us": 0, "write_bytes_max": 0}
