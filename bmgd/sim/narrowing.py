@@ -9,13 +9,14 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from random import Random
 from typing import Final
 
-NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
+Bound = tuple[tuple[str, ...], str, int]
+NARROW: Final[tuple[Bound, ...]] = (
     (("core.deadlines",), "DEADLINES_PER_STEP", 2),
     (("core.work",), "PIECES_PER_STEP", 1),
     (("core.membership.notices", "core.membership.membership"), "RECORDS_PER_NOTICE_MAX", 2),
@@ -51,9 +52,35 @@ NARROW: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
     (("core.membership.membership",), "LISTED_SPACE_MAX", 2),
     (("core.neighbors.watched_links",), "WATCH_ALL_MAX", 4),
     (("core.neighbors.watched_links",), "EXPONENTS", 3),
+    (("core.topics.topic_table",), "HELD_BYTES_MAX", 300_000),
+    (("core.topics.topic_table",), "QUEUE_BYTES_MAX", 70_000),
+    (("core.streams.table",), "PUT_BYTES_MAX", 150_000),
+    (("core.streams.granting",), "GRANTED_MAX", 200_000),
+    (("core.streams.granting",), "GRANT_MAX", 70_000),
+    (("core.streams.stream_out",), "WINDOW_MAX", 131_072),
+    (("core.streams.inbound",), "LINES_MAX", 1),
+    (("core.streams.inbound",), "ADVANCE_MAX", 1),
+    (("core.broadcast.retention",), "FORMER_MAX", 1),
+    (("core.broadcast.source",), "SINGLY_MAX", 0),
+    (("core.broadcast.source",), "RESENT_BYTES_PER_STEP_MAX", 100),
+    (("core.broadcast.orphans",), "GAPS_MAX", 1),
+    (("core.membership.contests",), "CONTESTS_MAX", 1),
+    (("core.membership.retirement",), "LEFT_MAX", 1),
+    (("core.membership.retirement",), "GONE_MAX", 1),
+    (("core.broadcast.broadcasting",), "SOURCES_MAX", 2),
+    (("core.neighbors.observer",), "ASKS_OPEN_MAX", 1),
 )
 """The modules that have a bound, its name there, and what it is where it is narrow."""
-REFUSING: Final[tuple[tuple[tuple[str, ...], str, int], ...]] = (
+SCARCE: Final[tuple[Bound, ...]] = (
+    (("core.broadcast.copies",), "HELD_BYTES_MAX", 70_000),
+    (("core.broadcast.reserve",), "RESERVE_BYTES", 140_000),
+    (("core.broadcast.reserve",), "STUCK_NS", 300_000_000),
+    (("core.broadcast.reserve",), "AGAIN_NS", 2_000_000_000),
+    (("core.broadcast.reserve",), "FIRST_MAX", 2),
+)
+"""As `NARROW`, of the room for copies of broadcasts: all of them, or none. With so little room, and a
+reserve as slow as ever, a cluster would not come to rest in its time."""
+REFUSING: Final[tuple[Bound, ...]] = (
     (("core.streams.outbound",), "STREAMS_MAX", 3),
     (("core.streams.outbound",), "SHARED_MAX", 2),
     (("core.streams.outbound",), "SENT_MAX", 4),
@@ -75,19 +102,22 @@ def narrowed(seed: int, percent: int) -> AbstractContextManager[None]:
         seed: decides which.
         percent: how many of them.
     """
-    return _narrowed(NARROW, Random(f"narrow bounds {seed}"), percent)
+    random = Random(f"narrow bounds {seed}")
+    chosen = _chosen(NARROW, random, percent)
+    return _narrowed([*chosen, *(SCARCE if random.random() * 100 < percent else ())])
 
 
 def refusing(seed: int, percent: int) -> AbstractContextManager[None]:
     """As `narrowed`, with some bounds at which something is refused."""
-    return _narrowed(REFUSING, Random(f"refusing bounds {seed}"), percent)
+    return _narrowed(_chosen(REFUSING, Random(f"refusing bounds {seed}"), percent))
+
+
+def _chosen(bounds: Sequence[Bound], random: Random, percent: int) -> list[Bound]:
+    return [bound for bound in bounds if random.random() * 100 < percent]
 
 
 @contextmanager
-def _narrowed(
-    bounds: tuple[tuple[tuple[str, ...], str, int], ...], random: Random, percent: int
-) -> Iterator[None]:
-    chosen = [bound for bound in bounds if random.random() * 100 < percent]
+def _narrowed(chosen: Sequence[Bound]) -> Iterator[None]:
     before: list[tuple[object, str, int]] = []
     try:
         for modules, name, narrow in chosen:

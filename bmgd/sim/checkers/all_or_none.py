@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bmgd.core.broadcast import retention, window
+from bmgd.core.broadcast import copies, retention, window
 from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
@@ -177,6 +177,9 @@ class AllHaveItOrNone(Checker):
             if told and (self._may_be_given_up(life, count) or self._was_full(journal)):
                 continue
             if told and retention.AHEAD_MAX < window.UNSTABLE_MAX:
+                continue
+            if copies.HELD_BYTES_MAX < window.WINDOW_ALL_BYTES and retention_of(journal).refused:
+                # What has no room at a node's neighbors, it does not hear of when the source is gone.
                 continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.broadcast.copies import HELD_BYTES_MAX, copy_cost
-from bmgd.core.broadcast.reserve import RESERVE_BYTES
+from bmgd.core.broadcast import copies, reserve
+from bmgd.core.broadcast.copies import copy_cost
 from bmgd.core.broadcast.retention import BroadcastRetention
 from bmgd.core.broadcast.source import BroadcastSource
 from bmgd.core.broadcast.window import WINDOW_MIN_BYTES
@@ -337,14 +337,14 @@ class BroadcastBoundsHold(Checker):
             self.violate(journal, f"{unstable} bytes are unstable, the window has {share}")
         held = 0
         for heard in retention.lives.values():
-            copies = 0
+            cost = 0
             if heard.copies:
-                copies = sum(map(copy_cost, heard.copies.values()))
+                cost = sum(map(copy_cost, heard.copies.values()))
                 if any(m.branches or m.route.search for m in heard.copies.values()):
                     self.violate(journal, f"keeps ways of copies of {heard.key}, uncounted")
-            held += copies
-            if copies != heard.copies_bytes:
-                self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {copies}")
+            held += cost
+            if cost != heard.copies_bytes:
+                self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {cost}")
             if not heard.copies:
                 continue
             is_done = min(heard.stable, heard.watermark)
@@ -352,7 +352,7 @@ class BroadcastBoundsHold(Checker):
                 done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
         counted = retention.copies.held_bytes
-        if held != counted or held > HELD_BYTES_MAX + RESERVE_BYTES:
+        if held != counted or held > copies.HELD_BYTES_MAX + reserve.RESERVE_BYTES:
             self.violate(journal, f"counts {counted} held, there are {held}")
         readers = journal.inside.to_many.announcements
         waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())

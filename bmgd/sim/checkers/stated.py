@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.sim.narrowing import NARROW, REFUSING
+from bmgd.sim.narrowing import NARROW, REFUSING, SCARCE
 from bmgd.sim.witness.numbers import DEFAULTS, NUMBERS
 
 
@@ -46,7 +46,9 @@ class NumbersAreAsStated(Checker):
 def _numbers() -> Iterator[tuple[str, object, object]]:
     """The names of constants, what is stated, and what is there."""
     narrow = {
-        (module, name): value for modules, name, value in (*NARROW, *REFUSING) for module in modules
+        (module, name): value
+        for modules, name, value in (*NARROW, *SCARCE, *REFUSING)
+        for module in modules
     }
     for module, names in NUMBERS.items():
         place = import_module(f"bmgd.{module}")
