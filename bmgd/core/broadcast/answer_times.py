@@ -21,11 +21,12 @@ class AnswerTimes:
     """What one source has measured.
 
     Attributes:
-        pause_ns: how long a broadcast that was sent once is waited for.
+        measured_ns: so long nodes take to acknowledge, with what it varies; 200 ms at least.
+        pause_ns: how long a broadcast that is sent now is waited for: as measured, or doubled.
     """
 
     def __init__(self) -> None:
-        self.pause_ns = RESEND_MIN_NS
+        self.measured_ns = self.pause_ns = RESEND_MIN_NS
         self._mean_ns = 0
         self._deviation_ns = 0
         self._doubled_ns = 0
@@ -38,7 +39,7 @@ class AnswerTimes:
         else:
             self._mean_ns, self._deviation_ns = took_ns, took_ns // 2
         measured_ns = self._mean_ns + 4 * self._deviation_ns
-        self.pause_ns = min(max(RESEND_MIN_NS, measured_ns), RESEND_SLOW_NS)
+        self.measured_ns = self.pause_ns = min(max(RESEND_MIN_NS, measured_ns), RESEND_SLOW_NS)
 
     def on_again(self, now_ns: int, sent_ns: int) -> None:
         """What was sent once is sent again: the pause doubles, once for all that was sent before that."""

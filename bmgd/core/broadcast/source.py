@@ -200,10 +200,11 @@ class BroadcastSource:
         """Send again what somebody misses for long, a bounded part of it in each step."""
         self._give_up_pieces()
         now_ns, living = self._context.now_ns, self.window.living()
+        measured_ns = self.peers.times.measured_ns
         count = size = 0
         for sent in self.window.unstable:
             missing = sent.missing & living
-            if not missing or now_ns - sent.sent_ns < sent.pause_ns:
+            if not missing or now_ns - sent.sent_ns < max(sent.pause_ns, measured_ns):
                 continue
             if count >= RESENT_PER_STEP_MAX or size > RESENT_BYTES_PER_STEP_MAX:
                 self._context.timers.set(key, now_ns + RESEND_MORE_NS)

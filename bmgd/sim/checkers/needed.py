@@ -65,12 +65,14 @@ class _Times:
     """How long nodes take to acknowledge what was sent once, in nanoseconds: as RFC 6298 has it.
 
     Args:
-        pause_ns: what was sent once is waited for so long.
+        pause_ns: what is sent now is waited for so long.
+        measured_ns: the same, as measured last.
         doubled_ns: when that was doubled last, since something was sent again.
         dark_ns: when there was last nobody to send something to.
     """
 
     pause_ns: int = AGAIN_NS
+    measured_ns: int = AGAIN_NS
     mean_ns: int = 0
     apart_ns: int = 0
     doubled_ns: int = 0
@@ -84,7 +86,7 @@ class _Times:
             self.apart_ns += (abs(took_ns - self.mean_ns) - self.apart_ns) // 4
             self.mean_ns += (took_ns - self.mean_ns) // 8
         self.pause_ns = self.mean_ns + 4 * self.apart_ns
-        self.pause_ns = max(AGAIN_NS, min(self.pause_ns, SLOW_NS))
+        self.measured_ns = self.pause_ns = max(AGAIN_NS, min(self.pause_ns, SLOW_NS))
 
     def double(self, now_ns: int, sent_ns: int) -> None:
         """Something that was sent once is sent again."""
@@ -234,7 +236,7 @@ class SourcesSendWhatIsMissed(Checker):
     def _check_again(self, journal: Journal, life: _Life, count: int, ids: int) -> None:
         out = life.out[count]
         past_ns = journal.now_ns - out.sent_ns
-        if past_ns < out.pause_ns:
+        if past_ns < max(out.pause_ns, life.times.measured_ns):
             self.violate(journal, f"sends {count} again after {past_ns / 1e6:.0f} ms")
         life_of = journal.inside.membership.incarnation
         have = [
@@ -283,7 +285,7 @@ class SourcesSendWhatIsMissed(Checker):
                 continue
             pause_ns = max(AGAIN_MAX_NS, life.times.pause_ns)
             if known.times and not known.is_dark:
-                pause_ns = known.pause_ns
+                pause_ns = max(known.pause_ns, life.times.measured_ns)
             if now_ns - known.since_ns > pause_ns + slack_ns:
                 self.violate(journal, f"does not send {sent.sequence} again, which is missed")
                 known.since_ns = now_ns
