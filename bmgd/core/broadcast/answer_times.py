@@ -13,8 +13,11 @@ from typing import Final
 
 RESEND_MIN_NS: Final = 200_000_000
 """What is acknowledged sooner is waited for so long all the same."""
-RESEND_SLOW_NS: Final = 8_000_000_000
-"""However slowly nodes acknowledge, a broadcast is sent again after so long."""
+RESEND_MAX_NS: Final = 2_000_000_000
+"""A pause doubles up to this."""
+RESEND_SLOW_NS: Final = 4_000_000_000
+"""However slowly nodes acknowledge, a broadcast is sent again after so long. After 5 s a node without
+room for copies would take its source for one that wants none (`broadcast/reserve.py`)."""
 
 
 class AnswerTimes:
@@ -45,4 +48,4 @@ class AnswerTimes:
         """What was sent once is sent again: the pause doubles, once for all that was sent before that."""
         if sent_ns >= self._doubled_ns:
             self._doubled_ns = now_ns
-            self.pause_ns = min(2 * self.pause_ns, RESEND_SLOW_NS)
+            self.pause_ns = max(self.pause_ns, min(2 * self.pause_ns, RESEND_MAX_NS))

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any
 
 from bmgd.core.broadcast.announcements import BEHIND_NS, Announcement, Announcements
+from bmgd.core.broadcast.answer_times import RESEND_MAX_NS
 from bmgd.core.broadcast.broadcasting import refusal_of
 from bmgd.core.broadcast.frames import STABLE_TIMER, BroadcastFrames
 from bmgd.core.broadcast.peers import RESEND_TIMER, BroadcastPeers
@@ -39,7 +40,6 @@ from bmgd.types import NodeId
 from bmgd.wire.bounds import SKIPS_MAX
 from bmgd.wire.broadcast_messages import Watermark
 
-RESEND_MAX_NS = 2_000_000_000
 RESEND_PIECE_NS = 1_500_000_000
 """Of a piece: a node's watermark waits up to a second for readers that are behind."""
 RESEND_MORE_NS = 10_000_000

@@ -25,7 +25,7 @@ AGAIN_NS: Final = 200_000_000
 PIECE_AGAIN_NS: Final = 1_500_000_000
 AGAIN_MAX_NS: Final = 2_000_000_000
 """More than this it is only where nodes take longer to acknowledge, and then at most:"""
-SLOW_NS: Final = 8_000_000_000
+SLOW_NS: Final = 4_000_000_000
 DARK_NS: Final = 20_000_000_000
 """For so long after there was nobody to send to, something may have been sent again to nobody."""
 MORE_NS: Final = 10_000_000
@@ -91,13 +91,16 @@ class _Times:
     def double(self, now_ns: int, sent_ns: int) -> None:
         """Something that was sent once is sent again."""
         if sent_ns >= self.doubled_ns:
-            self.pause_ns, self.doubled_ns = min(2 * self.pause_ns, SLOW_NS), now_ns
+            self.doubled_ns = now_ns
+            self.pause_ns = max(self.pause_ns, min(2 * self.pause_ns, AGAIN_MAX_NS))
 
     def follow(self, now_ns: int, pause_ns: int) -> bool:
         """Whether a source's pause can be this one; it may have doubled where nothing was to be seen."""
         expected_ns = self.pause_ns
         while expected_ns < pause_ns and now_ns - self.dark_ns < DARK_NS:
-            expected_ns = min(2 * expected_ns, SLOW_NS)
+            expected_ns = min(2 * expected_ns, AGAIN_MAX_NS)
+            if expected_ns == AGAIN_MAX_NS:
+                break
         is_right = expected_ns == pause_ns
         if expected_ns != self.pause_ns:
             self.doubled_ns = now_ns

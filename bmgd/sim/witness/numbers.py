@@ -24,7 +24,11 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
         "TOPICS_MAX": 1024,
         "GAPS_MAX": 256,
     },
-    "core.broadcast.answer_times": {"RESEND_MIN_NS": 200 * MS, "RESEND_SLOW_NS": 8 * S},
+    "core.broadcast.answer_times": {
+        "RESEND_MIN_NS": 200 * MS,
+        "RESEND_MAX_NS": 2 * S,
+        "RESEND_SLOW_NS": 4 * S,
+    },
     "core.broadcast.broadcasting": {"WINDOW": 1024, "SOURCES_MAX": 2**16},
     "core.broadcast.copies": {"HELD_BYTES_MAX": 2**27},
     "core.broadcast.delivery": {
@@ -69,7 +73,6 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
         "AHEAD_MAX": 8192,
     },
     "core.broadcast.source": {
-        "RESEND_MAX_NS": 2 * S,
         "RESEND_PIECE_NS": 1_500 * MS,
         "RESEND_MORE_NS": 10 * MS,
         "RESENT_PER_STEP_MAX": 32,

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from bmgd.core.broadcast.answer_times import RESEND_MIN_NS, RESEND_SLOW_NS, AnswerTimes
+from bmgd.core.broadcast.answer_times import (
+    RESEND_MAX_NS,
+    RESEND_MIN_NS,
+    RESEND_SLOW_NS,
+    AnswerTimes,
+)
+from bmgd.core.broadcast.reserve import WANTED_NS
 from bmgd.core.commands import BroadcastTo
 from bmgd.sim import Network
 from bmgd.sim.conditions import Conditions
@@ -39,10 +45,16 @@ def test_pause_never_exceeds_its_bound() -> None:
     times = AnswerTimes()
     times.add(3600 * S)
     assert times.pause_ns == RESEND_SLOW_NS
+    times.on_again(2 * S, S)
+    assert times.pause_ns == RESEND_SLOW_NS
     times = AnswerTimes()
     for count in range(20):
         times.on_again((count + 1) * S, count * S)
-    assert times.pause_ns == RESEND_SLOW_NS
+    assert times.pause_ns == RESEND_MAX_NS
+
+
+def test_pause_is_shorter_than_a_place_for_copies_is_kept() -> None:
+    assert RESEND_SLOW_NS < WANTED_NS
 
 
 def test_pause_doubles_once_for_all_that_was_sent_before_that() -> None:
