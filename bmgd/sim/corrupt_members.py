@@ -76,9 +76,7 @@ class CorruptMembers:
         if closes:
             doomed.setdefault(link, body)
             for host in (end.host, other.host):
-                for watcher in network.watchers:
-                    watcher.disturb(host.where)
-                    watcher.disturb(host.where, over=True)
+                network.blink(host.where)
         frame = len(body).to_bytes(_LENGTH_BYTES, "big") + body
         if not network.wires.say(end.host, end.link, frame) and is_first:
             doomed.pop(link, None)

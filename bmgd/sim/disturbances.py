@@ -361,9 +361,7 @@ class Disturber:
     def _blink(self, places: Iterable[NodeId]) -> None:
         """A fault that is over at once."""
         for place in places:
-            for watcher in self._network.watchers:
-                watcher.disturb(place)
-                watcher.disturb(place, over=True)
+            self._network.blink(place)
 
     def _tell_watchers(self) -> None:
         """Tell which processes are disturbed now and were not, and the other way about."""

@@ -48,8 +48,7 @@ class Floods:
     def _begin(self) -> None:
         ends = [
             end
-            for _, host in sorted(self._network.hosts.items())
-            if host.alive and not host.pauses and host.joiner is None
+            for host in self._network.members()
             for end in host.ends.values()
             if self._network.can_come(end)
         ]
@@ -61,9 +60,7 @@ class Floods:
     def _come(self, end: End, message: Message) -> None:
         host = end.host
         # All of it takes time where steps do, so who is flooded may be late.
-        for watcher in self._network.watchers:
-            watcher.disturb(host.where)
-            watcher.disturb(host.where, over=True)
+        self._network.blink(host.where)
         for _ in range(self._random.randint(COUNT_MIN, COUNT_MAX)):
             if not host.alive or end.link not in host.ends or not self._network.can_come(end):
                 return

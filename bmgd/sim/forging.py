@@ -67,11 +67,7 @@ class Forger:
             self._network.timeline.plan(self._random.randrange(max(1, until_ns)), self._lie)
 
     def _lie(self) -> None:
-        there = [
-            host
-            for _, host in sorted(self._network.hosts.items())
-            if host.alive and not host.pauses and host.joiner is None
-        ]
+        there = self._network.members()
         if len(there) < 2:
             return
         told, about = self._random.sample(there, 2)
@@ -83,9 +79,7 @@ class Forger:
         if links:
             self._note(LieTold(self._network.now_ns, about.id, told.id))
             self._network.lied_about.add(about.id)
-            for watcher in self._network.watchers:
-                watcher.disturb(about.where)
-                watcher.disturb(about.where, over=True)
+            self._network.blink(about.where)
             self._network.let_come(told, LinkId(self._random.choice(links)), message)
 
     def _life_above(self, about: Host) -> Incarnation:

@@ -311,6 +311,20 @@ class Network:
         if host.joiner is None and host.alive:
             self._step(host, KeysChanged(keys))
 
+    def members(self) -> list[Host]:
+        """The hosts whose process is a member and runs, by their places."""
+        return [
+            host
+            for _, host in sorted(self.hosts.items())
+            if host.alive and not host.pauses and host.joiner is None
+        ]
+
+    def blink(self, place: NodeId) -> None:
+        """Tell watchers of a fault at a process, by its place, that is over at once."""
+        for watcher in self.watchers:
+            watcher.disturb(place)
+            watcher.disturb(place, over=True)
+
     def can_come(self, end: End) -> bool:
         """Whether its other end can be heard over a link now: it says that a process runs there."""
         other = end.other
