@@ -58,7 +58,6 @@ NARROW: Final[tuple[Bound, ...]] = (
     (("core.streams.granting",), "GRANTED_MAX", 200_000),
     (("core.streams.granting",), "GRANT_MAX", 70_000),
     (("core.streams.stream_out",), "WINDOW_MAX", 131_072),
-    (("core.streams.inbound",), "LINES_MAX", 1),
     (("core.streams.inbound",), "ADVANCE_MAX", 1),
     (("core.broadcast.retention",), "FORMER_MAX", 1),
     (("core.broadcast.source",), "SINGLY_MAX", 0),
@@ -73,13 +72,16 @@ NARROW: Final[tuple[Bound, ...]] = (
 """The modules that have a bound, its name there, and what it is where it is narrow."""
 SCARCE: Final[tuple[Bound, ...]] = (
     (("core.broadcast.copies",), "HELD_BYTES_MAX", 70_000),
-    (("core.broadcast.reserve",), "RESERVE_BYTES", 140_000),
+    (("core.broadcast.window",), "WINDOW_ALL_BYTES", 1),
+    (("core.broadcast.window",), "WINDOW_MIN_BYTES", 1),
+    (("core.broadcast.reserve",), "RESERVE_BYTES", 1_000_000),
     (("core.broadcast.reserve",), "STUCK_NS", 300_000_000),
     (("core.broadcast.reserve",), "AGAIN_NS", 2_000_000_000),
     (("core.broadcast.reserve",), "FIRST_MAX", 2),
 )
-"""As `NARROW`, of the room for copies of broadcasts: all of them, or none. With so little room, and a
-reserve as slow as ever, a cluster would not come to rest in its time."""
+"""As `NARROW`, of the room for copies of broadcasts: all of them, or none. The reserve holds many
+windows, as it does where thousands of sources fill a node. Where it is as slow as ever, a cluster with so
+little room would not come to rest in its time."""
 REFUSING: Final[tuple[Bound, ...]] = (
     (("core.streams.outbound",), "STREAMS_MAX", 3),
     (("core.streams.outbound",), "SHARED_MAX", 2),
