@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bmgd.core.broadcast import copies, reserve, retention, window
+from bmgd.core.broadcast import retention, window
 from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
@@ -159,11 +159,6 @@ class AllHaveItOrNone(Checker):
             self._judge((source, life), count, sent_ns, there)
         self._judge_sources(journals)
 
-    def _is_over(self, life: LifeKey) -> bool:
-        """Whether no process leads a life any more."""
-        led = {(j.host.id, j.incarnation) for j in self.scene.journals.values() if j.host.alive}
-        return life not in led
-
     def _judge(
         self,
         life: LifeKey,
@@ -174,7 +169,6 @@ class AllHaveItOrNone(Checker):
         holders = [j for j, p in there if count in p.got.get(life, ())]
         have = [journal.host.id for journal in holders]
         before_ns = self._clocks_ns[*life, count]
-        is_scarce = copies.HELD_BYTES_MAX < reserve.RESERVE_BYTES and self._is_over(life)
         keeps = any(j.host.offset_ns - before_ns.get(j.place, 0) < LEAPT_NS for j in holders)
         for journal, process in there:
             if count in process.got.get(life, ()):
@@ -183,9 +177,6 @@ class AllHaveItOrNone(Checker):
             if told and (self._may_be_given_up(life, count) or self._was_full(journal)):
                 continue
             if told and retention.AHEAD_MAX < window.UNSTABLE_MAX:
-                continue
-            if is_scarce and retention_of(journal).refused:
-                # What has no room at a node's neighbors, it does not hear of when the source is gone.
                 continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:
