@@ -39,14 +39,17 @@ class _Out:
     Args:
         pause_ns: it is not sent again before so long after that.
         since_ns: since when it could be sent again.
-        is_dark: whether it may have been sent once more to nobody: there was no link to who lacks it.
+        dark_pause_ns: the pause when it may have been sent once more to nobody, as there was no link to
+            who lacks it; 0 where there was always one.
+        early_ns: when it was last too early to send it again; how long nodes take may have fallen since.
     """
 
     times: int = 0
     sent_ns: int = 0
     pause_ns: int = 0
     since_ns: int = 0
-    is_dark: bool = False
+    dark_pause_ns: int = 0
+    early_ns: int = 0
 
     def leave(self, now_ns: int, first_ns: int, *, is_piece: bool) -> None:
         """It is sent now; what is sent once is waited for so long."""
@@ -230,13 +233,15 @@ class SourcesSendWhatIsMissed(Checker):
         for sent in window.unstable:
             known = life.out.setdefault(sent.sequence, _Out(since_ns=now_ns))
             if is_late or not sent.missing & living & linked:
-                known.is_dark, known.since_ns = True, now_ns
-                life.times.dark_ns = now_ns
+                known.dark_pause_ns = max(known.dark_pause_ns, life.times.pause_ns)
+                known.since_ns = life.times.dark_ns = now_ns
                 continue
-            pause_ns = max(AGAIN_MAX_NS, life.times.pause_ns)
-            if known.times and not known.is_dark:
-                pause_ns = max(known.pause_ns, life.times.measured_ns)
-            if now_ns - known.since_ns > pause_ns + slack_ns:
+            pause_ns = max(known.pause_ns, known.dark_pause_ns, life.times.measured_ns)
+            if known.dark_pause_ns or not known.times:
+                pause_ns = max(pause_ns, AGAIN_MAX_NS, life.times.pause_ns)
+            if now_ns - known.since_ns < pause_ns:
+                known.early_ns = now_ns
+            elif now_ns > max(known.since_ns + pause_ns, known.early_ns) + slack_ns:
                 self.violate(journal, f"does not send {sent.sequence} again, which is missed")
                 known.since_ns = now_ns
 
