@@ -68,6 +68,20 @@ NARROW: Final[tuple[Bound, ...]] = (
     (("core.membership.retirement",), "GONE_MAX", 1),
     (("core.broadcast.broadcasting",), "SOURCES_MAX", 2),
     (("core.neighbors.observer",), "ASKS_OPEN_MAX", 1),
+    (("core.membership.retirement",), "GONE_NS", 2_000_000_000),
+    (("core.membership.retirement",), "LOOK_AGAIN_NS", 100_000_000),
+    (("core.membership.comparison",), "FETCH_NS", 1_000_000_000),
+    (("core.lifecycle",), "LIVES_NS", 1_000_000_000),
+    (("core.streams.sending", "core.streams.outbound"), "ABANDONED_NS", 500_000_000),
+    (("core.broadcast.orphans",), "ORPHAN_NS", 3_000_000_000),
+    (("core.broadcast.orphans",), "PULLS_MAX", 1),
+    (("core.broadcast.delivery",), "REFUTED_NS", 1_000_000_000),
+    (("core.broadcast.delivery",), "PIECE_TOPICS_MAX", 1),
+    (("core.broadcast.announcements",), "TOPICS_MAX", 1),
+    (("core.broadcast.announcements",), "QUEUE_MAX", 2),
+    (("core.broadcast.announcements",), "QUEUE_BYTES_MAX", 70_000),
+    (("core.broadcast.announcements",), "HELD_BYTES_MAX", 150_000),
+    (("core.broadcast.announcements",), "BEHIND_BYTES", 20_000),
 )
 """The modules that have a bound, its name there, and what it is where it is narrow."""
 SCARCE: Final[tuple[Bound, ...]] = (
@@ -82,6 +96,12 @@ SCARCE: Final[tuple[Bound, ...]] = (
 """As `NARROW`, of the room for copies of broadcasts: all of them, or none. The reserve holds many
 windows, as it does where thousands of sources fill a node. Where it is as slow as ever, a cluster with so
 little room would not come to rest in its time."""
+FORGETFUL: Final[tuple[Bound, ...]] = (
+    (("core.streams.inbound",), "GONE_NS", 1_000_000_000),
+    (("core.streams.sending",), "RESTED_NS", 400_000_000),
+)
+"""As `SCARCE`, of the streams of a source that is gone. Who has not sent for half of the time after which
+they are forgotten begins with a new one."""
 REFUSING: Final[tuple[Bound, ...]] = (
     (("core.streams.outbound",), "STREAMS_MAX", 3),
     (("core.streams.outbound",), "SHARED_MAX", 2),
@@ -93,6 +113,9 @@ REFUSING: Final[tuple[Bound, ...]] = (
     (("core.streams.finding",), "FINDS_MAX", 1),
     (("core.topics.long_messages",), "LONGS_MAX", 1),
     (("core.broadcast.programs",), "KNOWN_MAX", 2),
+    (("core.broadcast.programs",), "REGISTERED_MAX", 2),
+    (("core.broadcast.programs",), "UNTOLD_MAX", 2),
+    (("core.broadcast.retention",), "LIVES_MAX", 6),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
 
@@ -106,7 +129,9 @@ def narrowed(seed: int, percent: int) -> AbstractContextManager[None]:
     """
     random = Random(f"narrow bounds {seed}")
     chosen = _chosen(NARROW, random, percent)
-    return _narrowed([*chosen, *(SCARCE if random.random() * 100 < percent else ())])
+    for group in (SCARCE, FORGETFUL):
+        chosen += group if random.random() * 100 < percent else ()
+    return _narrowed(chosen)
 
 
 def refusing(seed: int, percent: int) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from bmgd.core.effects import (
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
 from bmgd.core.neighbors import greeting
 from bmgd.core.streams import finding, granting, inbound, outbound, stream_out, table
-from bmgd.core.streams.stream_out import NEVER_NS
+from bmgd.core.streams.stream_out import NEVER_NS, StreamOut
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics import inboxes, long_messages, questions
 from bmgd.sim.checkers.inside import Inside
@@ -127,11 +127,7 @@ class BoundsHold(Checker):
             if counted != there:
                 self.violate(journal, f"counts {counted} {what}, there are {there}")
         for stream in inside.streams_out():
-            underway = stream.underway.values()
-            flying = sum([s.cost for s in underway if s.flying]) if underway else 0
-            lost = sum([s.lost for s in underway]) if underway else 0
-            if (stream.flight, stream.losses) != (flying, lost):
-                self.violate(journal, f"counts {stream.flight} flying, there are {flying}")
+            self._check_stream(journal, stream)
         counted, held = inside.counted_bytes(), sizes["bytes of all topics"]
         if counted != held:
             self.violate(journal, f"counts {counted} bytes held, there are {held}")
@@ -145,6 +141,18 @@ class BoundsHold(Checker):
         known += len(inside.former()) + len(inside.membership.exceptions()) + GUESTS_MAX
         if remembered > known:
             self.violate(journal, f"remembers {remembered} peers, {known} are of use")
+
+    def _check_stream(self, journal: Journal, stream: StreamOut) -> None:
+        underway = stream.underway.values()
+        flying = sum([s.cost for s in underway if s.flying]) if underway else 0
+        lost = sum([s.lost for s in underway]) if underway else 0
+        if (stream.flight, stream.losses) != (flying, lost):
+            self.violate(journal, f"counts {stream.flight} flying, there are {flying}")
+        deadlines_ns = [s.deadline_ns for s in (*stream.queue, *underway) if not s.doubted]
+        if deadlines_ns and stream.earliest_ns > min(deadlines_ns):
+            self.violate(
+                journal, f"sees late that something of stream {stream.key} has no time left"
+            )
 
     def _check_links(self, journal: Journal, inside: Inside) -> None:
         wanted, former = set(inside.dialling.wanted), inside.former()
