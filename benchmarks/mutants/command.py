@@ -12,7 +12,7 @@ The mutants are those of `mutating.py`, sampled evenly over the modules of `MODU
 names. Each is tried in processes of its own:
 
     1. the simulator with all its checkers, until one fires, or an error ends it: 100 seeds at most of
-       2 to 12 nodes and 2 s of faults, of 120 those that take the least time, and these first
+       2 to 12 nodes and 2 s of faults, those that take the least time first, up to a time in all
        (`hunting.py`)
     2. where that found nothing, the unit and property tests of the room that it is in, until one fails:
        those of files that name its module first, then the others, each by its time (`plugin.py`)
@@ -45,6 +45,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from benchmarks.mutants import hunting, reached
@@ -139,6 +140,13 @@ def by_simulator(mutant: Mutant, seeds: Reached, found: Counter[int]) -> Row:
         found: how many mutants each seed has found until now; such ones are tried sooner.
     """
     names = list(seeds.cpu_s) if hunting.has_twin_in_c(mutant) else seeds.by(mutant)
+    names.sort(key=lambda name: seeds.cpu_s[name])
+    spent_s = accumulate(seeds.cpu_s[name] for name in names)
+    names = [
+        name
+        for name, so_far_s in zip(names, spent_s, strict=True)
+        if so_far_s <= hunting.SEEDS_CPU_S
+    ]
     names.sort(key=lambda name: seeds.cpu_s[name] / (1 + found[int(name)]))
     least_s, times = SEED_CPU_S
     limited = [(int(name), least_s + times * seeds.cpu_s[name]) for name in names]
@@ -262,7 +270,7 @@ def run(chosen: list[Mutant], seeds: int, jobs: int, *, again: bool) -> None:
     print(f"{len(missing)} of {len(chosen)} mutants to try", flush=True)
     if missing:
         found = Counter(row["simulator"]["seed"] for row in rows.values())
-        trial = partial(try_simulator, seeds=_look("seeds", seeds), found=found)
+        trial = partial(try_simulator, seeds=_look("seeds", seeds, jobs), found=found)
         hunting.import_all()
         for row in _try_all(trial, missing, jobs):
             tests = rows.get(row["name"], row)["tests"]
@@ -306,13 +314,13 @@ def _try_all(trial: Trial, mutants: list[Mutant], jobs: int) -> Iterator[Row]:
             yield row
 
 
-def _look(name: str, seeds: int) -> Reached:
+def _look(name: str, seeds: int, jobs: int = 1) -> Reached:
     """What comes to which lines: what is known, or found in a process of its own."""
     known = reached.read(name)
     if known is None:
         print(f"looking which {name} come to which lines", flush=True)
         if name == "seeds":
-            words = ["benchmarks.mutants", "--look", "--seeds", str(seeds)]
+            words = ["benchmarks.mutants", "--look", "--seeds", str(seeds), "--jobs", str(jobs)]
         else:
             places = sorted({place for room in ROOMS.values() for place in room})
             words = ["pytest", "-q", "-p", "benchmarks.mutants.plugin", *places]
@@ -414,7 +422,7 @@ def main() -> None:
         show_unreached(arguments.unreached, arguments.seeds)
         return
     if arguments.look:
-        reached.find_seeds(modules(), arguments.seeds)
+        reached.find_seeds(modules(), arguments.seeds, arguments.jobs)
         return
     missing = [file for file in arguments.tests if not (ROOT / file.split("::")[0]).exists()]
     if missing:

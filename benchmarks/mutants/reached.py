@@ -14,12 +14,12 @@ import json
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from benchmarks.mutants.mutating import ROOT, Mutant, path_of
 
@@ -226,50 +226,45 @@ def read(name: str) -> Reached | None:
 # --- seeds ----------------------------------------------------------------------------------------------
 
 
-def find_seeds(modules: Sequence[str], seeds: int) -> None:
-    """Run seeds, each in a process forked before the first, and keep what they come to.
-
-    A fifth more than are wanted are run. Those that take the longest are left out: a tenth of them would
-    take as long as all others, for every mutant that is not found.
-    """
+def find_seeds(modules: Sequence[str], seeds: int, jobs: int) -> None:
+    """Run every seed, each in a process forked before the first, and keep what they come to."""
     tracer = Tracer(modules)
     tracer.start()
-    from benchmarks.mutants.hunting import import_all, run_one
+    from benchmarks.mutants.hunting import import_all
 
     import_all()
     imported = tracer.take()
     cpu_s: dict[str, float] = {}
     found: list[Lines] = []
-    for seed in range(seeds * 6 // 5):
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(reader)
-            began = time.process_time()
-            tracer.start()
-            fired = run_one(seed)
-            lines = tracer.take()
-            spent_s = round(time.process_time() - began, 2)
-            row = {
-                "fired": fired,
-                "cpu_s": spent_s,
-                "lines": {m: sorted(n) for m, n in lines.items()},
-            }
-            with os.fdopen(writer, "w", encoding="utf-8") as file:
-                json.dump(row, file)
-            os._exit(0)
+    underway: deque[tuple[int, int, IO[str]]] = deque()
+    for seed in range(seeds + jobs):
+        if len(underway) == jobs or seed >= seeds:
+            name, child, reader = underway.popleft()
+            with reader:
+                row = json.load(reader)
+            os.waitpid(child, 0)
+            if not row["fired"]:
+                cpu_s[str(name)] = row["cpu_s"]
+                found.append({module: set(numbers) for module, numbers in row["lines"].items()})
+        if seed < seeds:
+            underway.append((seed, *_look_in_fork(tracer, seed)))
+    keep("seeds", cpu_s, found, imported)
+
+
+def _look_in_fork(tracer: Tracer, seed: int) -> tuple[int, IO[str]]:
+    """Run a seed in a process of its own; the process, and where it tells what it came to."""
+    from benchmarks.mutants.hunting import run_one
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
         os.close(writer)
-        with os.fdopen(reader, encoding="utf-8") as file:
-            row = json.load(file)
-        os.waitpid(child, 0)
-        if not row["fired"]:
-            cpu_s[str(seed)] = row["cpu_s"]
-            found.append({module: set(numbers) for module, numbers in row["lines"].items()})
-    quick = set(sorted(cpu_s, key=cpu_s.__getitem__)[:seeds])
-    found = [lines for name, lines in zip(cpu_s, found, strict=True) if name in quick]
-    keep(
-        "seeds",
-        {name: spent_s for name, spent_s in cpu_s.items() if name in quick},
-        found,
-        imported,
-    )
+        return child, os.fdopen(reader, encoding="utf-8")
+    began = time.process_time()
+    tracer.start()
+    fired = run_one(seed)
+    lines = {module: sorted(numbers) for module, numbers in tracer.take().items()}
+    row = {"fired": fired, "cpu_s": round(time.process_time() - began, 2), "lines": lines}
+    with os.fdopen(writer, "w", encoding="utf-8") as file:
+        json.dump(row, file)
+    os._exit(0)
