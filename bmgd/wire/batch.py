@@ -10,6 +10,7 @@ from bmgd.errors import ProtocolError
 from bmgd.wire.segments import bin_prefix, only_message
 
 _ARRAY_16 = 0xDC
+_NIL = b"\xc0"
 
 
 def pack_messages(payloads: Sequence[bytes]) -> bytes:
@@ -39,14 +40,15 @@ def unpack_messages(body: bytes, count: int) -> list[bytes]:
         return [alone]
     # Whoever sends may be anybody: an array within would make room for as many items as it says.
     unpacker = msgpack.Unpacker(
-        max_buffer_size=len(body), max_array_len=0, max_map_len=0, max_str_len=0, max_ext_len=0
+        max_buffer_size=len(body) + 1, max_array_len=0, max_map_len=0, max_str_len=0, max_ext_len=0
     )
     try:
-        unpacker.feed(body)
+        # What is added is read as the last one only if the body does not end within a message.
+        unpacker.feed(body + _NIL)
         payloads = list(unpacker)
     except (ValueError, RecursionError, OverflowError) as error:
         raise ProtocolError("not the messages of a segment") from error
-    if len(payloads) != count or unpacker.tell() != len(body):
+    if len(payloads) != count + 1 or payloads.pop() is not None:
         raise ProtocolError("a segment of another number of messages")
     if set(map(type, payloads)) - {bytes}:
         raise ProtocolError("a message that is not binary")

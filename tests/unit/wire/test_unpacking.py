@@ -11,7 +11,7 @@ import pytest
 
 from bmgd.errors import ProtocolError
 from bmgd.wire import codec, control
-from bmgd.wire.batch import unpack_messages
+from bmgd.wire.batch import pack_messages, unpack_messages
 from bmgd.wire.unpacking import UNWALKED_BYTES_MAX, unpack_one
 
 NESTED = 1000
@@ -66,3 +66,14 @@ def test_bytes_that_are_not_one_value_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"^"):
         unpack_one(change(msgpack.packb([bytes(size)])), use_list=True)
+
+
+@pytest.mark.parametrize(
+    "rest", [b"\xc4", b"\xc5\x01", b"\xc6\0\0\0", b"\xc4\x02x", b"\xc0", b"\x90"]
+)
+def test_segment_that_ends_within_a_message_is_refused(rest: bytes) -> None:
+    body = pack_messages([b"one", b"another"])
+    assert unpack_messages(body, 2) == [b"one", b"another"]
+    for count in (1, 2, 3):
+        with pytest.raises(ProtocolError):
+            unpack_messages(body + rest, count)
