@@ -23,6 +23,7 @@ from bmgd.sim.checkers.broadcasts import (
     StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.contents import ContentsAreWhatTheySay
 from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.cut_off import CutOffIsFound
@@ -137,6 +138,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     HellosMeanWhatTheySay,
     FramesMeanWhatTheySay,
     ControlFramesMeanWhatTheySay,
+    ContentsAreWhatTheySay,
     BadHellosAreRefused,
     BadInputEndsItsOwnLink,
     FloodsAreSlowed,

@@ -103,6 +103,7 @@ from bmgd.wire.stream_messages import Entry, Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY, shared
+from tests.unit.sim.content_forgeries import FORGERIES_OF_CONTENTS
 from tests.unit.sim.control_frame_forgeries import FORGERIES_OF_CONTROL_FRAMES
 from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
@@ -825,6 +826,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_HELLOS,
     *FORGERIES_OF_WIRES,
     *FORGERIES_OF_CONTROL_FRAMES,
+    *FORGERIES_OF_CONTENTS,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_LOG_LINES,
     *FORGERIES_OF_ENDS,
