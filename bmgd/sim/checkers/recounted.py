@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import ClassVar, Final
 
+from bmgd.core.broadcast.orphans import ORPHAN_TIMER, TELL_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
@@ -280,6 +281,9 @@ def _retained(inside: Inside) -> Iterator[Counted]:
     yield "lives by source", by_source, set(retention.lives)
     yield "sources without a life", [s for s, lives in retention.by_source.items() if not lives], []
     yield "orphans that are forgotten", set(orphans._orphans) - set(retention.lives), set()
+    planned_ns = inside.context.timers.due_ns((ORPHAN_TIMER, 0, 0))
+    is_soon = planned_ns is not None and planned_ns <= inside.context.now_ns + TELL_NS
+    yield "when neighbors are told of orphans is planned", is_soon or not orphans._untold, True
     for key, heard in retention.lives.items():
         is_orphan = key in orphans._orphans
         if is_orphan:

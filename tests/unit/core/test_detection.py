@@ -477,6 +477,12 @@ def test_lag_of_exactly_the_bound_is_not_late() -> None:
         assert ("late" in seen) == is_late
 
 
+def test_node_that_is_started_late_is_not_late_itself() -> None:
+    node = Node(Settings(NodeId(9), 10, PEERS, "host9:1"), LIFE, Random(0), 0)
+    effects = node.step(10 * LATE_NS, DeadlineReached())
+    assert "late" not in [e.event for e in effects if isinstance(e, Observed)]
+
+
 def test_node_begins_with_no_patience_beyond_its_settings() -> None:
     node = linked_node(LinkId(1))
     for _ in range(8):
