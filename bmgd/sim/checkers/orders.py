@@ -20,6 +20,7 @@ from bmgd.core.commands import (
     OpenStream,
     ProbeTo,
     PutSegment,
+    Register,
     SendTo,
     Settled,
     ShowLinks,
@@ -28,6 +29,8 @@ from bmgd.core.commands import (
     ShowReport,
     ShowStatus,
     Subscribe,
+    TraceFrom,
+    Unregister,
     Unsubscribe,
     Withdraw,
 )
@@ -246,14 +249,14 @@ class HellosAreAnsweredByRule(Checker):
 
 _UNANSWERED = (
     *(PutSegment, Withdraw, CloseStream, Consumed, Settled, Unsubscribe),
-    *(ConsumedAnnouncements, AskReports),
+    *(ConsumedAnnouncements, AskReports, Unregister),
 )
 """Commands that belong to a request that was answered, or is not answered by a `Reply`."""
 _TIMED = SendTo | ProbeTo | BroadcastTo | MulticastTo | FindReaders | Evict
 """Commands that are answered at their deadline, or when their node ends or takes another id."""
 _AT_ONCE = (
     *(OpenStream, OpenQuestions, OpenAnswers, OpenInbox, Subscribe),
-    *(ShowStatus, ShowLinks, ShowMembers, ShowPrograms, ShowReport),
+    *(ShowStatus, ShowLinks, ShowMembers, ShowPrograms, ShowReport, Register),
 )
 """Commands that are answered in the step that takes them."""
 
@@ -298,9 +301,10 @@ class RequestsAreAnsweredOnce(Checker):
         if not is_deadline(event) or journal.exited:
             return
         for request, (asked, since_ns) in list(waiting.items()):
-            if not isinstance(asked, _TIMED):
+            if not isinstance(asked, _TIMED | TraceFrom):
                 continue
-            wait_ns = asked.timeout_ns
+            # Another node measures for as long as it is allowed to, and its answer comes from afar.
+            wait_ns = asked.timeout_ns * (2 if isinstance(asked, TraceFrom) else 1)
             if journal.now_ns - since_ns > wait_ns + SLACK_NS + journal.lag_ns:
                 self.violate(journal, f"request {request} is past its deadline, unanswered")
                 del waiting[request]
