@@ -13,7 +13,7 @@ names. Each is tried in processes of its own:
 
     1. the simulator with all its checkers, until one fires, or an error ends it: 100 seeds at most of
        2 to 12 nodes and 2 s of faults, those that take the least time first, up to a time in all
-       (`hunting.py`)
+       (`hunting.py`); in every third one all bounds are narrow
     2. where that found nothing, the unit and property tests of the room that it is in, until one fails:
        those of files that name its module first, then the others, each by its time (`plugin.py`)
 

@@ -20,12 +20,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.core_sources import digest
@@ -70,6 +71,7 @@ def run_seed(
     nodes: tuple[int, int] = NODES,
     seconds: float = SECONDS,
     messages_max: float = inf,
+    simulated: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[str]:
     """The names of the checkers that a seed makes fire, the first one first.
 
@@ -78,6 +80,7 @@ def run_seed(
         nodes: least and most founders.
         seconds: how long faults go on.
         messages_max: so many are sent in a second at most.
+        simulated: options of the simulator that do not follow from the seed.
     """
     from bmgd.errors import BmgdError
     from bmgd.sim.checkers import inspect
@@ -87,7 +90,8 @@ def run_seed(
     size = Random(f"size {seed}").randint(*nodes)
     plan = random_scenario(seed, size, seconds)
     per_second = min(plan.workload.messages_per_second, messages_max)
-    plan = replace(plan, workload=replace(plan.workload, messages_per_second=per_second))
+    workload = replace(plan.workload, messages_per_second=per_second)
+    plan = replace(plan, workload=workload, simulated={**plan.simulated, **simulated})
     simulation = Simulation(plan, [inspect], traces=False)
     try:
         violations = simulation.run().violations
