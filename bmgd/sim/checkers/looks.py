@@ -20,12 +20,14 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Effect, Exit, RecordChanged, Reply, Reported, ReportWanted
 from bmgd.core.events import CommandIssued, Event, LinkUp, Received
+from bmgd.core.forwarding.probing import SENDING_BITS
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId, NodeState, Status, incarnation_tag
-from bmgd.wire.ask_messages import ReportAsk
+from bmgd.wire.ask_messages import ProbeReply, ReportAsk
 from bmgd.wire.features import Feature
+from bmgd.wire.routes import Route
 
 SLACK_NS: Final = 200_000_000
 """What a deadline may be late, beside the lag of its node."""
@@ -44,7 +46,7 @@ class LooksAreTrue(Checker):
     """
 
     name: ClassVar[str] = "looks-are-true"
-    events: ClassVar[Kinds] = (CommandIssued, LinkUp, ReportAsk)
+    events: ClassVar[Kinds] = (CommandIssued, LinkUp, ProbeReply, ReportAsk)
     effects: ClassVar[Kinds] = (Reply, Reported, RecordChanged)
 
     def __init__(self, scene: Scene) -> None:
@@ -85,6 +87,8 @@ class LooksAreTrue(Checker):
                 self._asked[journal.place][request] = command, journal.now_ns, now_ns
             case CommandIssued(request, Subscribe() | Unsubscribe() as command):
                 self._note_reader(journal, request, command, effects)
+            case Received(_, ProbeReply() as reply):
+                self._check_reply(journal, reply.route)
             case LinkUp(_, peer):
                 self._linked |= {(journal.host.id, peer), (peer, journal.host.id)}
             case _:
@@ -107,6 +111,17 @@ class LooksAreTrue(Checker):
                         self.violate(journal, f"has a report of {source}, which never gave it")
                 case _:
                     pass
+
+    def _check_reply(self, journal: Journal, route: Route) -> None:
+        """A reply to a probe that is underway ends it."""
+        if route.destination_tag != incarnation_tag(journal.inside.context.incarnation):
+            return
+        number, sending = divmod(route.sequence, 1 << SENDING_BITS)
+        probe = journal.inside.probing._open.get(number)
+        if probe is None or route.destination != journal.host.id:
+            return
+        if probe.command.destination == route.source and sending < len(probe.sent_ns):
+            self.violate(journal, f"has the reply of {route.source}, and waits for it")
 
     def _note_reader(
         self,

@@ -80,6 +80,7 @@ def _name(segment: Segment) -> tuple[object, ...]:
 class EntriesArePartedOnce(Checker):
     """Who passes a multicast on sends each entry on at most once, unchanged, with fewer hops left.
 
+    Whom it is linked to it does not leave out.
     A source sends it to those alone whom its program named, once to each. A frame never searches.
     """
 
@@ -114,6 +115,19 @@ class EntriesArePartedOnce(Checker):
                     text = f"to {segment.route.destination} again, or not as it came"
                     self.violate(journal, f"passes a multicast of {frame.route.source} on {text}")
                 left[name] -= 1
+        if frame.route.destination == me and frame.route.hop_budget:
+            self._check_linked(journal, frame, {name for name, count in left.items() if count})
+
+    def _check_linked(
+        self, journal: Journal, frame: SharedSegment, left: Collection[tuple[object, ...]]
+    ) -> None:
+        opened = {link.peer for link in journal.links.values() if link.opened_ns < journal.now_ns}
+        for segment in segments_of(frame):
+            to = segment.route.destination
+            if _name(segment) in left and to in opened:
+                self.violate(
+                    journal, f"does not pass a multicast of {frame.route.source} on to {to}"
+                )
 
     def _check_budget(self, journal: Journal, came: Route, sent: Route) -> None:
         if came.hop_budget and sent.search is None and sent.hop_budget >= came.hop_budget:

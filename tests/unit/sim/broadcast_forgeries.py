@@ -152,6 +152,10 @@ def passes_an_entry_on_changed(f: Any) -> None:
     f.step(Received(f.link, shared(TO_ME, ENTRY)), [sent])
 
 
+def keeps_an_entry_for_a_neighbor(f: Any) -> None:
+    f.step(Received(f.link, shared(replace(TO_ME, hop_budget=3), ENTRY)))
+
+
 def gains_hops_for_entries(f: Any) -> None:
     richer = replace(TO_PEER, hop_budget=9)
     f.step(Received(f.link, shared(TO_ME, ENTRY)), [Send(f.link, shared(richer, ENTRY))])
@@ -424,6 +428,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("multicasts-reach-only-whom-they-name", takes_one_again),
     ("entries-are-parted-once", passes_an_entry_on_twice),
     ("entries-are-parted-once", passes_an_entry_on_changed),
+    ("entries-are-parted-once", keeps_an_entry_for_a_neighbor),
     ("entries-are-parted-once", gains_hops_for_entries),
     ("entries-are-parted-once", multicasts_to_somebody_else),
     ("bodies-cross-links-once", sends_a_body_again),

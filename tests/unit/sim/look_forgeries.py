@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bmgd.core.commands import (
@@ -18,9 +19,10 @@ from bmgd.core.commands import (
 )
 from bmgd.core.effects import Reply, Reported, ReportWanted
 from bmgd.core.events import CommandIssued, Received
+from bmgd.core.forwarding.probing import SENDING_BITS
 from bmgd.errors import DeadError
 from bmgd.types import NodeId, incarnation_tag
-from bmgd.wire.ask_messages import ReportAsk
+from bmgd.wire.ask_messages import ProbeReply, ReportAsk
 from bmgd.wire.link_messages import Ping
 from tests.unit.core.clusters import S
 
@@ -76,6 +78,15 @@ def report_for_another(f: Forger) -> None:
     f.step(Received(f.link, ask), [ReportWanted(NodeId(3), tag, ask.route.sequence, facts)])
 
 
+def reply_that_is_waited_for(f: Forger) -> None:
+    f.network.issue(f.journal.host.id, ProbeTo(PEER, False, S))
+    [number] = f.inside.probing._open
+    tag = incarnation_tag(f.journal.incarnation)
+    back = f.route(source=PEER, destination=f.journal.host.id, destination_tag=tag)
+    back = replace(back, sequence=number << SENDING_BITS)
+    f.step(Received(f.link, ProbeReply(back, ())))
+
+
 def reader_unmentioned(f: Forger) -> None:
     f.network.issue(4, Subscribe("t", 8))
     f.network.run(1)
@@ -122,6 +133,7 @@ FORGERIES_OF_LOOKS: list[tuple[str, Forgery]] = [
             _shown_otherwise(ShowMembers(), "status", "dead", "members"),
             _shown_otherwise(ShowMembers(), "for_ms", 1, "members"),
             _shown_otherwise(ShowReport(), "counted", 9),
+            reply_that_is_waited_for,
             _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 3]}, 10**7),
             _answered(PROBE, {"rtt_ns": 10**6, "path": [5, 2, 4]}, 10**7),
             _answered(PROBE, {"rtt_ns": 10**9, "path": [5, 4]}, 10**7),
