@@ -34,7 +34,7 @@ from bmgd.wire.batch import pack_messages, segment_parts, unpack_messages
 from bmgd.wire.bounds import BRANCH_FRAME_BYTES, SEARCH_BYTES_MAX
 from bmgd.wire.codec import encode
 from bmgd.wire.holding import held_bytes
-from bmgd.wire.id_sets import id_set_bytes
+from bmgd.wire.id_sets import decode_id_set, id_set_bytes
 from bmgd.wire.link_messages import Heartbeat
 from bmgd.wire.program_news import unpack_news
 from bmgd.wire.segments import count_within, end_of, only_message
@@ -118,7 +118,7 @@ class ContentsAreWhatTheySay(Checker):
         for last in {first, self._random.randint(first, count), count}:
             if end_of(data, last - first, ends[first]) != ends[last]:
                 yield f"messages {first} to {last} of a segment end elsewhere"
-        most, bytes_max = self._random.randint(1, count), self._random.randrange(len(data) + 2)
+        most, bytes_max = self._random.randint(1, count + 1), self._random.randrange(len(data) + 2)
         fit = sum(end <= bytes_max for end in ends[1 : most + 1])
         if count_within(data, bytes_max, most) != fit:
             yield f"{fit} messages fit into {bytes_max} bytes, it says another number"
@@ -139,8 +139,21 @@ class ContentsAreWhatTheySay(Checker):
         run = b"".join(len(each).to_bytes(4, "big") + each for each in frames)
         if frame_count(run) != len(frames) or bodies_in(run) != frames:
             yield f"a run of frames of {lengths} bytes has another number of frames"
+        yield from self._of_bitmap()
         yield from self._of_visited()
         yield from self._of_news(body)
+
+    def _of_bitmap(self) -> Iterator[str]:
+        """A set of ids at the end of those that there can be, and beyond it."""
+        random = self._random
+        body = random.randbytes(random.randint(1, 4)) + b"\1"
+        body = b"\x80" + body if random.random() < 0.9 else b"\0" + body
+        base = 2**17 - 8 * len(body) + 8 * random.randint(-2, 2) + (random.random() < 0.1)
+        is_one = body[0] != 0 and base % 8 == 0 and base + 8 * len(body) <= 2**17
+        wanted = int.from_bytes(body, "little") << base if is_one else None
+        data = b"\2" + base.to_bytes(4, "big") + body
+        if _or_none(lambda: decode_id_set(data)) != wanted:
+            yield f"the set of ids {data.hex()} is read as another one, or as one"
 
     def _of_visited(self) -> Iterator[str]:
         """A search goes from id to id: all that it was to are in its set, in a form that it may have."""

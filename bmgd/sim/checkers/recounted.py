@@ -17,6 +17,7 @@ from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
 from bmgd.core.membership.contests import CONTEST_TIMER
+from bmgd.core.membership.retirement import RETIRE_TIMER
 from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.topics.inboxes import is_inbox, topic_of
@@ -129,6 +130,8 @@ def _awaited(inside: Inside) -> Iterator[Counted]:
     yield "joiners that have left", {i for i in retirement._left if i not in retired}, left
     gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
     yield "joiners that are gone", {i for i in retirement._gone if i not in retired}, gone
+    is_planned = (RETIRE_TIMER, 0, 0) in inside.context.timers
+    yield "when one is forgotten is planned", is_planned, bool(retirement._left or retirement._gone)
     asked = sum(kind == CONTEST_TIMER for kind, *_ in inside.deadlines())
     yield "contests", inside.contests._open, asked
 
@@ -296,6 +299,9 @@ def _retained(inside: Inside) -> Iterator[Counted]:
             yield f"source of {key} is over by its record", is_over, False
             is_planned = (REMIND_TIMER, *key) in inside.context.timers
             yield f"when {key} is looked at", is_planned, True
+        elif heard.copies and not retention.is_orphan(heard):
+            is_planned = (REMIND_TIMER, *key) in inside.context.timers
+            yield f"when the source of {key} is reminded is planned", is_planned, True
         yield f"since when {key} is an orphan", bool(heard.orphan_ns) or not is_orphan, True
         passed = [skip for skip in heard.skips if skip[1] <= heard.watermark]
         yield f"skips of {key} that are passed", passed, []
