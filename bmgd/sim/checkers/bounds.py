@@ -35,7 +35,12 @@ from bmgd.wire.segments import COST_MAX
 GUESTS_MAX = 32
 STANDING = frozenset({"beat", "silence", "redial"})
 """Deadlines that every node always has, once it has started."""
-SUBJECTS: Final = frozenset({"ask", "answer", "held", "probe", "accused"})
+SUBJECTS: Final = frozenset(
+    {
+        *("ask", "answer", "held", "probe", "accused"),
+        *("find readers", "trace", "broadcast report", "grant", "join ask"),
+    }
+)
 """Deadlines that are there exactly while something waits for them."""
 RESEND_MAX_NS = 2_500_000_000
 
@@ -207,8 +212,9 @@ def measure(inside: Inside) -> dict[str, int]:
 class DeadlinesHaveSubjects(Checker):
     """Whatever waits has a deadline, and a deadline that waits for nothing is not there.
 
-    Suspicions, asks, hellos that are held, messages and probes underway, links to the accused: each has
-    exactly its own. A wanted peer without a link is dialled, or will be.
+    Suspicions, asks, hellos that are held, messages, probes and ways underway, searches for readers,
+    reports that programs wait for, joiners, links to the accused: each has exactly its own. A wanted peer
+    without a link is dialled, or will be.
     """
 
     name: ClassVar[str] = "deadlines-have-subjects"

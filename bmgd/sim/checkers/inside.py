@@ -8,6 +8,7 @@ from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
 from bmgd.core.forwarding.forwarding import Forwarding
 from bmgd.core.forwarding.probing import Probing
+from bmgd.core.joining.growth import Growth
 from bmgd.core.links import Links
 from bmgd.core.membership.contests import Contests
 from bmgd.core.membership.membership import Membership
@@ -26,6 +27,7 @@ from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.outbound import Outbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.streams.stream_out import StreamOut
+from bmgd.core.survey import Survey
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics.topics import Topics
 from bmgd.types import Incarnation, NodeId, Record, Status
@@ -47,6 +49,7 @@ class Inside:
         "finding",
         "forwarding",
         "greeting",
+        "growth",
         "inbound",
         "links",
         "membership",
@@ -57,6 +60,7 @@ class Inside:
         "relayout",
         "retirement",
         "settings",
+        "survey",
         "to_many",
         "topics",
     )
@@ -69,6 +73,7 @@ class Inside:
         self.finding: Finding = node.parts.finding
         self.forwarding: Forwarding = node.parts.forwarding
         self.greeting: Greeting = node.parts.greeting
+        self.growth: Growth = node.parts.growth
         self.inbound: Inbound = node.parts.inbound
         self.links: Links = node.parts.links
         self.membership: Membership = node.parts.context.membership
@@ -79,6 +84,7 @@ class Inside:
         self.relayout: Relayout = node.parts.relayout
         self.retirement: Retirement = node.parts.retirement
         self.settings: Settings = node.parts.context.settings
+        self.survey: Survey = node.parts.survey
         self.to_many: ToMany = node.parts.to_many
         self.topics: Topics = node.parts.topics
 
@@ -238,6 +244,11 @@ class Inside:
             ("answer", self.observer._asks),
             ("held", self.greeting._held),
             ("probe", self.probing._open),
+            ("find readers", self.finding._open),
+            ("trace", self.survey._traces),
+            ("broadcast report", self.to_many.source.reports.awaited),
+            ("grant", self.growth._granted),
+            ("join ask", self.growth._by_number),
         )
 
     def ids_with_record(self) -> list[int]:
