@@ -260,6 +260,11 @@ class DeadlinesHaveSubjects(Checker):
         if (joining or state is NodeState.READY) and ("start deadline" in purposes) != joining:
             self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
         self._check_resends(journal, inside)
+        sending, inbound = inside.outbound.sending, inside.inbound
+        if sending._ready and "streams" not in sending._work:
+            self.violate(journal, "streams have something to send, and nothing sends it")
+        if inbound._advancing and "advance" not in inbound._work:
+            self.violate(journal, "streams have something to take, and nothing takes it")
         lives = inside.to_many.retention.lives
         for _, source, incarnation in [k for k in inside.deadlines() if k[0] == WATERMARK_TIMER]:
             heard = lives.get((NodeId(source), Incarnation(incarnation)))
