@@ -434,4 +434,5 @@ def main() -> None:
         run(chosen, arguments.seeds, arguments.jobs, again=arguments.again)
     chosen = sample(COUNT)
     rows = list(read_rows(chosen).values())
-    REPORT.write_text(report(rows, len(chosen), modules()), encoding="utf-8")
+    text = report(rows, len(chosen), modules(), reached.text_of_all("seeds"))
+    REPORT.write_text(text, encoding="utf-8")

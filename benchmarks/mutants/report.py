@@ -21,18 +21,21 @@ def read_explained() -> dict[str, str]:
     return {row["name"]: row["why"] for row in table}
 
 
-def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
+def report(rows: Sequence[Row], count: int, modules: Sequence[str], sources: str) -> str:
     """The results as a page of the documentation.
 
     Args:
         rows: of the mutants that have been tried.
         count: how many there are in the sample.
         modules: all that mutants are made of.
+        sources: which ones are here, as `reached.text_of_all` tells them apart.
     """
     explained = read_explained()
     survivors = [row for row in rows if is_survivor(row)]
     missed = [row for row in rows if not row["simulator"]["killed"]]
+    untested = sum(row["tests"] is None for row in missed)
     by_tests = len(missed) - len(survivors)
+    before = sum(row.get("sources") != sources for row in missed)
     known = sum(row["name"] in explained for row in survivors)
     told = [row for row in rows if not is_survivor(row) or row["name"] not in explained]
     of_modules = len({row["module"] for row in rows})
@@ -58,6 +61,9 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str]) -> str:
         f"simulator or the tests {_percent(len(rows) - len(survivors), told)}. Of the",
         f"{len(missed)} that the simulator does not find, {unreached} are where none of the 100 seeds",
         f"comes, and the tests find {by_tests}. One costs {_mean_cpu_s(rows):.0f} s of CPU on average.",
+        "",
+        f"Of those {len(missed)}, {untested} have not been tried against tests yet and stand among the",
+        f"survivors, and {before} were tried before the simulator was what it is now (`--again`).",
         "",
         "| module | mutants | by the simulator | by tests of the others | survive |",
         "|---|---|---|---|---|",
