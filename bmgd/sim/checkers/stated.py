@@ -14,11 +14,11 @@ from typing import ClassVar
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.narrowing import FORGETFUL, NARROW, REFUSING, SCARCE
-from bmgd.sim.witness.numbers import DEFAULTS, NUMBERS
+from bmgd.sim.witness.numbers import DEFAULTS, MEMBERS, NUMBERS
 
 
 class NumbersAreAsStated(Checker):
-    """A bound, a time, a kind and a default is the one that a page states, or what a run makes of it."""
+    """A bound, a time, a default or a number in a frame is as a page states it, or as a run makes it."""
 
     name: ClassVar[str] = "numbers-are-as-stated"
     events: ClassVar[Kinds] = ()
@@ -38,7 +38,7 @@ class NumbersAreAsStated(Checker):
             self._look(journal)
 
     def _look(self, journal: Journal) -> None:
-        for name, stated, there in (*_numbers(), *_defaults()):
+        for name, stated, there in (*_numbers(), *_members(), *_defaults()):
             if (type(stated), stated) != (type(there), there):
                 self.violate(journal, f"{name} is {there}, stated is {stated}")
 
@@ -56,6 +56,15 @@ def _numbers() -> Iterator[tuple[str, object, object]]:
             there = getattr(place, name)
             if there != narrow.get((module, name), stated):
                 yield f"{module}.{name}", stated, there
+
+
+def _members() -> Iterator[tuple[str, object, object]]:
+    """The names of enumerations, what numbers they are stated to have, and which they have."""
+    for module, kinds in MEMBERS.items():
+        place = import_module(f"bmgd.{module}")
+        for kind, stated in kinds.items():
+            members = getattr(place, kind).__members__.items()
+            yield f"{module}.{kind}", stated, tuple(f"{name} {int(each)}" for name, each in members)
 
 
 def _defaults() -> Iterator[tuple[str, object, object]]:

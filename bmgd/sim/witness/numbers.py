@@ -480,3 +480,27 @@ DEFAULTS: Final[dict[str, dict[str, dict[str, object]]]] = {
         "SegmentAck": {"gaps": ()},
     },
 }
+MEMBERS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "types": {"Status": ("EXPECTED 0", "ALIVE 1", "DEAD 2", "EXCLUDED 3", "LEFT 4")},
+    "wire.features": {
+        "Feature": (
+            *("OLDER_MEMBERS 1", "REQUESTS 2", "SHARED_SEGMENTS 4", "PROGRAMS 8"),
+            "BROADCAST_PIECES 16",
+        ),
+    },
+    "wire.hello": {
+        "HelloKind": ("HELLO 1", "PROOF 2", "WELCOME 3", "REFUSAL 4", "PEERS 5", "GRANT 6"),
+        "Extension": ("KEYS 1", "BINDING 2"),
+        "Refusal": (
+            *("WRONG_VERSION 1", "WRONG_CLUSTER 2", "WRONG_SIZE 3", "WRONG_PEERS 4"),
+            *("WRONG_SECRET 5", "WRONG_ID 6", "OWN_ADDRESS 7", "STALE_INCARNATION 8"),
+            *("DUPLICATE 9", "RENEWED 10", "BUSY 11", "LEFT 12", "UNKNOWN_EXTENSION 13"),
+            *("WRONG_TLS 14", "WRONG_CERTIFICATE 15", "RETIRED 16"),
+        ),
+    },
+    "wire.stream_messages": {
+        "ResetReason": ("UNKNOWN 1", "FOREIGN_TAG 2", "LEAVING 3", "NO_READER 4", "READER_LOST 5"),
+        "SegmentFlag": ("OPEN 1", "CLOSE 2", "FIRST 4", "LAST 8", "BEST_EFFORT 16"),
+    },
+}
+"""The numbers that stand for something in frames, by what they are called."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bmgd.core.commands import Subscribe
 from bmgd.sim.checkers.stated import NumbersAreAsStated
-from bmgd.wire import bounds
+from bmgd.wire import bounds, stream_messages
 
 if TYPE_CHECKING:
     from tests.unit.sim.test_checkers import Forger
@@ -34,7 +35,16 @@ def default_that_is_not_stated(f: Forger) -> None:
         _look(f)
 
 
+def number_in_a_frame_that_is_not_stated(f: Forger) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            stream_messages, "SegmentFlag", IntEnum("SegmentFlag", {"OPEN": 1, "LAST": 9})
+        )
+        _look(f)
+
+
 FORGERIES_OF_NUMBERS: list[tuple[str, Callable[[Forger], None]]] = [
     (NumbersAreAsStated.name, bound_that_is_not_stated),
     (NumbersAreAsStated.name, default_that_is_not_stated),
+    (NumbersAreAsStated.name, number_in_a_frame_that_is_not_stated),
 ]

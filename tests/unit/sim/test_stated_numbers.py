@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import bmgd
-from bmgd.sim.witness.numbers import DEFAULTS, NUMBERS
+import bmgd.types
+from bmgd.sim.witness.numbers import DEFAULTS, MEMBERS, NUMBERS
 
 PACKAGE = Path(bmgd.__file__).parent
 OF_DEFAULTS = ("core.commands", "core.effects", "core.events", "core.settings")
@@ -65,3 +67,15 @@ def test_every_default_of_commands_events_effects_settings_and_messages_is_state
         module: {kind: set(defaults) for kind, defaults in kinds.items()}
         for module, kinds in DEFAULTS.items()
     } == there
+
+
+def test_every_enumeration_in_frames_is_stated() -> None:
+    modules = [("types", bmgd.types), *_modules()]
+    there = {
+        (name, kind.__name__)
+        for name, module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, IntEnum)
+        if kind.__module__ == module.__name__
+    }
+    assert {(module, kind) for module, kinds in MEMBERS.items() for kind in kinds} == there
