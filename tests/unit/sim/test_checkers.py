@@ -122,6 +122,7 @@ from tests.unit.sim.stream_forgeries import (
     comes_and_is_not_answered,
     sends_again_what_lacks,
 )
+from tests.unit.sim.waiting_forgeries import FORGERIES_OF_WAITING
 from tests.unit.sim.wire_forgeries import FORGERIES_OF_WIRES
 
 ME, PEER = NodeId(5), NodeId(4)
@@ -827,6 +828,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_WIRES,
     *FORGERIES_OF_CONTROL_FRAMES,
     *FORGERIES_OF_CONTENTS,
+    *FORGERIES_OF_WAITING,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_LOG_LINES,
     *FORGERIES_OF_ENDS,
