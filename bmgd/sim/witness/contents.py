@@ -13,8 +13,8 @@ _END_BYTES: Final = 25
 _UNKNOWN: Final = -(2**63)
 
 
-def messages_in(body: bytes) -> list[bytes]:
-    """The messages of a segment, each a msgpack `bin`.
+def messages_in(body: bytes) -> list[tuple[bytes, int]]:
+    """The messages of a segment, each a msgpack `bin` in any of its forms, and where each ends.
 
     Raises:
         Unreadable: something else stands there.
@@ -24,7 +24,7 @@ def messages_in(body: bytes) -> list[bytes]:
         value = reader.value()
         if type(value) is not bytes:
             raise Unreadable("not a message")
-        found.append(value)
+        found.append((value, reader.at))
     return found
 
 

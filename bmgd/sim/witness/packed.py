@@ -51,6 +51,11 @@ class Reader:
         self._at = at
 
     @property
+    def at(self) -> int:
+        """Where the next value begins."""
+        return self._at
+
+    @property
     def is_at_end(self) -> bool:
         """Whether nothing follows."""
         return self._at == len(self._data)
