@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bmgd.sim.narrowing import FORGETFUL, NARROW, REFUSING, SCARCE
+from bmgd.sim.narrowing import ALL
 
 ROOT: Final = Path(__file__).parent.parent
 BUILD: Final = ROOT / "build" / "compiled"
@@ -101,7 +101,7 @@ def with_factories(source: str) -> str:
 
 def with_bounds(source: str) -> str:
     """A module whose bounds can be made narrow: what is final is a number in the code, once compiled."""
-    names = "|".join(sorted({name for _, name, _ in (*NARROW, *SCARCE, *FORGETFUL, *REFUSING)}))
+    names = "|".join(sorted({name for _, name, _ in ALL}))
     return re.sub(rf"^({names}): Final(?:\[int\])? = ", r"\1: int = ", source, flags=re.MULTILINE)
 
 

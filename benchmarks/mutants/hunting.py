@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.mutants.mutating import Mutant
@@ -31,12 +31,7 @@ MESSAGES_MAX: Final = 40.0
 the time."""
 NARROW_EVERY: Final = 3
 """In every so many'th seed all bounds are narrow, and most of those at which something is refused."""
-NARROW: Final[Mapping[str, int]] = {
-    "narrow_percent": 100,
-    "refusing_percent": 60,
-    "step_cost_us": 0,
-    "late_us_max": 0,
-}
+NARROW_PERCENTS: Final = (100, 60)
 MEMORY_BYTES: Final = 3 << 30
 """What a mutant may take: one that collects without end is found by that."""
 UNCAUGHT: Final = (AttributeError, MemoryError, NameError, OSError, RuntimeError, BmgdError)
@@ -56,7 +51,8 @@ def import_all() -> None:
 
 def run_one(seed: int) -> list[str]:
     """The names of the checkers that a seed makes fire, the first one first."""
-    return run_seed(seed, NODES, SECONDS, MESSAGES_MAX, {} if seed % NARROW_EVERY else NARROW)
+    percents = None if seed % NARROW_EVERY else NARROW_PERCENTS
+    return run_seed(seed, NODES, SECONDS, MESSAGES_MAX, percents)
 
 
 def limit_cpu(seconds: float) -> None:

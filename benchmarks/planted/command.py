@@ -20,13 +20,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 from benchmarks.core_sources import digest
@@ -71,7 +70,7 @@ def run_seed(
     nodes: tuple[int, int] = NODES,
     seconds: float = SECONDS,
     messages_max: float = inf,
-    simulated: Mapping[str, Any] = MappingProxyType({}),
+    narrow_percents: tuple[int, int] | None = None,
 ) -> list[str]:
     """The names of the checkers that a seed makes fire, the first one first.
 
@@ -80,18 +79,21 @@ def run_seed(
         nodes: least and most founders.
         seconds: how long faults go on.
         messages_max: so many are sent in a second at most.
-        simulated: options of the simulator that do not follow from the seed.
+        narrow_percents: how many bounds are narrow, and how many of those at which something is refused;
+            None for as many as the seed says.
     """
     from bmgd.errors import BmgdError
     from bmgd.sim.checkers import inspect
-    from bmgd.sim.options import random_scenario
+    from bmgd.sim.options import narrow, random_scenario
     from bmgd.sim.simulation import Simulation
 
     size = Random(f"size {seed}").randint(*nodes)
     plan = random_scenario(seed, size, seconds)
     per_second = min(plan.workload.messages_per_second, messages_max)
     workload = replace(plan.workload, messages_per_second=per_second)
-    plan = replace(plan, workload=workload, simulated={**plan.simulated, **simulated})
+    plan = replace(plan, workload=workload)
+    if narrow_percents is not None:
+        plan = narrow(plan, *narrow_percents)
     simulation = Simulation(plan, [inspect], traces=False)
     try:
         violations = simulation.run().violations

@@ -1,10 +1,10 @@
 """Bounds of the core and the link layer made narrow for one run, so that short runs come to them.
 
-A bound of thousands is never reached in seconds. What is done there, and in what pieces long work is
-done, would not be tried. So in some seeds some bounds are small. At those in `NARROW` nothing is refused
-to programs and nobody is given up: a cluster with narrow bounds must do all that others do. At those in
-`REFUSING` something is. They are narrow while faults go on; then they are as ever, and all must come to
-rest.
+A bound of thousands is never reached in seconds, nor is a time of minutes. What is done there, and in
+what pieces long work is done, would not be tried. So in some seeds some bounds are small, some times short.
+At those in `NARROW` nothing is refused to programs and nobody is given up: a cluster with narrow bounds
+must do all that others do. At those in `REFUSING` something is. They are narrow while faults go on; then
+they are as ever, and all must come to rest.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ REFUSING: Final[tuple[Bound, ...]] = (
     (("core.broadcast.retention",), "LIVES_MAX", 6),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
+ALL: Final = (*NARROW, *SCARCE, *FORGETFUL, *REFUSING)
 
 
 def narrowed(seed: int, percent: int) -> AbstractContextManager[None]:

@@ -73,6 +73,10 @@ _CONGESTED: Final[dict[str, Scalar]] = {
 _DELAYS_US: Final = ((50, 50), (20, 400), (100, 5_000), (1_000, 20_000))
 
 
+FREE_STEPS: Final[dict[str, Scalar]] = {"step_cost_us": 0, "late_us_max": 0}
+"""Where bounds are narrow, steps are smaller, so more: if each cost time, nodes would never be done."""
+
+
 class _Seldom(NamedTuple):
     """An option that is on in a share of the seeds, and in another one where the cluster grows."""
 
@@ -135,8 +139,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
     simulated |= _seldom(seed, grows="growing" in courses)
     if "narrow_percent" in simulated:
-        # Smaller steps are more steps: if each cost time, nodes would never be done.
-        simulated |= {"step_cost_us": 0, "late_us_max": 0}
+        simulated |= FREE_STEPS
     if "tick_us" in simulated:
         # Clocks that drift show no two equal times; pipes would pass one write at each tick.
         simulated |= {"drift_ppm": 0, "pipe_bytes": 0, "write_bytes_max": 0}
@@ -144,6 +147,12 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         # Thousands of messages in small pieces are too much for one seed.
         simulated |= {"step_cost_us": 0, "write_bytes_max": 0}
     return replace(plan, settings=settings, workload=workload, simulated=simulated)
+
+
+def narrow(plan: Plan, narrow_percent: int, refusing_percent: int) -> Plan:
+    """A scenario with so many of its bounds narrow, whatever the seed says (`narrowing.py`)."""
+    percents = {"narrow_percent": narrow_percent, "refusing_percent": refusing_percent}
+    return replace(plan, simulated={**plan.simulated, **percents, **FREE_STEPS})
 
 
 def _loaded(

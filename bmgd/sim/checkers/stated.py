@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.sim.narrowing import FORGETFUL, NARROW, REFUSING, SCARCE
+from bmgd.sim.narrowing import ALL
 from bmgd.sim.witness.numbers import DEFAULTS, MEMBERS, NUMBERS
 
 
@@ -45,11 +45,7 @@ class NumbersAreAsStated(Checker):
 
 def _numbers() -> Iterator[tuple[str, object, object]]:
     """The names of constants, what is stated, and what is there."""
-    narrow = {
-        (module, name): value
-        for modules, name, value in (*NARROW, *SCARCE, *FORGETFUL, *REFUSING)
-        for module in modules
-    }
+    narrow = {(module, name): value for modules, name, value in ALL for module in modules}
     for module, names in NUMBERS.items():
         place = import_module(f"bmgd.{module}")
         for name, stated in names.items():
