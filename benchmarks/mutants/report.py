@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Any, Final
 
 from benchmarks.mutants.hunting import NODES, SECONDS, SEEDS_CPU_S
@@ -62,8 +63,9 @@ def report(rows: Sequence[Row], count: int, modules: Sequence[str], sources: str
         f"{len(missed)} that the simulator does not find, {unreached} are where none of the 100 seeds",
         f"comes, and the tests find {by_tests}. One costs {_mean_cpu_s(rows):.0f} s of CPU on average.",
         "",
-        f"Of those {len(missed)}, {untested} have not been tried against tests yet and stand among the",
-        f"survivors, and {before} were tried before the simulator was what it is now (`--again`).",
+        f"For half of those {len(missed)} at most {_median_tried(missed)} seeds were tried.",
+        f"{untested} of them have not been tried against tests yet and stand among the survivors.",
+        f"{before} were tried before the simulator was what it is now (`--again`).",
         "",
         "| module | mutants | by the simulator | by tests of the others | survive |",
         "|---|---|---|---|---|",
@@ -124,6 +126,10 @@ def _share(count: int, rows: Sequence[Row]) -> str:
 
 def _percent(count: int, rows: Sequence[Row]) -> str:
     return f"{100 * count / max(1, len(rows)):.1f} %"
+
+
+def _median_tried(missed: Sequence[Row]) -> int:
+    return int(median(row["simulator"]["seeds"] for row in missed)) if missed else 0
 
 
 def _mean_cpu_s(rows: Sequence[Row]) -> float:
