@@ -1,10 +1,10 @@
 """Bounds of the core and the link layer made narrow for one run, so that short runs come to them.
 
 A bound of thousands is never reached in seconds, nor is a time of minutes. What is done there, and in
-what pieces long work is done, would not be tried. So in some seeds some bounds are small, some times short.
-At those in `NARROW` nothing is refused to programs and nobody is given up: a cluster with narrow bounds
-must do all that others do. At those in `REFUSING` something is. They are narrow while faults go on; then
-they are as ever, and all must come to rest.
+what pieces long work is done, would not be tried. So in some seeds some bounds are small, some times
+short. At those in `NARROW` nothing is refused to programs, and nobody is given up who is there: a cluster
+with narrow bounds must do all that others do. At those in `REFUSING` something is. They are narrow while
+faults go on; then they are as ever, and all must come to rest.
 """
 
 from __future__ import annotations
