@@ -44,6 +44,31 @@ class LateCore(FakeCore):
             self.server.answers.reply(Reply(request, {"confirmed": [1], "failed": []}))
 
 
+async def until_put(
+    core: LateCore, send: Callable[[float], Awaitable[asyncio.Future[None]]]
+) -> asyncio.Future[None]:
+    """Send with longer and longer deadlines, until a message is put before its deadline is over.
+
+    On a busy machine a short deadline is over before the daemon has opened the stream.
+
+    Args:
+        core: of the daemon.
+        send: sends with a deadline in seconds; what it returns is done when the message has its outcome.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        put = tasks.create_task(
+            core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        )
+        timeout_s = 0.01
+        sent = await send(timeout_s)
+        while not put.done():
+            await asyncio.wait((put, sent), return_when=asyncio.FIRST_COMPLETED)
+            if not put.done():
+                timeout_s *= 2
+                sent = await send(timeout_s)
+    return sent
+
+
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[LateCore]:
     fake = LateCore(tmp_path / "node-0.sock")
@@ -120,8 +145,7 @@ async def test_flush_waits_for_what_began_before_it_and_not_for_what_follows(
 async def test_flush_waits_until_what_was_sent_soon_has_told_its_outcome(core: LateCore) -> None:
     """Its deadline is over, and its daemon has a while more to say what became of it."""
     async with bmgd.connect(core.address) as daemon:
-        sent = await daemon.send_soon(SILENT, b"x", timeout=0.01)
-        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        sent = await until_put(core, lambda s: daemon.send_soon(SILENT, b"x", timeout=s))
         with pytest.raises(bmgd.UnreachableError, match="not everything is confirmed"):
             await daemon.flush(timeout=0.3)
         sent.cancel()
@@ -150,15 +174,18 @@ async def test_leaving_a_connection_raises_nothing_that_its_sender_was_told(
     told: list[bmgd.BmgdError] = []
     core.holds_back = True
 
-    async def send(daemon: bmgd.Daemon) -> None:
+    async def send(daemon: bmgd.Daemon, timeout_s: float) -> None:
         try:
-            await daemon.send(NodeId(1), bytes(200_000), timeout=0.2)
+            await daemon.send(NodeId(1), bytes(200_000), timeout=timeout_s)
         except bmgd.DeliveryError as error:
             told.append(error)
 
+    async def begin(timeout_s: float) -> asyncio.Future[None]:
+        told.clear()
+        return asyncio.ensure_future(send(daemon, timeout_s))
+
     async with bmgd.connect(core.address) as daemon:
-        sending = asyncio.ensure_future(send(daemon))
-        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        sending = await until_put(core, begin)
     await sending
     assert [type(error) for error in told] == [bmgd.UnreachableError]
 
