@@ -115,7 +115,7 @@ class Network:
         malformed: what members gone wrong have said.
         unusable: the requests with which programs ask for what cannot be.
         lied_about: the ids of which a lie was told.
-        timing: the numbers of detection as they were configured, not as a core has them.
+        config: what node 0 was told, not what its core made of it.
     """
 
     def __init__(
@@ -153,9 +153,8 @@ class Network:
         )
         self._stepping.begin(self.wires)
         self.size = size
-        config = config_of(size, configured or {})
-        self.timing = config.timing
-        self._settings = replace(Settings.of(config), **settings)
+        self.config = config_of(size, configured or {})
+        self._settings = replace(Settings.of(self.config), **settings)
         self._keeps_all = keeps_all
         self._request_count = 0
         self._joined_count = 0

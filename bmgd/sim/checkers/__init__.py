@@ -23,6 +23,7 @@ from bmgd.sim.checkers.broadcasts import (
     StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.configured import SettingsAreAsConfigured
 from bmgd.sim.checkers.contents import ContentsAreWhatTheySay
 from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.crowding import HealsInTime
@@ -190,6 +191,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BoundsHold,
     CountsAreTrue,
     NumbersAreAsStated,
+    SettingsAreAsConfigured,
     DeadlinesHaveSubjects,
     MemoriesAreOfUse,
     SurvivorsAgree,

@@ -43,7 +43,7 @@ class CutOffIsFound(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._timeout_ns = scene.network.timing.timeout_ms * 1_000_000
+        self._timeout_ns = scene.network.config.timing.timeout_ms * 1_000_000
         self._cut_off: list[_CutOff] = []
         self._disturbed_ns: int | None = None
 

@@ -25,7 +25,7 @@ WAYS: Final = 6
 
 def enough_ns(scene: Scene, journals: Iterable[Journal]) -> int:
     """In what time silence is found by nodes that lag at most as these do (docs/operations.md)."""
-    timing = scene.network.timing
+    timing = scene.network.config.timing
     silence_ns = (timing.timeout_ms + timing.ask_ms + timing.heartbeat_ms) * _MS
     lag_ns = LEGS * max((journal.longest_lag_ns for journal in journals), default=0)
     return silence_ns + lag_ns + WAYS * scene.network.conditions.delay_max_us * 1_000
@@ -61,7 +61,7 @@ class DetectionIsInTime(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        timing = scene.network.timing
+        timing = scene.network.config.timing
         self._timeout_ns = timing.timeout_ms * _MS
         self._heartbeat_ns = timing.heartbeat_ms * _MS
         self._ask_ns = timing.ask_ms * _MS

@@ -6,15 +6,18 @@ whoever calls. A run in which some bounds are narrow has those in place of the s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.narrowing import ALL
-from bmgd.sim.witness.numbers import DEFAULTS, MEMBERS, NUMBERS
+from bmgd.sim.witness.numbers import BEGINNINGS, DEFAULTS, MEMBERS, NUMBERS
+
+_NOTHING: Final[dict[type, object]] = {int: 0, bool: False}
 
 
 class NumbersAreAsStated(Checker):
@@ -38,7 +41,7 @@ class NumbersAreAsStated(Checker):
             self._look(journal)
 
     def _look(self, journal: Journal) -> None:
-        for name, stated, there in (*_numbers(), *_members(), *_defaults()):
+        for name, stated, there in (*_numbers(), *_members(), *_defaults(), *_beginnings()):
             if (type(stated), stated) != (type(there), there):
                 self.violate(journal, f"{name} is {there}, stated is {stated}")
 
@@ -71,3 +74,24 @@ def _defaults() -> Iterator[tuple[str, object, object]]:
             there = {field.name: field.default for field in fields(getattr(place, kind))}
             for name, value in stated.items():
                 yield f"{module}.{kind}.{name}", value, there[name]
+
+
+def _beginnings() -> Iterator[tuple[str, object, object]]:
+    """The names of fields of what a core and its links remember, with what each is to begin and begins.
+
+    A number begins at 0, and nothing is true yet, unless another beginning is stated.
+    """
+    for module in sorted(sys.modules):
+        if not module.startswith(("bmgd.core.", "bmgd.linklayer.")):
+            continue
+        name = module.removeprefix("bmgd.")
+        for kind in list(vars(sys.modules[module]).values()):
+            is_own = isinstance(kind, type) and kind.__module__ == module and is_dataclass(kind)
+            if not is_own or kind.__name__ in DEFAULTS.get(name, {}):
+                continue
+            stated = BEGINNINGS.get(name, {}).get(kind.__name__, {})
+            for field in fields(kind):
+                nothing = _NOTHING.get(type(field.default))
+                if field.name in stated or nothing is not None:
+                    of_field = stated.get(field.name, nothing)
+                    yield f"{name}.{kind.__name__}.{field.name}", of_field, field.default

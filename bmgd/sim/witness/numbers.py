@@ -480,6 +480,27 @@ DEFAULTS: Final[dict[str, dict[str, dict[str, object]]]] = {
         "SegmentAck": {"gaps": ()},
     },
 }
+BEGINNINGS: Final[dict[str, dict[str, dict[str, object]]]] = {
+    "core.broadcast.heard": {"Heard": {"asked_at": (0, 0)}},
+    "core.broadcast.programs": {"_Row": {"ask": 1}},
+    "core.membership.quorum": {"Quorum": {"_held": True}},
+    "core.neighbors.detector": {"Detector": {"_watched_at_revision": -1}},
+    "core.neighbors.healing_policy": {"Healing": {"_looked_at": -1, "_counted_at": -1}},
+    "core.streams.stream_in": {"StreamIn": {"next": 1}},
+    "core.streams.stream_out": {
+        "StreamOut": {
+            "next_number": 1,
+            "next_sequence": 1,
+            "window": 2**17,
+            "threshold": 2**22,
+            "resend_ns": 2**62,
+            "earliest_ns": 2**62,
+        }
+    },
+    "core.streams.table": {"Peer": {"next_id": 1}},
+    "core.survey": {"Survey": {"_second": -1}},
+}
+"""What is not 0, or not false, when a core has just begun to remember something."""
 MEMBERS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "types": {"Status": ("EXPECTED 0", "ALIVE 1", "DEAD 2", "EXCLUDED 3", "LEFT 4")},
     "wire.features": {

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import bmgd
 import bmgd.types
-from bmgd.sim.witness.numbers import DEFAULTS, MEMBERS, NUMBERS
+from bmgd.sim.witness.numbers import BEGINNINGS, DEFAULTS, MEMBERS, NUMBERS
 
 PACKAGE = Path(bmgd.__file__).parent
 OF_DEFAULTS = ("core.commands", "core.effects", "core.events", "core.settings")
@@ -79,3 +79,14 @@ def test_every_enumeration_in_frames_is_stated() -> None:
         if kind.__module__ == module.__name__
     }
     assert {(module, kind) for module, kinds in MEMBERS.items() for kind in kinds} == there
+
+
+def test_every_stated_beginning_is_of_a_field_that_does_not_begin_with_nothing() -> None:
+    for module, kinds in BEGINNINGS.items():
+        for kind, stated in kinds.items():
+            there = {
+                f.name: f.default for f in fields(getattr(import_module(f"bmgd.{module}"), kind))
+            }
+            for name, value in stated.items():
+                assert there[name] == value
+                assert value not in (0, False)
