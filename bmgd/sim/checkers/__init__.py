@@ -99,6 +99,7 @@ from bmgd.sim.checkers.telling import (
     QuestionsAreAnswered,
 )
 from bmgd.sim.checkers.unusable import UnusableAreRefused
+from bmgd.sim.checkers.waits import WaitsAreAsStated
 from bmgd.sim.network import Network
 
 CHECKERS: tuple[type[Checker], ...] = (
@@ -126,6 +127,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AnswersAreTrue,
     LateNodesReset,
     DeadlinesLieAhead,
+    WaitsAreAsStated,
     PatienceFollowsTheOwnLag,
     NoFalseDeath,
     DetectionIsInTime,

@@ -96,6 +96,15 @@ class Inside:
         """Whether a relayout is planned."""
         return (RELAYOUT_TIMER, 0, 0) in self.context.timers
 
+    def deadlines_set(self) -> int:
+        """How many deadlines were ever set."""
+        return self.context.timers._count
+
+    def set_since(self, count: int) -> list[tuple[TimerKey, int]]:
+        """The deadlines set after so many that still stand, and when they are due."""
+        due = self.context.timers._due.items()
+        return [(key, at_ns) for key, (at_ns, number) in due if number > count]
+
     def deadlines(self) -> Collection[TimerKey]:
         """What the deadlines that are set are for."""
         return self.context.timers._due.keys()

@@ -64,6 +64,7 @@ class CountsAreTrue(Checker):
     def _recount(self, journal: Journal) -> None:
         inside = journal.inside
         for part in (
+            _deadlines,
             _ids,
             _awaited,
             _links,
@@ -97,6 +98,13 @@ def _orders(journal: Journal) -> Iterator[Counted]:
         said: dict[object, int] = getattr(counts, name)
         named = {key: count for (kind, key), count in journal.named.items() if kind == name}
         yield f"{name}, by name", {key: count for key, count in said.items() if count}, named
+
+
+def _deadlines(inside: Inside) -> Iterator[Counted]:
+    """Of two that are due at the same time the one that was set first is reached first."""
+    numbers = [number for _, number in inside.context.timers._due.values()]
+    yield "deadlines that were set", len(set(numbers)), len(numbers)
+    yield "number of the last deadline", inside.deadlines_set() >= max(numbers, default=0), True
 
 
 def _ids(inside: Inside) -> Iterator[Counted]:

@@ -24,6 +24,32 @@ def deadline_in_the_past(f: Forger) -> None:
     f.scene.after(f.host, DeadlineReached(), ())
 
 
+def waits_twice_as_long_as_is_stated(f: Forger) -> None:
+    f.scene.before(f.host, DeadlineReached())
+    f.inside.context.timers.set(("quorum", 0, 0), f.journal.now_ns + 2 * f.inside.settings.ask_ns)
+    f.scene.after(f.host, DeadlineReached(), ())
+
+
+def waits_for_nobody_and_is_of_somebody(f: Forger) -> None:
+    f.scene.before(f.host, DeadlineReached())
+    f.inside.context.timers.set(("linger", 1, 0), f.journal.now_ns + S // 4)
+    f.scene.after(f.host, DeadlineReached(), ())
+
+
+def waits_for_what_nobody_knows(f: Forger) -> None:
+    f.scene.before(f.host, DeadlineReached())
+    f.inside.context.timers.set(("tea", 0, 0), f.journal.now_ns + S)
+    f.scene.after(f.host, DeadlineReached(), ())
+
+
+def deadlines_that_have_no_order(f: Forger) -> None:
+    timers = f.inside.context.timers
+    for request in (1, 2):
+        timers._count -= request
+        timers.set(("broadcast report", 10**6 + request, 0), f.journal.now_ns + S)
+    f.scene.at_rest()
+
+
 def impatient_though_late(f: Forger) -> None:
     f.network.timeline.now_ns += 10 * S
     f.step(DeadlineReached())
@@ -63,6 +89,10 @@ def failed_dials_to_a_linked_peer(f: Forger) -> None:
 
 FORGERIES_OF_OWN_TIME: list[tuple[str, Callable[[Forger], None]]] = [
     ("deadlines-lie-ahead", deadline_in_the_past),
+    ("counts-are-true", deadlines_that_have_no_order),
+    ("waits-are-as-stated", waits_twice_as_long_as_is_stated),
+    ("waits-are-as-stated", waits_for_nobody_and_is_of_somebody),
+    ("waits-are-as-stated", waits_for_what_nobody_knows),
     ("patience-follows-the-own-lag", impatient_though_late),
     ("patience-follows-the-own-lag", patient_without_a_lag),
     ("exact-links-are-exact", exact_without_a_link),
