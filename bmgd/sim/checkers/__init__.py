@@ -69,6 +69,7 @@ from bmgd.sim.checkers.orders import (
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
 )
+from bmgd.sim.checkers.own_words import OwnWordsAreTrue
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
@@ -179,6 +180,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     ConfirmedMeansRetained,
     ReportsAreTrue,
     SourcesSendWhatIsMissed,
+    OwnWordsAreTrue,
     NodesAcknowledgeWhatCame,
     StableIsTold,
     SlowReadersStallNobody,

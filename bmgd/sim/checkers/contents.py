@@ -32,6 +32,7 @@ from bmgd.wire.answers import answer_head, read_head
 from bmgd.wire.batch import pack_messages, segment_parts, unpack_messages
 from bmgd.wire.bounds import BRANCH_FRAME_BYTES, SEARCH_BYTES_MAX
 from bmgd.wire.codec import encode
+from bmgd.wire.hello import common_version
 from bmgd.wire.holding import held_bytes
 from bmgd.wire.id_sets import decode_id_set, id_set_bytes
 from bmgd.wire.link_messages import Heartbeat
@@ -139,6 +140,8 @@ class ContentsAreWhatTheySay(Checker):
         if frame_count(run) != len(frames) or bodies_in(run) != frames:
             yield f"a run of frames of {lengths} bytes has another number of frames"
         yield from self._of_bitmap()
+        yield from self._of_list()
+        yield from self._of_versions()
         yield from self._of_visited()
         yield from self._of_news(body)
 
@@ -153,6 +156,26 @@ class ContentsAreWhatTheySay(Checker):
         data = b"\2" + base.to_bytes(4, "big") + body
         if _or_none(lambda: decode_id_set(data)) != wanted:
             yield f"the set of ids {data.hex()} is read as another one, or as one"
+
+    def _of_list(self) -> Iterator[str]:
+        """A set of ids one by one: ascending, each once, and none beyond those that there can be."""
+        ids = [self._random.choice((0, 1, 2, 9, 2**17 - 1, 2**17)) for _ in range(3)]
+        data = b"\1" + b"".join(each.to_bytes(4, "big") for each in ids)
+        is_one = ids[0] < ids[1] < ids[2] < 2**17
+        wanted = sum(1 << each for each in ids) if is_one else None
+        if _or_none(lambda: decode_id_set(data)) != wanted:
+            yield f"the list of ids {ids} is read as another one, or as one"
+
+    def _of_versions(self) -> Iterator[str]:
+        """Two releases that speak several versions speak the highest that both do, if there is one."""
+        random = self._random
+        theirs, ours = (sorted(random.choices(range(1, 6), k=2)) for _ in range(2))
+        body = theirs[1].to_bytes(2, "big") + theirs[0].to_bytes(2, "big")
+        wanted = max(
+            {*range(theirs[0], theirs[1] + 1)} & {*range(ours[0], ours[1] + 1)}, default=None
+        )
+        if common_version(body, *ours) != wanted:
+            yield f"who speaks {theirs} and who speaks {ours} do not speak {wanted}"
 
     def _of_visited(self) -> Iterator[str]:
         """A search goes from id to id: all that it was to are in its set, in a form that it may have."""

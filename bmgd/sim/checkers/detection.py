@@ -269,7 +269,7 @@ class SuspicionsHaveAReason(Checker):
 
 
 class LateNodesReset(Checker):
-    """A node that was itself late shows its digest on every link before it goes on."""
+    """A node that was itself late shows its digest on every link, and expects no former echo."""
 
     name: ClassVar[str] = "late-nodes-reset"
 
@@ -295,8 +295,15 @@ class LateNodesReset(Checker):
             self._expect = True
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if self._expect and journal.late_ns != journal.now_ns:
+        if not self._expect:
+            return
+        if journal.late_ns != journal.now_ns:
             self.violate(journal, f"{journal.lag_ns // 10**6} ms late, and its stamps stay")
+        for link in journal.inside.links.table.values():
+            if link.unechoed and link.unechoed[0][1] < journal.now_ns:
+                self.violate(
+                    journal, f"late, and waits for the echo of {link.peer} to a former heartbeat"
+                )
 
 
 class NoFalseDeath(Checker):

@@ -9,14 +9,17 @@ from bmgd.core.context import Context
 from bmgd.core.forwarding.forwarding import Forwarding
 from bmgd.core.forwarding.probing import Probing
 from bmgd.core.joining.growth import Growth
+from bmgd.core.lifecycle import Lifecycle
 from bmgd.core.links import Links
 from bmgd.core.membership.contests import Contests
 from bmgd.core.membership.membership import Membership
+from bmgd.core.membership.notices import Notices
 from bmgd.core.membership.quorum import Quorum
 from bmgd.core.membership.retirement import Retirement
 from bmgd.core.neighbors.detector import Detector
 from bmgd.core.neighbors.dialling import Dialling
 from bmgd.core.neighbors.greeting import Greeting
+from bmgd.core.neighbors.healing_policy import Healing
 from bmgd.core.neighbors.observer import Observer
 from bmgd.core.neighbors.relayout import RELAYOUT_TIMER, Relayout
 from bmgd.core.node import Node
@@ -50,9 +53,12 @@ class Inside:
         "forwarding",
         "greeting",
         "growth",
+        "healing",
         "inbound",
+        "lifecycle",
         "links",
         "membership",
+        "notices",
         "observer",
         "outbound",
         "probing",
@@ -74,9 +80,12 @@ class Inside:
         self.forwarding: Forwarding = node.parts.forwarding
         self.greeting: Greeting = node.parts.greeting
         self.growth: Growth = node.parts.growth
+        self.healing: Healing = node.parts.healing
         self.inbound: Inbound = node.parts.inbound
+        self.lifecycle: Lifecycle = node.parts.lifecycle
         self.links: Links = node.parts.links
         self.membership: Membership = node.parts.context.membership
+        self.notices: Notices = node.parts.notices
         self.observer: Observer = node.parts.observer
         self.outbound: Outbound = node.parts.outbound
         self.probing: Probing = node.parts.probing

@@ -9,30 +9,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, pairwise
 from random import Random
 from typing import ClassVar, Final
 
+from bmgd.core.broadcast import announcements as readers
+from bmgd.core.broadcast.heard import SkippedRange
 from bmgd.core.broadcast.orphans import ORPHAN_TIMER, TELL_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
 from bmgd.core.effects import Dial, Effect, RecordChanged
 from bmgd.core.events import Event
-from bmgd.core.membership.contests import CONTEST_TIMER
-from bmgd.core.membership.retirement import RETIRE_TIMER
 from bmgd.core.streams.inbound import Inbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.topics.inboxes import is_inbox, topic_of
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.recounted_members import Counted, members
 from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
-from bmgd.types import NodeId, Status
+from bmgd.types import NodeId
 from bmgd.wire.link_messages import Heartbeat
-from bmgd.wire.segments import cost_of
+from bmgd.wire.segments import COST_MAX, cost_of
 
 STEPS_MAX: Final = 400
 """One of so many steps of a node is looked at, at least."""
-
-Counted = tuple[str, object, object]
-"""What is counted; what the core says; what is there."""
 
 
 class CountsAreTrue(Checker):
@@ -64,15 +63,13 @@ class CountsAreTrue(Checker):
     def _recount(self, journal: Journal) -> None:
         inside = journal.inside
         for part in (
-            _deadlines,
-            _ids,
-            _awaited,
-            _links,
+            members,
             _topics,
             _requests,
             _streams_out,
             _streams_in,
             _sent,
+            _peers,
             _retained,
             _announced,
         ):
@@ -98,58 +95,6 @@ def _orders(journal: Journal) -> Iterator[Counted]:
         said: dict[object, int] = getattr(counts, name)
         named = {key: count for (kind, key), count in journal.named.items() if kind == name}
         yield f"{name}, by name", {key: count for key, count in said.items() if count}, named
-
-
-def _deadlines(inside: Inside) -> Iterator[Counted]:
-    """Of two that are due at the same time the one that was set first is reached first."""
-    numbers = [number for _, number in inside.context.timers._due.values()]
-    yield "deadlines that were set", len(set(numbers)), len(numbers)
-    yield "number of the last deadline", inside.deadlines_set() >= max(numbers, default=0), True
-
-
-def _ids(inside: Inside) -> Iterator[Counted]:
-    """The lists of ids by what is believed of them, and the ids of which nothing is known."""
-    membership = inside.membership
-    records, size = membership.exceptions(), membership.founding_size
-    retired = [last for _, last in membership.retired.pairs]
-    yield "ids with a record", inside.ids_with_record(), sorted(records)
-    space = max(size, 1 + max(records, default=-1), 1 + max(retired, default=-1))
-    # An id can have been met and forgotten: the space never shrinks.
-    yield "id space", membership.id_space >= space, True
-    statuses = {i: membership.status_of(NodeId(i)) for i in range(membership.id_space)}
-    unknown = [i for i, s in statuses.items() if s is None and i not in membership.retired]
-    yield "unknown ids", inside.unknown_ids(), len(unknown)
-    outside = [i for i, s in statuses.items() if s is None or s >= Status.EXCLUDED]
-    yield "ids outside the layout", list(membership.outside), outside
-    yield "dead ids", membership.dead, [i for i, s in statuses.items() if s is Status.DEAD]
-    quorum = inside.quorum
-    counted = [s for s in statuses.values() if s is not None and s is not Status.LEFT]
-    yield "ids that count", quorum.counted, len(counted)
-    yield "living ids", quorum.living, sum(s < Status.DEAD for s in counted)
-
-
-def _awaited(inside: Inside) -> Iterator[Counted]:
-    """Joiners that are forgotten when they have been gone, or have left, for long enough; contests."""
-    membership, retirement = inside.membership, inside.retirement
-    # Of one that is forgotten already there is no record. Where others forgot it first, it still waits.
-    records, retired = membership.exceptions().items(), membership.retired
-    joiners = {i: r.status for i, r in records if i >= membership.founding_size}
-    left = {i for i, status in joiners.items() if status is Status.LEFT}
-    yield "joiners that have left", {i for i in retirement._left if i not in retired}, left
-    gone = {i for i, status in joiners.items() if status in (Status.DEAD, Status.EXCLUDED)}
-    yield "joiners that are gone", {i for i in retirement._gone if i not in retired}, gone
-    is_planned = (RETIRE_TIMER, 0, 0) in inside.context.timers
-    yield "when one is forgotten is planned", is_planned, bool(retirement._left or retirement._gone)
-    asked = sum(kind == CONTEST_TIMER for kind, *_ in inside.deadlines())
-    yield "contests", inside.contests._open, asked
-
-
-def _links(inside: Inside) -> Iterator[Counted]:
-    by_peer: dict[NodeId, list[int]] = {}
-    for link in inside.links.table.values():
-        by_peer.setdefault(link.peer, []).append(link.id)
-    indexed = {peer: [link.id for link in links] for peer, links in inside.links.by_peer.items()}
-    yield "links by peer", indexed, by_peer
 
 
 def _topics(inside: Inside) -> Iterator[Counted]:
@@ -201,6 +146,10 @@ def _requests(inside: Inside) -> Iterator[Counted]:
             yield f"a reader for the questions of {name!r}", able, True
     opened = {topic_of(inbox.number) for inbox in topics.inboxes.inboxes()}
     yield "inboxes", opened, {name for name in topics.table.topics if is_inbox(name)}
+    numbers = [inbox.number for inbox in topics.inboxes.inboxes()]
+    yield "programs with an inbox", len(topics.inboxes), len(set(numbers))
+    are_numbers = all(0 < number <= topics.inboxes._last_number for number in numbers)
+    yield "numbers of inboxes", are_numbers, True
 
 
 def _streams_out(inside: Inside) -> Iterator[Counted]:
@@ -231,6 +180,9 @@ def _streams_out(inside: Inside) -> Iterator[Counted]:
         yield from _stream_out(stream.key, stream.underway, stream.next_sequence)
         cost = sum(sending.put_cost for sending in (*stream.queue, *stream.underway.values()))
         yield f"cost of stream {stream.key}", stream.put_cost - stream.done_cost, cost
+        if stream.owner:
+            has_one = stream.granted >= stream.done_cost + COST_MAX
+            yield f"credit for one segment of stream {stream.key}", has_one, True
 
 
 def _stream_out(key: int, underway: Iterable[int], following: int) -> Iterator[Counted]:
@@ -285,6 +237,19 @@ def _sent(inside: Inside) -> Iterator[Counted]:
     yield "broadcasts to be answered", sorted(source.reports.awaited), sorted(unanswered)
 
 
+def _peers(inside: Inside) -> Iterator[Counted]:
+    """What a source knows of others: nobody has more than was sent, and what touches is one."""
+    source = inside.to_many.source
+    for node_id, peer in source.peers.by_id.items():
+        yield f"{node_id} has what was sent", peer.watermark < source.window.next, True
+        touching = [
+            (a, b)
+            for a, b in pairwise(peer.skips)
+            if b.first <= a.last or (b.first == a.last + 1 and b.missed == a.missed)
+        ]
+        yield f"skips of {node_id} that could be one", touching, []
+
+
 def _retained(inside: Inside) -> Iterator[Counted]:
     """What is kept of others' reliable broadcasts, and of whom nobody sends again."""
     retention, orphans = inside.to_many.retention, inside.to_many.orphans
@@ -313,6 +278,20 @@ def _retained(inside: Inside) -> Iterator[Counted]:
         yield f"since when {key} is an orphan", bool(heard.orphan_ns) or not is_orphan, True
         passed = [skip for skip in heard.skips if skip[1] <= heard.watermark]
         yield f"skips of {key} that are passed", passed, []
+        yield f"skips of {key} that could be one", _touching(heard.skips), []
+        more = [m for m in heard.copies.values() if m.branches or m.route.search is not None]
+        yield f"copies of {key} with where they went on to", more, []
+
+
+def _touching(skips: Sequence[SkippedRange]) -> list[tuple[SkippedRange, SkippedRange]]:
+    """Those that tell the same and lie side by side."""
+    return [
+        (a, b)
+        for a, b in combinations(skips, 2)
+        if (a.missed, a.said) == (b.missed, b.said)
+        and a.first <= b.last + 1
+        and b.first <= a.last + 1
+    ]
 
 
 def _announced(inside: Inside) -> Iterator[Counted]:
@@ -323,6 +302,14 @@ def _announced(inside: Inside) -> Iterator[Counted]:
         (topic, request) for topic, each in announcements._by_topic.items() for request in each
     )
     yield "readers of broadcasts", indexed, topics
+    carrying = announcements._carrying
+    if len(carrying) < readers.TOPICS_MAX:
+        full = {
+            reader.topic
+            for reader in announcements._readers.values()
+            if reader.queue_bytes or reader.unconsumed_bytes
+        }
+        yield "topics of broadcasts that carried none", full - set(carrying), set()
     for request, reader in announcements._readers.items():
         sizes = [len(each.payload) for each in reader.queue if hasattr(each, "payload")]
         yield f"bytes that wait for {request}", reader.queue_bytes, sum(sizes)

@@ -72,6 +72,14 @@ def search_that_forgets_where_it_was(f: Forger) -> None:
     _puts(f, "with_visited", lambda visited, node_id: visited)
 
 
+def version_that_only_one_side_speaks(f: Forger) -> None:
+    _puts(f, "common_version", lambda body, lowest, highest: highest)
+
+
+def list_of_ids_with_one_twice(f: Forger) -> None:
+    _puts(f, "decode_id_set", lambda data: 7)
+
+
 def news_that_are_read_though_they_are_cut_short(f: Forger) -> None:
     _puts(f, "unpack_news", lambda body: [])
 
@@ -100,6 +108,8 @@ FORGERIES_OF_CONTENTS: list[tuple[str, Callable[[Forger], None]]] = [
         fewer_messages_that_fit,
         run_with_a_frame_that_is_not_counted,
         search_that_forgets_where_it_was,
+        version_that_only_one_side_speaks,
+        list_of_ids_with_one_twice,
         news_that_are_read_though_they_are_cut_short,
         set_that_takes_more_bytes,
         message_that_takes_nothing,

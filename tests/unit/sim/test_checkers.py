@@ -111,6 +111,7 @@ from tests.unit.sim.flood_forgeries import FORGERIES_OF_FLOODS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
 from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
+from tests.unit.sim.member_count_forgeries import FORGERIES_OF_COUNTS
 from tests.unit.sim.membership_forgeries import FORGERIES_OF_MEMBERSHIPS
 from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
@@ -829,6 +830,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_CONTROL_FRAMES,
     *FORGERIES_OF_CONTENTS,
     *FORGERIES_OF_WAITING,
+    *FORGERIES_OF_COUNTS,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_LOG_LINES,
     *FORGERIES_OF_ENDS,
