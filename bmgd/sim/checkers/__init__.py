@@ -41,6 +41,7 @@ from bmgd.sim.checkers.evictions import EvictionsAreTold
 from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
+from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded
 from bmgd.sim.checkers.in_time import DetectionIsInTime
 from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
@@ -158,6 +159,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     SourcesKeepTheirCredit,
     OnlyWhatLacksIsSentAgain,
     OwnBulkWaits,
+    HintsAreHeeded,
+    BestEffortIsTaken,
     ClosedStreamsEnd,
     ReadersGetEachOnce,
     LongMessagesAreWhole,

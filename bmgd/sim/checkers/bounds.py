@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
-from bmgd.core.broadcast import programs
+from bmgd.core.broadcast import announcements, delivery, programs
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
@@ -68,6 +68,9 @@ BOUNDS = {
     "questions owed": 65_536,
     "questions underway": 8192,
     "programs of other nodes": 131_072,
+    "registered programs": 1024,
+    "topics of pieces unacknowledged": 16,
+    "topics of broadcasts": 1024,
     "probes": 1024,
     "asks": 64,
     "held hellos": 16,
@@ -93,6 +96,9 @@ SMALL: Final = {
     "questions owed": (questions, "OWED_MAX"),
     "questions underway": (inboxes, "QUESTIONS_MAX"),
     "programs of other nodes": (programs, "KNOWN_MAX"),
+    "registered programs": (programs, "REGISTERED_MAX"),
+    "topics of pieces unacknowledged": (delivery, "PIECE_TOPICS_MAX"),
+    "topics of broadcasts": (announcements, "TOPICS_MAX"),
 }
 """Those that a seed may have made small, where they are."""
 
@@ -199,6 +205,11 @@ def measure(inside: Inside) -> dict[str, int]:
         "programs of other nodes": sum(
             len(row.names) for row in inside.to_many.programs._rows.values()
         ),
+        "registered programs": inside.to_many.programs.registered,
+        "topics of pieces unacknowledged": max(
+            (len(heard.pieces_of) for heard in inside.to_many.retention.lives.values()), default=0
+        ),
+        "topics of broadcasts": len(inside.to_many.announcements._carrying),
         "probes": len(inside.probes()),
         "asks": len(inside.asks()),
         "held hellos": len(inside.held()),

@@ -35,7 +35,10 @@ _REASONS: Final = (
 
 
 class LivesGrow(Checker):
-    """Incarnations only grow: a node's own, with its version, and those of others that are vouched."""
+    """Incarnations only grow: a node's own, with its version, and those of others that are vouched.
+
+    How often it begins a new one is counted, as it may do so only so often.
+    """
 
     name: ClassVar[str] = "lives-grow"
     events: ClassVar[Kinds] = (Look,)
@@ -73,6 +76,9 @@ class LivesGrow(Checker):
                 journal,
                 f"life {own[0]:#x} after {self._own[journal.place][0]:#x} without being told",
             )
+        begun_ns = inside.lifecycle._begun_ns
+        if renewed and not (begun_ns and begun_ns[-1] == journal.now_ns):
+            self.violate(journal, "begins a new life, and does not count it")
         self._own[journal.place] = own
         if is_deadline(event):
             self._compare(journal, inside)

@@ -12,6 +12,7 @@ from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
 from bmgd.types import NodeId
 from bmgd.wire.ask_messages import TraceAnswer
 from bmgd.wire.broadcast_messages import Skipped, Stable
+from bmgd.wire.link_messages import Pull
 
 
 class OwnWordsAreTrue(Checker):
@@ -34,6 +35,13 @@ class OwnWordsAreTrue(Checker):
         least, most = self._sent[journal.place], window.next - 1
         self._sent[journal.place] = most
         for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Pull):
+                pull, lives = effect.message, journal.inside.to_many.retention.lives
+                heard = lives.get((pull.source, pull.incarnation))
+                if heard is not None and not heard.asks:
+                    self.violate(
+                        journal, f"has asked for broadcasts of {pull.source}, and says never"
+                    )
             if isinstance(effect, Send) and isinstance(
                 effect.message, Skipped | Stable | TraceAnswer
             ):

@@ -13,7 +13,6 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import ClassVar, Final
 
-from bmgd.core.broadcast import announcements as readers
 from bmgd.core.broadcast.heard import SkippedRange
 from bmgd.core.broadcast.orphans import ORPHAN_TIMER, TELL_NS
 from bmgd.core.broadcast.watermarks import REMIND_TIMER
@@ -279,8 +278,6 @@ def _retained(inside: Inside) -> Iterator[Counted]:
         passed = [skip for skip in heard.skips if skip[1] <= heard.watermark]
         yield f"skips of {key} that are passed", passed, []
         yield f"skips of {key} that could be one", _touching(heard.skips), []
-        more = [m for m in heard.copies.values() if m.branches or m.route.search is not None]
-        yield f"copies of {key} with where they went on to", more, []
 
 
 def _touching(skips: Sequence[SkippedRange]) -> list[tuple[SkippedRange, SkippedRange]]:
@@ -302,14 +299,6 @@ def _announced(inside: Inside) -> Iterator[Counted]:
         (topic, request) for topic, each in announcements._by_topic.items() for request in each
     )
     yield "readers of broadcasts", indexed, topics
-    carrying = announcements._carrying
-    if len(carrying) < readers.TOPICS_MAX:
-        full = {
-            reader.topic
-            for reader in announcements._readers.values()
-            if reader.queue_bytes or reader.unconsumed_bytes
-        }
-        yield "topics of broadcasts that carried none", full - set(carrying), set()
     for request, reader in announcements._readers.items():
         sizes = [len(each.payload) for each in reader.queue if hasattr(each, "payload")]
         yield f"bytes that wait for {request}", reader.queue_bytes, sum(sizes)

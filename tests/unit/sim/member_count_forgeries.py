@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bmgd.core.broadcast.announcements import Announcement
 from bmgd.core.broadcast.heard import SkippedRange
 from bmgd.core.broadcast.peers import Peer
 from bmgd.core.commands import BroadcastTo, OpenInbox, OpenStream
@@ -111,16 +110,6 @@ def skips_side_by_side(f: Forger) -> None:
     f.scene.at_rest()
 
 
-def broadcast_to_readers_of_a_topic_that_carried_none(f: Forger) -> None:
-    announcements = f.inside.to_many.announcements
-    announcements.subscribe(7, "t")
-    for _ in range(100):
-        announcements.announce(Announcement(PEER, f.life, 1, "t", b"x"))
-    assert f.scene.disquiet() == []
-    announcements._carrying.clear()
-    f.scene.at_rest()
-
-
 def source_that_says_it_sent_more(f: Forger) -> None:
     f.step(DeadlineReached(), [Send(f.link, Skipped(f.route(sequence=3), (), 0))])
 
@@ -155,7 +144,6 @@ FORGERIES_OF_COUNTS: list[tuple[str, Callable[[Forger], None]]] = [
     ("counts-are-true", peer_that_has_more_than_was_sent),
     ("counts-are-true", skips_of_a_peer_side_by_side),
     ("counts-are-true", skips_side_by_side),
-    ("counts-are-true", broadcast_to_readers_of_a_topic_that_carried_none),
     ("own-words-are-true", source_that_says_it_sent_more),
     ("own-words-are-true", source_that_says_more_is_stable),
     ("own-words-are-true", way_that_was_not_measured_and_is_told),

@@ -109,6 +109,7 @@ from tests.unit.sim.detection_forgeries import FORGERIES_OF_DETECTION
 from tests.unit.sim.ending_forgeries import FORGERIES_OF_ENDS
 from tests.unit.sim.flood_forgeries import FORGERIES_OF_FLOODS
 from tests.unit.sim.hello_forgeries import FORGERIES_OF_HELLOS
+from tests.unit.sim.hint_forgeries import FORGERIES_OF_HINTS
 from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
 from tests.unit.sim.member_count_forgeries import FORGERIES_OF_COUNTS
@@ -831,6 +832,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_OF_CONTENTS,
     *FORGERIES_OF_WAITING,
     *FORGERIES_OF_COUNTS,
+    *FORGERIES_OF_HINTS,
     *FORGERIES_OF_LOOKS,
     *FORGERIES_OF_LOG_LINES,
     *FORGERIES_OF_ENDS,
