@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bmgd.frameheader import ROUTED_FIRST
-from bmgd.linklayer import LinkEngine
+from bmgd.linklayer import LinkEngine, LinkLayer
 from bmgd.linklayer.contract import (
     BACKLOG_HIGH_BYTES,
     BACKLOG_LOW_BYTES,
@@ -606,3 +606,7 @@ def test_layer_says_whether_a_poll_has_something_to_tell(engine: LinkEngine) -> 
     assert engine.flush() is True
     engine.poll()
     assert engine.flush() is False
+
+
+def test_layer_of_plain_python_has_no_descriptor() -> None:
+    assert LinkLayer().fileno() == -1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from bmgd.errors import ProtocolError
+from bmgd.frameheader import BODY_BYTES_MIN, FRAME_BYTES_MAX
 from bmgd.peers import PeerList
 from bmgd.types import NO_ID, Incarnation, NodeId, Record, Status
 from bmgd.wire.applicant import Applicant
@@ -229,3 +231,24 @@ def test_applicant_takes_a_list_without_copying_what_it_has_of_it() -> None:
     finally:
         tracemalloc.stop()
     assert len(data) <= most_bytes < 1.5 * len(data)
+
+
+@pytest.mark.parametrize(
+    ("length", "is_refused"),
+    [
+        (BODY_BYTES_MIN - 1, True),
+        (BODY_BYTES_MIN, False),
+        (FRAME_BYTES_MAX, False),
+        (FRAME_BYTES_MAX + 1, True),
+    ],
+)
+def test_applicant_waits_for_a_frame_of_a_length_that_there_can_be(
+    length: int, is_refused: bool
+) -> None:
+    applicant, contact = pair(b"")
+    greeted(applicant, contact)
+    contact.grant(NodeId(1000), LISTED.text)
+    applicant.receive(contact.take_output())
+    with pytest.raises(ProtocolError, match="wrong length") if is_refused else nullcontext():
+        applicant.receive(length.to_bytes(4, "big"))
+    assert applicant.state is HelloState.WAITING

@@ -1,0 +1,476 @@
+"""Single calls of parts of a core, at the values where one answer goes over into another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bmgd.core.broadcast import delivery, window
+from bmgd.core.broadcast.heard import Heard
+from bmgd.core.commands import (
+    BroadcastTo,
+    Evict,
+    OpenAnswers,
+    OpenStream,
+    PutSegment,
+    Subscribe,
+)
+from bmgd.core.context import RecordMoved, RoomFreed
+from bmgd.core.effects import Observed, Refuse, Reply, Send, Welcome
+from bmgd.core.events import (
+    AskFailed,
+    Backlog,
+    CommandIssued,
+    DeadlineReached,
+    DialFailed,
+    Greeted,
+)
+from bmgd.core.joining import growth
+from bmgd.core.joining.joiner import Joiner
+from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
+from bmgd.core.membership.contests import CONTEST_TIMER
+from bmgd.core.membership.notices import NOTICES_TIMER
+from bmgd.core.membership.retirement import LEFT_NS, RETIRE_TIMER
+from bmgd.core.neighbors.greeting import HELD_TIMER, _Held
+from bmgd.core.node import Node
+from bmgd.core.settings import Settings
+from bmgd.core.streams import inbound
+from bmgd.core.streams.granting import IDLE_NS
+from bmgd.core.streams.stream_in import StreamIn
+from bmgd.core.streams.stream_out import Sending, StreamOut
+from bmgd.core.topics.inboxes import inbox_of, topic_of
+from bmgd.core.topics.topic_table import TopicQueue
+from bmgd.errors import NewLifeError
+from bmgd.linklayer.outbox import BULK_BYTES_MAX
+from bmgd.peers import PeerList
+from bmgd.routing.branches import Branch
+from bmgd.sim import Network
+from bmgd.types import (
+    NODE_ID_MAX,
+    Evidence,
+    Incarnation,
+    LinkId,
+    NodeId,
+    NodeState,
+    Record,
+    Status,
+)
+from bmgd.wire.ask_messages import Answer, Ask
+from bmgd.wire.broadcast_messages import Broadcast, BroadcastPiece, Piece, ReliableBroadcast
+from bmgd.wire.hello import Refusal
+from bmgd.wire.link_messages import Heartbeat, MemberFeatures, Notice
+from bmgd.wire.routes import Route, Search
+from bmgd.wire.segments import cost_of
+from tests.unit.core.clusters import S, reply_to, settle
+from tests.unit.segments import segment
+
+PEER = NodeId(1)
+
+
+@pytest.fixture
+def network() -> Network:
+    """Four nodes at rest; the tests look at node 0."""
+    found = Network(4)
+    settle(found)
+    found.run(2)
+    return found
+
+
+@pytest.fixture
+def node(network: Network) -> Node:
+    return network.hosts[NodeId(0)].node
+
+
+def life_of(network: Network, node_id: int) -> Incarnation:
+    return network.hosts[NodeId(node_id)].node.incarnation
+
+
+# --- members --------------------------------------------------------------------------------------------
+
+
+def test_allowance_has_no_bound_until_it_is_limited() -> None:
+    allowance = Allowance()
+    assert allowance.skips == allowance.retired == NODE_ID_MAX + 1
+
+
+def test_features_of_the_same_life_are_not_of_a_former_one(network: Network, node: Node) -> None:
+    compatibility, life = node.parts.context.compatibility, life_of(network, PEER)
+    assert compatibility.learn(MemberFeatures(PEER, life, 0))
+    assert not compatibility.knows_former(PEER, life)
+    assert compatibility.knows_former(PEER, Incarnation(life + 1))
+
+
+@pytest.mark.parametrize(
+    ("record", "is_open"),
+    [
+        (Record(Incarnation(0), 0, Status.EXPECTED, "sim1:7400"), True),
+        (Record(Incarnation(1 << 32), 0, Status.EXPECTED, "sim1:7400"), False),
+        (Record(Incarnation(0), 1, Status.EXPECTED, "sim1:7400"), False),
+        (Record(Incarnation(0), 0, Status.EXCLUDED, "sim1:7400"), False),
+    ],
+)
+def test_life_is_looked_into_only_where_no_record_says_anything(
+    node: Node, record: Record, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node.parts.context.membership, "get", lambda node_id: record)
+    node.parts.contests.on_contested(PEER)
+    assert ((CONTEST_TIMER, PEER, 0) in node.parts.context.timers) == is_open
+
+
+def test_records_that_were_gathered_are_told_when_their_time_has_come(node: Node) -> None:
+    context, notices = node.parts.context, node.parts.notices
+    assert notices.publish(PEER, Record(Incarnation(1 << 40), 0, Status.ALIVE, "a:1"))
+    context.effects.clear()
+    notices.on_timer((NOTICES_TIMER, 0, 0))
+    assert any(isinstance(e, Send) and isinstance(e.message, Notice) for e in context.effects)
+
+
+def test_node_that_hears_of_a_former_life_of_its_own_does_not_count_as_new(node: Node) -> None:
+    assert not node.parts.context.followed
+    node.parts.lifecycle.know_former_life(Incarnation(1))
+    assert node.parts.context.followed
+
+
+def test_observer_speaks_for_one_that_is_held_dead_and_whose_link_is_fresh(
+    network: Network, node: Node
+) -> None:
+    context, life = node.parts.context, life_of(network, PEER)
+    assert context.membership.join(PEER, Record(life, 0, Status.EXCLUDED, "sim1:7400"))
+    [link] = node.parts.links.by_peer[PEER]
+    link.heard_ns = context.now_ns
+    context.effects.clear()
+    node.parts.observer.on_ask(Ask(Route(NodeId(0), NodeId(2), life_of(network, 2)), PEER, life))
+    answers = [e.message for e in context.effects if isinstance(e, Send)]
+    assert [a.alive for a in answers if isinstance(a, Answer)] == [True]
+
+
+def test_verdict_heals_at_once_where_ways_are_too_long(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healing, context = node.parts.healing, node.parts.context
+    asked = []
+    monkeypatch.setattr(type(healing), "_is_due", lambda self, *, by_hops: asked.append(by_hops))
+    healing.on_verdict()
+    assert asked == [True]
+    assert not any(isinstance(e, Observed) and e.event == "healed" for e in context.effects)
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_wish_for_a_heartbeat_is_answered_where_none_goes_anyway(
+    network: Network, node: Node, is_watched: bool
+) -> None:
+    [link] = node.parts.links.by_peer[PEER]
+    link.watched_ns = int(is_watched)
+    digest = node.parts.context.membership.digest
+    wish = Heartbeat(link.echo + 1, 0, digest, answer=True)
+    assert node.parts.detector.absorb(link, wish) == is_watched
+
+
+class Lowest(Random):
+    """Every lot is the lowest one."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(("left", "drawn"), [([], [2, 3]), ([3], [3]), ([2, 3], [2, 3])])
+def test_lot_falls_on_those_that_have_left_only_where_there_are_some(
+    node: Node, left: list[int], drawn: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redialling, context = node.parts.redialling, node.parts.context
+    monkeypatch.setattr(context, "random", Lowest(1))
+    monkeypatch.setattr(context.membership, "gone", [2, 3])
+    monkeypatch.setattr(node.parts.links, "by_peer", {})
+    assert redialling._drawn({NodeId(i) for i in left}) == drawn
+
+
+def test_lot_falls_on_the_dead_most_of_the_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Lowest, "random", lambda self: 0.9)
+    monkeypatch.setattr(node.parts.context, "random", Lowest(1))
+    monkeypatch.setattr(node.parts.context.membership, "gone", [2, 3])
+    monkeypatch.setattr(node.parts.links, "by_peer", {})
+    assert node.parts.redialling._drawn({NodeId(3)}) == [2]
+
+
+# --- broadcasts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(4, False), (3, True)])
+def test_reliable_broadcast_reaches_an_id_space_up_to_its_bound(
+    network: Network, monkeypatch: pytest.MonkeyPatch, most: int, is_refused: bool
+) -> None:
+    monkeypatch.setattr(window, "RELIABLE_ID_SPACE_MAX", most)
+    reply = reply_to(network, 0, BroadcastTo("t", b"x", True, S))
+    assert (reply.error is not None) == is_refused
+
+
+def test_copy_that_a_search_brought_is_kept_without_the_search(
+    network: Network, node: Node
+) -> None:
+    life = life_of(network, PEER)
+    search = Search(b"\1", (PEER,))
+    route = Route(NodeId(0), PEER, life, sequence=1, search=search)
+    message = ReliableBroadcast(route, "t", b"x", 0, (), 4, 0, (), 0)
+    heard = Heard(PEER, life)
+    copies = node.parts.to_many.retention.copies
+    assert copies.keep(heard, message)
+    assert heard.copies[1].route.search is None
+    assert heard.key in copies._reserve._since_ns
+
+
+def test_reserve_forgets_who_was_refused_when_all_of_it_is_stable(
+    network: Network, node: Node
+) -> None:
+    reserve, key = node.parts.to_many.retention.copies._reserve, (PEER, life_of(network, PEER))
+    reserve.on_refused(key)
+    assert key in reserve._refused_ns
+    reserve.on_stable(key, has_copies=False)
+    assert key not in reserve._refused_ns
+    reserve.on_refused(key)
+    reserve.on_kept(key)
+    assert key not in reserve._refused_ns
+
+
+def test_programs_of_a_life_that_was_inherited_are_asked_for(network: Network, node: Node) -> None:
+    retention, life = node.parts.to_many.retention, life_of(network, PEER)
+    retention.lives.pop((PEER, life), None)
+    retention._inherited[PEER, life] = 3
+    heard = retention.hear(PEER, life)
+    assert heard is not None
+    assert (heard.watermark, heard.given) == (3, True)
+    assert PEER in node.parts.to_many.programs._wanted
+
+
+def test_broadcast_goes_again_to_single_nodes_only_where_few_lack_it(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = node.parts.to_many.source
+    network.stop(1)
+    network.issue(0, BroadcastTo("t", b"x", True, 9 * S))
+    [sent] = source.window.unstable
+    sent.times = 1
+    assert source._ways_to(sent, 0b1010) == [Branch(NodeId(1), 0b10), Branch(NodeId(3), 0b1000)]
+    monkeypatch.setattr("bmgd.core.broadcast.source.SINGLY_MAX", 1)
+    assert source._ways_to(sent, 0b1010) == [Branch(NodeId(0), 0b1010)]
+
+
+# --- streams and topics ---------------------------------------------------------------------------------
+
+
+def test_topic_of_a_number_is_no_inbox() -> None:
+    assert inbox_of(topic_of(7)) == 7
+    assert inbox_of("7") == 0
+    assert inbox_of(topic_of(7) + "x") == 0
+
+
+def test_topic_that_is_given_up_tells_whoever_waits_that_there_is_room(node: Node) -> None:
+    table, entry = node.parts.topics.table, TopicQueue()
+    table.topics["t"], entry.starved = entry, True
+    table.drop("t", entry)
+    assert RoomFreed("t") in node.parts.context.facts
+
+
+@pytest.mark.parametrize("heard_before_ns", [0, IDLE_NS - 1, IDLE_NS])
+def test_room_is_granted_to_streams_that_were_heard_of_late(
+    network: Network, node: Node, heard_before_ns: int
+) -> None:
+    granting = node.parts.inbound.granting
+    stream = StreamIn(PEER, life_of(network, PEER), 1, "t", 2)
+    stream.heard_ns = node.parts.context.now_ns - heard_before_ns
+    granting._starved["t"] = {stream.key: stream}
+    assert (granting.on_room("t") == [stream]) == (heard_before_ns < IDLE_NS)
+
+
+def test_segments_behind_a_gap_are_kept_up_to_their_bound(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbound, "KEPT_MAX", 2)
+    stream = StreamIn(PEER, life_of(network, PEER), 1, "t", 2, credit=10**6)
+    route = Route(NodeId(0), PEER, life_of(network, PEER))
+    for number in (2, 3, 4):
+        node.parts.inbound._keep(stream, segment(route, b"x", number=number), number)
+    assert sorted(stream.kept) == [2, 3]
+
+
+def test_answers_for_a_former_life_fail_with_its_node(network: Network, node: Node) -> None:
+    command = OpenAnswers(PEER, Incarnation(1), 1, 1)
+    effects = node.step(network.now_ns, CommandIssued(10**6, command))
+    [error] = [e.error for e in effects if isinstance(e, Reply)]
+    assert isinstance(error, NewLifeError)
+    assert error.destination == PEER
+    assert "a new life" in str(error)
+
+
+def test_backlog_of_a_link_that_is_gone_holds_nothing(network: Network, node: Node) -> None:
+    held = node.parts.outbound.sending.held
+    node.step(network.now_ns, Backlog(LinkId(10**6), BULK_BYTES_MAX))
+    assert held.links == frozenset()
+    [link] = node.parts.links.by_peer[PEER]
+    node.step(network.now_ns, Backlog(link.id, BULK_BYTES_MAX))
+    assert held.links == {link.id}
+
+
+def test_best_effort_is_dropped_by_who_leaves_and_by_nobody_else(
+    network: Network, node: Node
+) -> None:
+    topics, route = node.parts.topics, Route(NodeId(0), PEER, life_of(network, PEER))
+    sent = replace(segment(route, b"x"), topic="t")
+    node.parts.inbound._on_best_effort(sent)
+    assert topics.dropped == 0
+    node.parts.context.state = NodeState.LEAVING
+    node.parts.inbound._on_best_effort(sent)
+    assert topics.dropped == 1
+
+
+def test_room_lets_the_own_streams_of_a_topic_go_on(node: Node) -> None:
+    node.parts.outbound.sending.on_room("t")
+    assert "streams" in node.parts.work
+
+
+def test_last_piece_of_a_long_message_counts_as_taken_while_its_reader_has_it(
+    network: Network,
+) -> None:
+    network.issue(1, Subscribe("t", 10, 1 << 20, takes_long=True))
+    request, host = network.issue(0, OpenStream(PEER, "t", 2)), network.hosts[NodeId(0)]
+    network.issue_as(host, request, PutSegment(0, b"first", 10, first=True))
+    network.issue_as(host, request, PutSegment(0, b"other", 10, last=True))
+    network.run(0.1)
+    [sources] = network.hosts[PEER].node.parts.inbound._sources.values()
+    [stream] = sources.streams.values()
+    assert (stream.next, stream.awaited) == (2, True)
+    assert stream.taken == 2 * cost_of(b"other")
+
+
+def _with_pieces(node: Node, destination: NodeId) -> StreamOut:
+    """A stream in whose queue a whole long message has run out of time."""
+    stream = StreamOut(10**6, 7, destination, "t", 2, False)
+    for number, (first, last) in enumerate([(True, False), (False, True)], 1):
+        stream.queue.append(
+            Sending(number, 0, b"piece", 10, first, last, node.parts.context.now_ns)
+        )
+    node.parts.outbound.table.streams[stream.key] = stream
+    return stream
+
+
+def test_long_message_that_was_put_whole_and_expires_cuts_nothing_that_follows(node: Node) -> None:
+    stream = _with_pieces(node, PEER)
+    expired = node.parts.outbound.expiry._take_expired(stream)
+    assert [sending.number for sending in expired] == [1, 2]
+    assert not stream.cutting
+    stream = _with_pieces(node, PEER)
+    stream.unfinished = True
+    node.parts.outbound.expiry._take_expired(stream)
+    assert stream.cutting
+
+
+@pytest.mark.parametrize("destination", [0, 1])
+def test_own_streams_go_on_anew_though_nobody_has_answered(node: Node, destination: int) -> None:
+    stream = StreamOut(10**6, 7, NodeId(destination), "t", 2, False)
+    assert node.parts.outbound.expiry._may_go_on_anew(stream) == (destination == 0)
+
+
+def test_node_that_leaves_takes_no_broadcast_and_passes_it_on(network: Network, node: Node) -> None:
+    context, broadcasting = node.parts.context, node.parts.to_many.broadcasting
+    context.state = NodeState.LEAVING
+    context.effects.clear()
+    [link] = node.parts.links.by_peer[NodeId(2)]
+    route = Route(NodeId(0), PEER, life_of(network, PEER), sequence=1, hop_budget=9)
+    branches = (Branch(NodeId(0), 1), Branch(NodeId(2), 1 << 2))
+    broadcasting.on_message(Broadcast(route, "t", b"x", 0, branches))
+    assert PEER not in broadcasting._seen
+    assert [e.link for e in context.effects if isinstance(e, Send)] == [link.id]
+
+
+def test_topics_of_pieces_are_noted_up_to_their_bound(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "PIECE_TOPICS_MAX", 1)
+    life, given = life_of(network, PEER), node.parts.to_many.retention.delivery
+    heard = Heard(PEER, life)
+    for number, topic in enumerate("tu", 1):
+        route = Route(NodeId(0), PEER, life, sequence=number)
+        piece = Piece(1, 0, 10)
+        given._give(heard, BroadcastPiece(route, topic, b"x", 0, (), 4, 0, (), 0, piece))
+    assert list(heard.pieces_of) == ["t"]
+
+
+# --- joining, leaving and lives -------------------------------------------------------------------------
+
+
+def test_node_begins_with_an_allowance(node: Node) -> None:
+    assert node.parts.context.membership.allowance.skips == ID_GAP_MAX
+
+
+def test_wishes_of_joiners_are_kept_up_to_their_bound(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "JOINS_OPEN_MAX", 1)
+    for number in (1, 2):
+        node.parts.growth._wish(Incarnation(number), growth._Wish("a:1", 4, NodeId(0)))
+    assert list(node.parts.growth._wishes) == [1]
+
+
+def test_features_of_a_life_are_forgotten_with_the_record_of_the_next(
+    network: Network, node: Node
+) -> None:
+    compatibility, life = node.parts.context.compatibility, life_of(network, PEER)
+    assert compatibility.learn(MemberFeatures(PEER, life, 0))
+    after = Record(Incarnation(life + 1), 0, Status.ALIVE, "sim1:7400")
+    node.parts.older.on_record_moved(RecordMoved(PEER, None, after, None))
+    assert compatibility.known() == ()
+
+
+def test_who_left_is_forgotten_in_time_where_nobody_may_be_written_down(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = network.hosts[PEER].node.parts
+    retirement, now_ns = parts.retirement, parts.context.now_ns
+    monkeypatch.setattr(type(retirement), "_retire", lambda self, node_id: self._left.pop(node_id))
+    retirement._left.update({NodeId(10): now_ns - LEFT_NS, NodeId(11): now_ns - LEFT_NS + S})
+    retirement.on_timer((RETIRE_TIMER, 0, 0))
+    assert list(retirement._left) == [11]
+    assert parts.context.timers.due_ns((RETIRE_TIMER, 0, 0)) == now_ns + S
+
+
+@pytest.mark.parametrize("heard_ns", [0, 1])
+def test_newcomer_is_let_in_unless_the_known_life_was_heard_meanwhile(
+    network: Network, node: Node, heard_ns: int
+) -> None:
+    context, greeting = node.parts.context, node.parts.greeting
+    [link] = node.parts.links.by_peer[PEER]
+    link.heard_ns = context.now_ns - 1 + heard_ns
+    later = Incarnation(life_of(network, PEER) + (1 << 32))
+    greeted = Greeted(LinkId(10**6), PEER, later, "sim1:7400", Incarnation(0), 1)
+    greeting._held[PEER] = _Held(greeted, 5, context.now_ns - 1)
+    context.effects.clear()
+    greeting.on_held_timer((HELD_TIMER, PEER, 0))
+    refusals = [e.refusal for e in context.effects if isinstance(e, Refuse)]
+    assert refusals == ([Refusal.BUSY] if heard_ns else [])
+    assert any(isinstance(e, Welcome) for e in context.effects) == (not heard_ns)
+
+
+def test_eviction_is_over_when_a_dial_finds_nobody(network: Network, node: Node) -> None:
+    network.stop(1)
+    request = network.issue(0, Evict(PEER, 9 * S))
+    node.parts.eviction._underway[PEER].told = True
+    effects = node.step(network.now_ns, DialFailed(PEER, Evidence.REFUSED))
+    [reply] = [e for e in effects if isinstance(e, Reply)]
+    assert (reply.request, reply.result["ended"]) == (request, True)
+
+
+def test_joiner_names_the_contact_that_failed() -> None:
+    settings = Settings(NodeId(0), 1, PeerList(), "me:1", takes_new_id=True)
+    contacts = ("a:1", "b:1", "c:1")
+    joiner, now_ns = Joiner(settings, contacts, None, None, Incarnation(2**32), Random(1), 0), 0
+    named = []
+    for _ in range(4):
+        assert joiner.deadline_ns is not None
+        now_ns = joiner.deadline_ns
+        joiner.step(now_ns, DeadlineReached())
+        failed = joiner.step(now_ns, AskFailed(Evidence.REFUSED))
+        named += [e.detail.split(": ")[0] for e in failed if isinstance(e, Observed)]
+    assert named == ["a:1", "b:1", "c:1", "a:1"]
