@@ -222,6 +222,17 @@ def test_copy_that_a_search_brought_is_kept_without_the_search(
     assert heard.key in copies._reserve._since_ns
 
 
+def test_life_that_is_shared_no_more_forgets_what_neighbors_were_told() -> None:
+    heard = Heard(PEER, Incarnation(1))
+    heard.told[PEER] = heard.said[PEER] = (1, 2)
+    heard.said_ns[PEER] = heard.pulled[PEER] = heard.unanswered[PEER] = 1
+    heard.told_stable, heard.told_top, heard.asked, heard.gap_ns = 1, 2, PEER, 3
+    heard.forget_neighbors()
+    tables = (heard.told, heard.said, heard.said_ns, heard.pulled, heard.unanswered)
+    assert not any(tables)
+    assert (heard.told_stable, heard.told_top, heard.asked, heard.gap_ns) == (0, 0, None, 0)
+
+
 def test_reserve_forgets_who_was_refused_when_all_of_it_is_stable(
     network: Network, node: Node
 ) -> None:
