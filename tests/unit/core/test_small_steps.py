@@ -29,10 +29,12 @@ from bmgd.core.events import (
 )
 from bmgd.core.joining import growth
 from bmgd.core.joining.joiner import Joiner
+from bmgd.core.membership import membership
 from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
 from bmgd.core.membership.contests import CONTEST_TIMER
 from bmgd.core.membership.notices import NOTICES_TIMER
 from bmgd.core.membership.retirement import LEFT_NS, RETIRE_TIMER
+from bmgd.core.neighbors.dialling import JOIN_TIMER
 from bmgd.core.neighbors.greeting import HELD_TIMER, _Held
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
@@ -42,7 +44,7 @@ from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.streams.stream_out import Sending, StreamOut
 from bmgd.core.topics.inboxes import inbox_of, topic_of
 from bmgd.core.topics.topic_table import TopicQueue
-from bmgd.errors import NewLifeError
+from bmgd.errors import NewLifeError, RequestError
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.peers import PeerList
 from bmgd.routing.branches import Branch
@@ -60,7 +62,7 @@ from bmgd.types import (
 from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.broadcast_messages import Broadcast, BroadcastPiece, Piece, ReliableBroadcast
 from bmgd.wire.hello import Refusal
-from bmgd.wire.link_messages import Heartbeat, MemberFeatures, Notice
+from bmgd.wire.link_messages import BUCKETS, Heartbeat, MemberFeatures, Notice
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.segments import cost_of
 from tests.unit.core.clusters import S, reply_to, settle
@@ -226,11 +228,13 @@ def test_life_that_is_shared_no_more_forgets_what_neighbors_were_told() -> None:
     heard = Heard(PEER, Incarnation(1))
     heard.told[PEER] = heard.said[PEER] = (1, 2)
     heard.said_ns[PEER] = heard.pulled[PEER] = heard.unanswered[PEER] = 1
-    heard.told_stable, heard.told_top, heard.asked, heard.gap_ns = 1, 2, PEER, 3
+    heard.told_stable, heard.told_top, heard.gap_ns = 1, 2, 3
+    heard.asked = PEER
     heard.forget_neighbors()
     tables = (heard.told, heard.said, heard.said_ns, heard.pulled, heard.unanswered)
     assert not any(tables)
-    assert (heard.told_stable, heard.told_top, heard.asked, heard.gap_ns) == (0, 0, None, 0)
+    assert heard.asked is None
+    assert (heard.told_stable, heard.told_top, heard.gap_ns) == (0, 0, 0)
 
 
 def test_reserve_forgets_who_was_refused_when_all_of_it_is_stable(
@@ -485,3 +489,76 @@ def test_joiner_names_the_contact_that_failed() -> None:
         failed = joiner.step(now_ns, AskFailed(Evidence.REFUSED))
         named += [e.detail.split(": ")[0] for e in failed if isinstance(e, Observed)]
     assert named == ["a:1", "b:1", "c:1", "a:1"]
+
+
+# --- what waits -----------------------------------------------------------------------------------------
+
+
+def test_what_is_left_over_names_questions_and_broadcasts(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draining = node.parts.lifecycle.draining
+    assert draining.describe() == {
+        "drained": True,
+        "unconfirmed": 0,
+        "unread": 0,
+        "left_over": [],
+    }
+    monkeypatch.setattr(type(draining.topics.inboxes), "underway", 3)
+    monkeypatch.setattr(type(draining.to_many.source), "underway", 2)
+    monkeypatch.setattr(type(draining.to_many.announcements), "being_read", lambda self: 1)
+    assert draining.describe() == {
+        "drained": False,
+        "unconfirmed": 5,
+        "unread": 1,
+        "left_over": [
+            {"kind": "unanswered", "messages": 3},
+            {"kind": "unconfirmed broadcasts", "messages": 2},
+            {"kind": "unread broadcasts", "messages": 1},
+        ],
+    }
+
+
+def test_neighbor_that_sent_something_may_be_asked_again(network: Network, node: Node) -> None:
+    heard = Heard(PEER, life_of(network, PEER))
+    heard.asked, heard.asked_at, heard.watermark = NodeId(2), (0, 0), 1
+    heard.pulled[NodeId(2)] = 3
+    node.parts.to_many.orphans._pull(heard)
+    assert heard.pulled == {}
+
+
+def test_broadcasts_wait_for_room_up_to_their_bound(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = node.parts.to_many.source.window
+    own.waiting_bytes = 6
+    command = BroadcastTo("t", b"four", True, S)
+    monkeypatch.setattr(window, "WAITING_BYTES_MAX", 10)
+    assert own.refusal(command) is None
+    monkeypatch.setattr(window, "WAITING_BYTES_MAX", 9)
+    assert isinstance(own.refusal(command), RequestError)
+
+
+def test_peer_that_is_waited_for_is_not_waited_for_anew(network: Network, node: Node) -> None:
+    dialling, timers = node.parts.dialling, node.parts.context.timers
+    key, at_ns = (JOIN_TIMER, PEER, 0), network.now_ns + 10 * S
+    node.parts.links.by_peer.pop(PEER)
+    timers.set(key, at_ns)
+    dialling.reconcile()
+    assert timers.due_ns(key) == at_ns
+
+
+def test_pages_have_every_run_of_retired_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "RECORDS_PER_NOTICE_MAX", 2)
+    known = membership.Membership(4, PeerList(template="h{id}:1"))
+    runs = [(10, 11), (20, 21), (30, 31), (40, 41), (50, 51)]
+    for first, last in runs:
+        known.retire_run(NodeId(first), NodeId(last))
+    found: list[tuple[int, int]] = []
+    after: NodeId | None = NodeId(0)
+    while after is not None:
+        page = known.page(after, 2**BUCKETS - 1)
+        assert len(page.retired) <= 2
+        found += page.retired
+        after = page.following
+    assert found == runs
