@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -36,6 +37,7 @@ from bmgd.core.membership.notices import NOTICES_TIMER
 from bmgd.core.membership.retirement import LEFT_NS, RETIRE_TIMER
 from bmgd.core.neighbors.dialling import JOIN_TIMER
 from bmgd.core.neighbors.greeting import HELD_TIMER, _Held
+from bmgd.core.neighbors.renewal import RENEW_TIMER
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.core.streams import inbound
@@ -562,3 +564,32 @@ def test_pages_have_every_run_of_retired_ids(monkeypatch: pytest.MonkeyPatch) ->
         found += page.retired
         after = page.following
     assert found == runs
+
+
+def test_nobody_to_renew_needs_no_pause(node: Node) -> None:
+    renewal, timers = node.parts.renewal, node.parts.context.timers
+    renewal._pause()
+    assert (RENEW_TIMER, 0, 0) not in timers
+    renewal._waiting[PEER] = None
+    renewal._pause()
+    assert (RENEW_TIMER, 0, 0) in timers
+
+
+def test_life_that_was_met_before_and_is_linked_again_makes_no_record(node: Node) -> None:
+    [link] = node.parts.links.by_peer[PEER]
+    node.parts.meeting.on_link_opened(link)
+    assert PEER not in node.parts.context.membership.exceptions()
+
+
+def test_neighbors_of_who_is_dead_no_more_are_counted_no_more(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healing, known = node.parts.healing, node.parts.context.membership
+    monkeypatch.setattr(known, "dead", [2, 3])
+    healing._count()
+    assert +healing._dead_neighbors == Counter(
+        [*known.neighbors(NodeId(2)), *known.neighbors(NodeId(3))]
+    )
+    monkeypatch.setattr(known, "dead", [3])
+    healing._count()
+    assert +healing._dead_neighbors == Counter(known.neighbors(NodeId(3)))

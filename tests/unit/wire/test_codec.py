@@ -28,6 +28,7 @@ from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, SEARCH_BYTES_MAX
 from bmgd.wire.codec import decode, encode, encode_header, kinds
 from bmgd.wire.link_messages import BUCKETS, Buckets, Notice, Ping
 from bmgd.wire.messages import LinkMessage, Message, RoutedMessage
+from bmgd.wire.routes import VISITED_RUN_BYTES
 from bmgd.wire.stream_messages import Segment
 from tests.unit.wire import ask_violations, broadcast_violations, link_violations, stream_violations
 from tests.unit.wire.examples import DIGEST_MAX, MESSAGES, RECORD
@@ -339,3 +340,10 @@ def test_codec_does_not_show_a_payload_in_a_repr() -> None:
 def test_codec_refuses_questions_without_a_body() -> None:
     with pytest.raises(ProtocolError, match="without a body"):
         decode(body_of(0x49, [2, "", 0, 1, 0, [0, 3, 9], b""]))
+
+
+@pytest.mark.parametrize("stack_bytes", [0, 40])
+def test_search_of_runs_and_a_stack_has_its_bound_together(stack_bytes: int) -> None:
+    runs = [(3 * number, 3 * number + 1) for number in range(SEARCH_BYTES_MAX // VISITED_RUN_BYTES)]
+    found = outcome_of(search_body([runs, bytes(stack_bytes), 0]))
+    assert (found is None) == bool(stack_bytes)

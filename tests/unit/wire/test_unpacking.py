@@ -77,3 +77,21 @@ def test_segment_that_ends_within_a_message_is_refused(rest: bytes) -> None:
     for count in (1, 2, 3):
         with pytest.raises(ProtocolError):
             unpack_messages(body + rest, count)
+
+
+@pytest.mark.parametrize("size", [UNWALKED_BYTES_MAX, UNWALKED_BYTES_MAX + 1])
+def test_what_is_longer_than_a_few_bytes_is_walked_through_before_it_is_read(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked = []
+
+    class Walker(msgpack.Unpacker):  # type: ignore[misc]
+        def skip(self) -> None:
+            walked.append(size)
+            super().skip()
+
+    monkeypatch.setattr(msgpack, "Unpacker", Walker)
+    packed = msgpack.packb(bytes(size - 2))
+    assert len(packed) == size
+    assert unpack_one(packed, use_list=False) == bytes(size - 2)
+    assert bool(walked) == (size > UNWALKED_BYTES_MAX)
