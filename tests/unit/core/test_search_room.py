@@ -9,13 +9,14 @@ import pytest
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Received
-from bmgd.core.forwarding.search_room import has_room_for_search
+from bmgd.core.forwarding.search_room import REST_BYTES, has_room_for_search
 from bmgd.frameheader import FRAME_BYTES_MAX, LENGTH_BYTES
 from bmgd.routing.branches import Branch
 from bmgd.sim import Network
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.bounds import (
     BRANCH_BYTES_MAX,
+    BRANCH_FRAME_BYTES,
     PAYLOAD_BYTES_MAX,
     SEARCH_BYTES_MAX,
     TOPIC_BYTES_MAX,
@@ -30,6 +31,7 @@ from bmgd.wire.broadcast_messages import (
     Stable,
 )
 from bmgd.wire.codec import encode
+from bmgd.wire.id_sets import id_set_bytes
 from bmgd.wire.messages import RoutedMessage
 from bmgd.wire.routes import Route, Search
 from tests.unit.core.clusters import settle
@@ -117,3 +119,13 @@ def test_relayed_broadcast_with_room_for_its_search_goes_on() -> None:
     ]
     assert sent.route.search is not None
     assert body_bytes(sent) <= FRAME_BYTES_MAX
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_search_has_exactly_the_room_that_is_left(is_over: bool) -> None:
+    branches = (scattered(1),)
+    left = FRAME_BYTES_MAX - REST_BYTES - id_set_bytes(branches[0].cover) - BRANCH_FRAME_BYTES
+    for message in (Broadcast(ROUTE, TOPIC, b"", 0, branches), Stable(ROUTE, 0, branches, 1)):
+        assert has_room_for_search(message, left + is_over) != is_over
+    longer = Broadcast(ROUTE, TOPIC, b"longer", 0, branches)
+    assert has_room_for_search(longer, left - 6 + is_over) != is_over

@@ -10,6 +10,8 @@ import pytest
 
 from bmgd.core.broadcast import delivery, window
 from bmgd.core.broadcast.heard import Heard
+from bmgd.core.broadcast.source import LOOK_AGAIN_NS, SEND_TIMER
+from bmgd.core.broadcast.window import OwnBroadcast
 from bmgd.core.commands import (
     BroadcastTo,
     Evict,
@@ -28,6 +30,7 @@ from bmgd.core.events import (
     DialFailed,
     Greeted,
 )
+from bmgd.core.forwarding import flood
 from bmgd.core.joining import growth
 from bmgd.core.joining.joiner import Joiner
 from bmgd.core.membership import membership
@@ -35,6 +38,7 @@ from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
 from bmgd.core.membership.contests import CONTEST_TIMER
 from bmgd.core.membership.notices import NOTICES_TIMER
 from bmgd.core.membership.retirement import LEFT_NS, RETIRE_TIMER
+from bmgd.core.neighbors.detector import LATE_NS
 from bmgd.core.neighbors.dialling import JOIN_TIMER
 from bmgd.core.neighbors.greeting import HELD_TIMER, _Held
 from bmgd.core.neighbors.renewal import RENEW_TIMER
@@ -64,7 +68,7 @@ from bmgd.types import (
 from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.broadcast_messages import Broadcast, BroadcastPiece, Piece, ReliableBroadcast
 from bmgd.wire.hello import Refusal
-from bmgd.wire.link_messages import BUCKETS, Heartbeat, MemberFeatures, Notice
+from bmgd.wire.link_messages import BUCKETS, Heartbeat, MemberFeatures, Notice, Ping
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.segments import cost_of
 from tests.unit.core.clusters import S, reply_to, settle
@@ -373,6 +377,17 @@ def _with_pieces(node: Node, destination: NodeId) -> StreamOut:
     return stream
 
 
+def test_pieces_that_expire_are_told_in_their_order(node: Node) -> None:
+    stream = StreamOut(10**6, 7, PEER, "t", 2, False)
+    now_ns = node.parts.context.now_ns
+    for number in (1, 2, 3):
+        until_ns = now_ns + S * (number < 3)
+        stream.queue.append(Sending(number, 0, b"piece", 15, number == 1, number == 3, until_ns))
+    node.parts.outbound.table.streams[stream.key] = stream
+    expired = node.parts.outbound.expiry._take_expired(stream)
+    assert [sending.number for sending in expired] == [1, 2, 3]
+
+
 def test_long_message_that_was_put_whole_and_expires_cuts_nothing_that_follows(node: Node) -> None:
     stream = _with_pieces(node, PEER)
     expired = node.parts.outbound.expiry._take_expired(stream)
@@ -593,3 +608,100 @@ def test_neighbors_of_who_is_dead_no_more_are_counted_no_more(
     monkeypatch.setattr(known, "dead", [3])
     healing._count()
     assert +healing._dead_neighbors == Counter(known.neighbors(NodeId(3)))
+    known.layout_revision += 1
+    healing._count()
+    assert +healing._dead_neighbors == Counter(known.neighbors(NodeId(3)))
+
+
+def test_ids_may_become_known_again_as_time_goes_on(network: Network, node: Node) -> None:
+    allowance = node.parts.context.membership.allowance
+    node.step(network.now_ns, DeadlineReached())
+    allowance.skips, allowance._at_ns = 0, network.now_ns
+    node.step(network.now_ns + S, DeadlineReached())
+    assert allowance.skips == 1000
+
+
+@pytest.mark.parametrize("known", [(5, 6), (1, 2)])
+def test_skips_side_by_side_are_one(node: Node, known: tuple[int, int]) -> None:
+    heard, told = Heard(PEER, Incarnation(1)), node.parts.to_many.retention.delivery
+    told.add_skip(heard, *known, missed=True)
+    told.add_skip(heard, 3, 4, missed=True)
+    assert [skip[:2] for skip in heard.skips] == [(min(3, known[0]), max(4, known[1]))]
+    told.add_skip(heard, 8, 9, missed=True)
+    assert len(heard.skips) == 2
+
+
+@pytest.mark.parametrize(("sequence", "is_kept"), [(1, True), (2, False)])
+def test_next_copy_of_a_life_is_kept_where_the_reserve_admits_it(
+    network: Network, node: Node, sequence: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies, life = node.parts.to_many.retention.copies, life_of(network, PEER)
+    monkeypatch.setattr("bmgd.core.broadcast.copies.HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(type(copies._reserve), "admits", lambda self, key, over_bytes: True)
+    route = Route(NodeId(0), PEER, life, sequence=sequence)
+    message = ReliableBroadcast(route, "t", b"x", 0, (), 4, 0, (), 0)
+    assert copies.keep(Heard(PEER, life), message) == is_kept
+
+
+def test_life_of_a_source_that_is_gone_makes_room_for_another(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention, known = node.parts.to_many.retention, node.parts.context.membership
+    monkeypatch.setattr("bmgd.core.broadcast.retention.LIVES_MAX", 1)
+    assert retention.hear(PEER, life_of(network, PEER)) is not None
+    for _ in range(2):
+        assert retention.hear(NodeId(2), life_of(network, 2)) is None
+    retention._full_until_ns = 0
+    assert known.join(PEER, Record(life_of(network, PEER), 0, Status.EXCLUDED, "sim1:7400"))
+    assert retention.hear(NodeId(2), life_of(network, 2)) is not None
+    assert [source for source, _ in retention.lives] == [2]
+
+
+@pytest.mark.parametrize("late_ns", [LATE_NS // 16, LATE_NS // 16 + 1])
+def test_node_waits_longer_for_others_when_it_is_late_enough(
+    network: Network, node: Node, late_ns: int
+) -> None:
+    due_ns = node.deadline_ns
+    assert due_ns is not None
+    node.parts.detector.stretch_ns = 0
+    node.step(due_ns + late_ns, DeadlineReached())
+    assert (node.parts.detector.stretch_ns > 0) == (late_ns > LATE_NS // 16)
+
+
+def test_source_of_pieces_looks_again_while_its_own_readers_are_behind(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, timers = node.parts.to_many.source, node.parts.context.timers
+    monkeypatch.setattr(type(source._announcements), "is_behind", lambda self, topic: True)
+    waiting = BroadcastTo("t", b"x", True, S, Piece(1, 0, 10))
+    source.window.waiting.append(OwnBroadcast(waiting, 7, node.parts.context.now_ns + S))
+    assert source._must_wait()
+    assert timers.due_ns((SEND_TIMER, 0, 0)) == node.parts.context.now_ns + LOOK_AGAIN_NS
+
+
+def test_sender_that_is_known_takes_no_place_from_others(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flood, "SENDERS_MAX", 2)
+    limits, links = node.parts.flood, node.parts.links
+    limits._empty_ns.clear()
+    for number in (1, 2, 1):
+        [link] = links.by_peer[NodeId(number)]
+        assert limits.admits(link, Ping(1))
+    assert [peer for peer, *_ in limits._empty_ns] == [1, 2]
+
+
+def test_idle_senders_make_room_for_another(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flood, "SENDERS_MAX", 1)
+    limits, links = node.parts.flood, node.parts.links
+    limits._empty_ns.clear()
+    for number in (1, 2):
+        [link] = links.by_peer[NodeId(number)]
+        assert limits.admits(link, Ping(1))
+        node.parts.context.now_ns += S
+    assert [peer for peer, *_ in limits._empty_ns] == [2]
+    limits._empty_ns.update({(NodeId(i), NodeId(i), flood.Rate.CLUSTER): 1 for i in range(8)})
+    limits._forget_idle()
+    assert limits._empty_ns == {}

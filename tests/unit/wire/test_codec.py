@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, get_args
 
@@ -347,3 +348,10 @@ def test_search_of_runs_and_a_stack_has_its_bound_together(stack_bytes: int) -> 
     runs = [(3 * number, 3 * number + 1) for number in range(SEARCH_BYTES_MAX // VISITED_RUN_BYTES)]
     found = outcome_of(search_body([runs, bytes(stack_bytes), 0]))
     assert (found is None) == bool(stack_bytes)
+
+
+def test_first_question_of_all_has_the_number_1() -> None:
+    first = MESSAGES["segment of questions"]
+    assert isinstance(first, Segment)
+    asked = replace(first, question=1)
+    assert decode(encode(asked)[LENGTH_BYTES:]) == asked
