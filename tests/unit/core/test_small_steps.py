@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from bmgd.core.broadcast import delivery, window
+from bmgd.core.broadcast import delivery, watermarks, window
 from bmgd.core.broadcast.heard import Heard
 from bmgd.core.broadcast.source import LOOK_AGAIN_NS, SEND_TIMER
-from bmgd.core.broadcast.window import OwnBroadcast
+from bmgd.core.broadcast.window import OVERHEAD_BYTES, OwnBroadcast
 from bmgd.core.commands import (
     BroadcastTo,
     Evict,
@@ -21,7 +21,7 @@ from bmgd.core.commands import (
     Subscribe,
 )
 from bmgd.core.context import RecordMoved, RoomFreed
-from bmgd.core.effects import Observed, Refuse, Reply, Send, Welcome
+from bmgd.core.effects import Exit, Observed, Refuse, Reply, Send, StreamEnded, StreamMoved, Welcome
 from bmgd.core.events import (
     AskFailed,
     Backlog,
@@ -35,6 +35,7 @@ from bmgd.core.joining import growth
 from bmgd.core.joining.joiner import Joiner
 from bmgd.core.membership import membership
 from bmgd.core.membership.allowance import ID_GAP_MAX, Allowance
+from bmgd.core.membership.comparison import _Fetch
 from bmgd.core.membership.contests import CONTEST_TIMER
 from bmgd.core.membership.notices import NOTICES_TIMER
 from bmgd.core.membership.retirement import LEFT_NS, RETIRE_TIMER
@@ -45,12 +46,13 @@ from bmgd.core.neighbors.renewal import RENEW_TIMER
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.core.streams import inbound
+from bmgd.core.streams.gathering import Gathering
 from bmgd.core.streams.granting import IDLE_NS
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.streams.stream_out import Sending, StreamOut
 from bmgd.core.topics.inboxes import inbox_of, topic_of
 from bmgd.core.topics.topic_table import TopicQueue
-from bmgd.errors import NewLifeError, RequestError
+from bmgd.errors import NewLifeError, ProtocolError, RequestError, UnreachableError
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
 from bmgd.peers import PeerList
 from bmgd.routing.branches import Branch
@@ -71,6 +73,7 @@ from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import BUCKETS, Heartbeat, MemberFeatures, Notice, Ping
 from bmgd.wire.routes import Route, Search
 from bmgd.wire.segments import cost_of
+from bmgd.wire.stream_messages import SegmentAck
 from tests.unit.core.clusters import S, reply_to, settle
 from tests.unit.segments import segment
 
@@ -705,3 +708,211 @@ def test_idle_senders_make_room_for_another(
     limits._empty_ns.update({(NodeId(i), NodeId(i), flood.Rate.CLUSTER): 1 for i in range(8)})
     limits._forget_idle()
     assert limits._empty_ns == {}
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(249, False), (250, True)])
+def test_broadcasts_are_acknowledged_by_the_quarter_of_a_window(
+    network: Network, node: Node, size: int, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watermarks, "WINDOW_ALL_BYTES", 1)
+    monkeypatch.setattr(watermarks, "WINDOW_MIN_BYTES", 4 * (250 + OVERHEAD_BYTES))
+    heard = Heard(PEER, life_of(network, PEER))
+    node.parts.to_many.retention.watermarks.acknowledge_soon(heard, size)
+    assert (heard.unacknowledged_bytes == 0) == is_told
+
+
+def test_founder_that_was_evicted_ends_and_does_not_ask_for_another_id(node: Node) -> None:
+    context = node.parts.context
+    context.effects.clear()
+    node.parts.lifecycle._on_left(context.own_record()._replace(status=Status.LEFT))
+    assert [e.reason for e in context.effects if isinstance(e, Exit)] == [
+        "this node was evicted from the cluster"
+    ]
+
+
+def test_pair_is_settled_when_the_third_link_of_it_is_lost(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links, settled = node.parts.links, list[NodeId]()
+    monkeypatch.setattr(type(links), "_settle_pair", lambda self, peer: settled.append(peer))
+    [link] = links.by_peer[PEER]
+    for number in (1, 2):
+        other = replace(link, id=LinkId(10**6 + number))
+        links.table[other.id] = other
+        links.by_peer[PEER].append(other)
+    links.lose(LinkId(10**6 + 1), Evidence.EOF)
+    assert settled == [PEER]
+    links.lose(LinkId(10**6 + 2), Evidence.EOF)
+    assert settled == [PEER]
+
+
+def test_links_of_the_former_layout_may_stay_beside_those_of_guests(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmgd.core.links.GUESTS_MAX", 0)
+    links = node.parts.links
+    wanted = [peer for peer in links.by_peer if peer != PEER]
+    links.release_unwanted(wanted, [PEER], settled=False)
+    assert PEER in links.by_peer
+    links.release_unwanted(wanted, wanted, settled=False)
+    assert PEER not in links.by_peer
+
+
+@pytest.mark.parametrize("others_wait", [True, False])
+def test_peer_rests_after_its_last_page_only_where_another_waits(
+    node: Node, others_wait: bool
+) -> None:
+    comparison, [link] = node.parts.comparison, node.parts.links.by_peer[PEER]
+    comparison._fetch = _Fetch(link.id, 1, node.parts.context.now_ns, others_wait=others_wait)
+    comparison._end(S)
+    assert (link.id in comparison._rests_until_ns) == others_wait
+
+
+def test_hello_whose_link_is_lost_is_held_no_more(network: Network, node: Node) -> None:
+    greeting = node.parts.greeting
+    for number in (1, 2):
+        greeted = Greeted(LinkId(number), NodeId(number), Incarnation(1), "a:1", Incarnation(0), 1)
+        greeting._held[NodeId(number)] = _Held(greeted, 5, network.now_ns)
+    greeting.on_hello_lost(LinkId(2))
+    assert list(greeting._held) == [1]
+
+
+def test_own_record_is_told_over_a_link_that_opens(node: Node) -> None:
+    context, [link] = node.parts.context, node.parts.links.by_peer[PEER]
+    record = context.own_record()._replace(version=1)
+    assert context.membership.join(context.id, record)
+    context.effects.clear()
+    node.parts.meeting.on_link_opened(link)
+    told = [e.message for e in context.effects if isinstance(e, Send) and e.link == link.id]
+    assert any(isinstance(m, Notice) and m.records[0][0] == context.id for m in told)
+
+
+def test_link_that_the_peer_dialled_renews_none_of_the_own(node: Node) -> None:
+    renewal, [link] = node.parts.renewal, node.parts.links.by_peer[PEER]
+    renewal._dialled = PEER
+    renewal.on_link_opened(replace(link, dialled_by=PEER))
+    assert renewal._dialled == PEER
+    renewal.on_link_opened(replace(link, dialled_by=NodeId(0)))
+    assert renewal._dialled is None
+
+
+@pytest.mark.parametrize("beyond_ns", [0, 1])
+def test_id_is_given_up_when_another_has_it_beyond_the_time_of_detection(
+    node: Node, beyond_ns: int
+) -> None:
+    context = node.parts.context
+    patience_ns = context.settings.timeout_ns + context.settings.ask_ns
+    own_id = node.parts.dialling.own_id
+    own_id._duplicate_since_ns = context.now_ns - patience_ns - beyond_ns
+    assert own_id._give_way_in_time(PEER) == bool(beyond_ns)
+
+
+# --- streams again --------------------------------------------------------------------------------------
+
+
+def test_search_of_an_own_segment_that_found_nobody_is_a_hint(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    answers = node.parts.outbound.answers
+    monkeypatch.setattr(
+        type(answers), "on_unreachable", lambda self, hint: told.append(hint.target)
+    )
+    own = Route(PEER, NodeId(0), life_of(network, 0))
+    node._receiving._on_no_way(segment(own, b"x"))
+    node._receiving._on_no_way(segment(replace(own, source=NodeId(2)), b"x"))
+    assert told == [PEER]
+
+
+def test_answer_that_is_put_takes_acknowledgements_along(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    acknowledging = node.parts.inbound.acknowledging
+    monkeypatch.setattr(
+        type(acknowledging), "on_answer_put", lambda self, asker: told.append(asker)
+    )
+    request = network.issue(0, OpenStream(PEER, "t", 2))
+    node.parts.requests._acknowledge_with(request)
+    node.parts.requests._acknowledge_with(10**6)
+    assert told == [PEER]
+
+
+def test_stream_that_finds_room_again_begins_with_short_pauses(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = StreamOut(10**6, 7, PEER, "t", 2, False, id=1, tag=5, blocked=True, backoff=3)
+    answers = node.parts.outbound.answers
+    monkeypatch.setattr(type(answers._table), "find", lambda self, ack: stream)
+    route = Route(NodeId(0), PEER, Incarnation(1), sequence=1 << 32 | 1)
+    answers.on_ack(SegmentAck(route, 5, 1 << 20, False, ()))
+    assert (stream.blocked, stream.backoff) == (False, 0)
+
+
+def test_what_is_withdrawn_says_so(network: Network) -> None:
+    network.stop(1)
+    host, moved = network.hosts[NodeId(0)], list[StreamMoved]()
+    request = network.issue(0, OpenStream(PEER, "t", 2))
+    stream = host.node.parts.outbound.table.owned[request]
+    stream.queue.append(Sending(1, 1, b"x", 0, False, False, host.node.parts.context.now_ns))
+    for why in ("withdrawn", ""):
+        host.node.parts.context.effects.clear()
+        stream.queue.append(Sending(1, 1, b"x", 0, False, False, 0))
+        host.node.parts.outbound.expiry.expire(stream, why)
+        moved += [e for e in host.node.parts.context.effects if isinstance(e, StreamMoved)]
+    details = [each.detail for each in moved if each.withdrawn]
+    assert details == ["withdrawn", "no way was found in time"]
+
+
+def test_destination_of_a_multicast_that_is_refused_was_not_sent_to() -> None:
+    gathering = Gathering(4)
+    gathering.settle(PEER, ProtocolError("tells nothing of it"))
+    gathering.settle(NodeId(2), UnreachableError(2, "late", sent=True))
+    gathering.settle(NodeId(3), UnreachableError(3, "no way"))
+    gathering.settle(NodeId(4), None)
+    report = gathering.report()
+    assert report["confirmed"] == [4]
+    assert [row["sent"] for row in report["failed"]] == [False, True, False]
+
+
+def test_stream_that_waited_for_room_is_granted_more(
+    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granting = node.parts.inbound.granting
+    granted = []
+    monkeypatch.setattr(type(granting), "grant", lambda self, stream: granted.append(stream))
+    stream = StreamIn(PEER, life_of(network, PEER), 1, "t", 2, full=True)
+    granting._starved["t"] = {stream.key: stream}
+    assert granting.on_room("t") == [stream]
+    assert granted == [stream]
+
+
+def test_long_message_counts_as_one_that_is_left_over(node: Node) -> None:
+    stream = _with_pieces(node, PEER)
+    stream.queue.append(Sending(3, 4, b"four", 0, False, False, 0))
+    assert node.parts.outbound.left_over() == {(PEER, "t"): 5}
+
+
+def test_stream_that_ends_tells_what_may_be_taken(network: Network, node: Node) -> None:
+    sending = node.parts.outbound.sending
+    for fulls in (0, 1):
+        stream = StreamOut(10**6, 7, PEER, "t", 2, False, id=1)
+        stream.underway[1] = Sending(
+            1, 1, b"x", 0, False, False, 0, sequence=1, transmissions=1, fulls=fulls
+        )
+        node.parts.context.effects.clear()
+        sending.end(stream, UnreachableError(1, "gone"))
+        [ended] = [e for e in node.parts.context.effects if isinstance(e, StreamEnded)]
+        assert isinstance(ended.error, UnreachableError)
+        assert ended.error.sent == (not fulls)
+
+
+def test_round_trip_is_the_first_sample_and_then_a_mean() -> None:
+    stream = StreamOut(1, 7, PEER, "t", 2, False)
+    sent = Sending(1, 1, b"x", 0, False, False, 0, sent_ns=0, transmissions=1)
+    stream._measure(sent, 800)
+    assert stream.srtt_ns == 800
+    stream._measure(sent, 1600)
+    assert stream.srtt_ns == 900
+    stream._measure(replace(sent, transmissions=2), 10**6)
+    assert stream.srtt_ns == 900

@@ -75,3 +75,13 @@ def test_a_buffer_grows_while_reads_fill_it() -> None:
     sent = [Result(1, bytes(60_000))] * 20
     assert piecewise(reader, b"".join(map(encode, sent)), 2**20) == sent
     assert before < len(buffer.bytes) <= READ_BYTES
+
+
+def test_buffer_grows_fourfold_where_a_read_fills_it_and_not_beyond_one_read() -> None:
+    buffer, sizes = ReadBuffer(), []
+    for _ in range(5):
+        buffer.settle(len(buffer.bytes))
+        sizes.append(len(buffer.bytes))
+    assert sizes == [64 * 1024, READ_BYTES, READ_BYTES, READ_BYTES, READ_BYTES]
+    buffer.settle(1)
+    assert len(buffer.bytes) == READ_BYTES
