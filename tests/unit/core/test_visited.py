@@ -81,3 +81,8 @@ def test_message_is_searched_for_after_many_joins(retired: int) -> None:
     found = [search for search in searches if search is not None]
     assert found
     assert all(search.visited == ((0, 0),) and search.stack == (0,) for search in found)
+
+
+def test_bitmap_is_begun_where_there_is_one_for_all_ids() -> None:
+    assert nothing_visited(BITMAP_SPACE_MAX) == bytes(BITMAP_SPACE_MAX // 8)
+    assert nothing_visited(BITMAP_SPACE_MAX + 1) == ()
