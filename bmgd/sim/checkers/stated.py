@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from typing import ClassVar, Final
 
@@ -92,6 +92,7 @@ def _beginnings() -> Iterator[tuple[str, object, object]]:
             stated = BEGINNINGS.get(name, {}).get(kind.__name__, {})
             for field in fields(kind):
                 nothing = _NOTHING.get(type(field.default))
-                if field.name in stated or nothing is not None:
+                # Classes that were made into C do not tell their defaults.
+                if field.default is not MISSING and (field.name in stated or nothing is not None):
                     of_field = stated.get(field.name, nothing)
                     yield f"{name}.{kind.__name__}.{field.name}", of_field, field.default
