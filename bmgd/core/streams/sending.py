@@ -255,10 +255,12 @@ class StreamSending:
     # --- to this node itself ------------------------------------------------------------------
 
     def _hand_over(self, stream: StreamOut, left: int) -> bool:
-        context = self._context
+        """Offer so many segments at most to the topics here; whether more may be offered now."""
+        context, before, more = self._context, stream.done_cost, False
         while stream.queue and not stream.underway and not stream.blocked:
             if not left:
-                return True
+                more = True
+                break
             left -= 1
             sending = stream.queue[0]
             offer = self._offer_here(stream, sending)
@@ -268,7 +270,7 @@ class StreamSending:
                 else:
                     stream.blocked = True
                     stream.resend_ns = context.now_ns + context.jitter(stream.pause_ns())
-                    return False
+                    break
             stream.queue.popleft()
             if offer is Offer.NO_READER:
                 stream.queue.appendleft(sending)
@@ -277,10 +279,12 @@ class StreamSending:
             if offer is Offer.AWAITED:
                 stream.on_sent(sending, context.now_ns)
                 stream.resend_ns = NEVER_NS
-                return False
+                break
             self._confirm(stream, sending)
-        self.told(stream)
-        return False
+        if stream.done_cost != before or stream.is_idle:
+            # What was taken is told, though what follows may have to wait for long.
+            self.told(stream)
+        return more
 
     def _offer_here(self, stream: StreamOut, sending: Sending) -> Offer:
         here = self._context.id

@@ -191,9 +191,10 @@ class AllHaveItOrNone(Checker):
         return has_older and (*life, count) in self._pieces
 
     def _was_full(self, journal: Journal) -> bool:
-        """Whether a program that takes nothing had no room for more."""
-        is_stalled = self.scene.network.conditions.stalled_percent > 0
-        return is_stalled and journal.inside.to_many.announcements.dropped_reliable > 0
+        """Whether a program that takes nothing, or has little room, had no room for more."""
+        conditions = self.scene.network.conditions
+        has_little = conditions.stalled_percent > 0 or conditions.narrow_percent > 0
+        return has_little and journal.inside.to_many.announcements.dropped_reliable > 0
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""

@@ -23,8 +23,9 @@ from bmgd.core.streams import inbound
 from bmgd.core.streams.gathering import Gathering
 from bmgd.core.streams.granting import IDLE_NS
 from bmgd.core.streams.stream_in import StreamIn
-from bmgd.core.streams.stream_out import Sending, StreamOut
+from bmgd.core.streams.stream_out import NEVER_NS, Sending, StreamOut
 from bmgd.core.topics.inboxes import inbox_of, topic_of
+from bmgd.core.topics.taken import Offer
 from bmgd.core.topics.topic_table import TopicQueue
 from bmgd.errors import NewLifeError, ProtocolError, UnreachableError
 from bmgd.linklayer.outbox import BULK_BYTES_MAX
@@ -297,3 +298,28 @@ def test_round_trip_is_the_first_sample_and_then_a_mean() -> None:
     assert stream.srtt_ns == 900
     stream._measure(replace(sent, transmissions=2), 10**6)
     assert stream.srtt_ns == 900
+
+
+@pytest.mark.parametrize(
+    ("offers", "left"),
+    [
+        ([Offer.TAKEN, Offer.FULL], 9),
+        ([Offer.TAKEN, Offer.AWAITED], 9),
+        ([Offer.TAKEN, Offer.TAKEN], 1),
+    ],
+)
+def test_own_program_is_told_what_was_taken_though_what_follows_waits(
+    network: Network, node: Node, offers: list[Offer], left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages are in their topic; it was told so only when the next one had room, too."""
+    request, sending = network.issue(0, OpenStream(NodeId(0), "t", 2)), node.parts.outbound.sending
+    stream = node.parts.outbound.table.owned[request]
+    stream.next_number = 3
+    for number in (1, 2):
+        stream.queue.append(Sending(number, 1, b"x", 0, False, False, NEVER_NS))
+    coming = iter(offers)
+    monkeypatch.setattr(type(sending), "_offer_here", lambda self, stream, each: next(coming))
+    node.parts.context.effects.clear()
+    assert sending._hand_over(stream, left) == (left == 1)
+    moved = [e for e in node.parts.context.effects if isinstance(e, StreamMoved)]
+    assert [each.next for each in moved] == [2]
