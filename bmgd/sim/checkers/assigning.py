@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect, Send
+from bmgd.core.effects import Effect, Grant, Send
 from bmgd.core.events import DeadlineReached, Event, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
@@ -25,7 +25,7 @@ class JoinersAreGivenIds(Checker):
 
     name: ClassVar[str] = "joiners-are-given-ids"
     events: ClassVar[Kinds] = (JoinRequest, DeadlineReached)
-    effects: ClassVar[Kinds] = (JoinGrant,)
+    effects: ClassVar[Kinds] = (JoinGrant, Grant)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -46,6 +46,10 @@ class JoinersAreGivenIds(Checker):
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.message, JoinGrant):
                 asked.pop(effect.message.incarnation, None)
+            elif isinstance(effect, Grant):
+                # A joiner that asks here itself by now is told over its own link.
+                for life, _ in journal.inside.growth._given:
+                    asked.pop(life, None)
         if asked and is_deadline(event):
             self._dun(journal, asked)
 
