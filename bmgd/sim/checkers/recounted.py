@@ -244,7 +244,7 @@ def _peers(inside: Inside) -> Iterator[Counted]:
         touching = [
             (a, b)
             for a, b in pairwise(peer.skips)
-            if b.first <= a.last or (b.first == a.last + 1 and b.missed == a.missed)
+            if b.first <= a.last + 1 and b.missed == a.missed
         ]
         yield f"skips of {node_id} that could be one", touching, []
 

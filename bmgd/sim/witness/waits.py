@@ -72,6 +72,11 @@ def _ask(node: Node) -> tuple[Span, ...]:
     return first, (0, (node.settings.ask_ns + _LATE * node.settings.timeout_ns) // 4 + 1)
 
 
+def _dial(node: Node) -> tuple[Span, ...]:
+    """Who knows another daemon with the own id is dialled again when half of the time to ask is over."""
+    return _up_to(max(node.settings.backoff_max_ns, node.settings.ask_ns // 2) * 5 // 4)
+
+
 def _silence(node: Node) -> tuple[Span, ...]:
     _, timeout_ns = node.patience(node.settings.timeout_ns, 1)
     # Of a heartbeat that is not echoed it waits for a heartbeat longer, but looks sooner.
@@ -141,7 +146,7 @@ OF_ONE: Final[dict[str, Spans]] = {
     "ask": _ask,
     "broadcast report": lambda _: _up_to(int(TIMEOUT_S_MAX * 1_000) * _MS),
     "contested life": lambda _: _exactly(contests.CONTEST_NS),
-    "dial": lambda node: _up_to(node.settings.backoff_max_ns * 5 // 4),
+    "dial": _dial,
     "digest": lambda _: _exactly(detector.FIRST_MISMATCH_NS),
     "evict": lambda _: _up_to(max(eviction.ASK_AGAIN_NS, eviction.CONFIRM_NS)),
     "find readers": lambda _: _up_to(finding.AGAIN_NS),
