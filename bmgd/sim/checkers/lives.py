@@ -151,7 +151,9 @@ class AccusationIsAnswered(Checker):
             if node_id != me:
                 continue
             own = journal.inside.context.own_record()
-            if record.status is Status.LEFT and record.incarnation == own.incarnation:
+            is_of_this = record.incarnation == own.incarnation and order_of(record) > order_of(own)
+            if record.status is Status.LEFT and is_of_this:
+                # Who gave up a version that was refuted meanwhile has it from the one that refuted.
                 self.violate(journal, "it was evicted, and goes on")
             elif me in journal.dials and record.status < Status.DEAD:
                 known = self._claimed.get(journal.place, Incarnation(0))
