@@ -431,7 +431,8 @@ class LooksAreTrue(Checker):
             if not answered or journal.inside.membership.is_gone(node_id):
                 continue
             _, moved_ns = self._moved[journal.place].get(node_id, (None, 0))
-            has_moved = moved_ns > journal.now_ns - waited_ns
+            # Where time goes in ticks, what moved in that of the command may have moved after it.
+            has_moved = moved_ns >= journal.now_ns - waited_ns
             if not has_moved and not self._may_be(node_id, command.topic, at_ns, is_reader=False):
                 self.violate(journal, f"{node_id} has a reader of {command.topic}, unmentioned")
 
