@@ -10,6 +10,7 @@ from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.effects import (
     Close,
     Dial,
+    Displaced,
     Effect,
     Observed,
     RecordChanged,
@@ -248,8 +249,8 @@ class DeadlinesHaveSubjects(Checker):
         self._neighbors.pop(journal.place, None)
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        # Whose daemon ends has exited: the journal knows it.
-        if journal.exited:
+        # Whose daemon ends has exited: the journal knows it. A displaced core is replaced by another.
+        if journal.exited or any(isinstance(effect, Displaced) for effect in effects):
             return
         inside = journal.inside
         deadlines = inside.deadlines()
