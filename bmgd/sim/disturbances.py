@@ -253,6 +253,10 @@ class Disturber:
                 network.stop(node)
         low_ns, high_ns = _HOG_PAUSES_NS if host.stopped else _HOG_TURNS_NS
         at_ns = network.now_ns + random.randrange(low_ns, high_ns)
+        if not host.stopped:
+            # Where steps come late, or time goes in ticks, a turn is none in which no step can be.
+            conditions = network.conditions
+            at_ns += 1_000 * (conditions.late_us_max + conditions.tick_us)
         network.timeline.plan(at_ns, self._stutter, node, host)
 
     # --- ways ---------------------------------------------------------------------------------
