@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect, RecordChanged
+from bmgd.core.effects import Effect, Observed, RecordChanged
 from bmgd.core.events import Event
 from bmgd.policy import HealingPolicy, HealingTrigger
 from bmgd.sim.checkers.journal import Journal
@@ -27,7 +27,8 @@ class HealsInTime(Checker):
     After K deaths everybody sees to it; where ways around the dead have become too long, the lowest id
     that lives does, for only that one need compute them.
     Counted are each node's own records: what it holds dead in its layout. Where healing is due it must
-    have been done, by this node or another, within `HEALED_WITHIN_NS` of the time in which it ran.
+    have been done, by this node or another, within `HEALED_WITHIN_NS` of the time in which it ran. Who
+    declares somebody dead sees to it in the same step, and nobody heals where it is not due.
     """
 
     name: ClassVar[str] = "heals-in-time"
@@ -36,6 +37,7 @@ class HealsInTime(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._had_quorum = False
         self._due: dict[NodeId, tuple[int, int]] = {}
         self._looked: dict[NodeId, tuple[int, bool, str]] = {}
         self._far: dict[tuple[tuple[int, ...], frozenset[int], HealingPolicy], str] = {}
@@ -44,7 +46,12 @@ class HealsInTime(Checker):
         self._due.pop(journal.place, None)
         self._looked.pop(journal.place, None)
 
+    def before(self, journal: Journal, event: Event) -> None:
+        self._had_quorum = journal.inside.context.has_quorum
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if effects:
+            self._check_step(journal, effects)
         reason = self._why_due(journal)
         if not reason:
             self._due.pop(journal.place, None)
@@ -54,6 +61,35 @@ class HealsInTime(Checker):
         self._due[journal.place] = journal.now_ns, waited_ns
         if waited_ns > HEALED_WITHIN_NS:
             self.violate(journal, f"not healed for {waited_ns / 1e6:.0f} ms: {reason}")
+
+    def _check_step(self, journal: Journal, effects: Sequence[Effect]) -> None:
+        """What was healed in this step had to be, and what a verdict makes due was healed."""
+        told = [effect for effect in effects if isinstance(effect, Observed)]
+        declared = {line.peer for line in told if line.event == "verdict"}
+        healed = [line for line in told if line.event == "healed"]
+        changed = {e.id: e.record.status for e in effects if isinstance(e, RecordChanged)}
+        if not declared and not healed:
+            return
+        excluded = {i for i, status in changed.items() if status is Status.EXCLUDED}
+        if changed.keys() - declared - excluded:
+            # Something else has changed who is in the layout, or who lives, before or after.
+            return
+        membership, policy = journal.inside.membership, journal.inside.settings.healing
+        layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
+        if healed:
+            count = int(healed[0].detail.split()[0])
+            before = sorted({*layout, *excluded})
+            is_whole = len(healed) == 1 and count == len(excluded)
+            if policy.trigger is HealingTrigger.AVERAGE_HOPS:
+                # It is a core's own rounding that decides on what is exactly the threshold.
+                policy = HealingPolicy(policy.trigger, policy.threshold - 1)
+            if is_whole and not self._why(before, frozenset(excluded), policy, by_hops=True):
+                self.violate(journal, f"heals {sorted(excluded)}, which need not leave the graph")
+        elif self._had_quorum and policy.trigger is not HealingTrigger.OFF:
+            dead = {i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD}
+            reason = self._why(layout, frozenset(dead), policy, by_hops=True) if dead else ""
+            if reason:
+                self.violate(journal, f"declares {sorted(declared)} dead, does not heal: {reason}")
 
     def _why_due(self, journal: Journal) -> str:
         """Why the dead of this node's layout must leave it; "" where they may stay."""
@@ -74,10 +110,17 @@ class HealsInTime(Checker):
             return ""
         layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
         dead = {i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD}
+        return self._why(layout, frozenset(dead), policy, by_hops=self._is_lowest(journal))
+
+    def _why(
+        self, layout: Sequence[int], dead: frozenset[int], policy: HealingPolicy, *, by_hops: bool
+    ) -> str:
+        if policy.trigger is HealingTrigger.EVERY_DEATH:
+            return "each death is reason enough"
         if policy.trigger is HealingTrigger.DEATHS and len(dead) >= policy.threshold:
             return f"{len(dead)} are dead, {policy} is asked for"
-        if policy.trigger in _BY_HOPS and self._is_lowest(journal):
-            far = self._why_far(tuple(layout), frozenset(dead), policy)
+        if by_hops and policy.trigger in _BY_HOPS:
+            far = self._why_far(tuple(layout), dead, policy)
             if far:
                 return far
         for node_id in layout:
@@ -85,7 +128,7 @@ class HealsInTime(Checker):
             if node_id in dead or not dead.intersection(neighbors):
                 continue
             living = len(set(neighbors) - dead)
-            if living <= 1 and len(neighbors) > 1:
+            if living <= 1:
                 return f"node {node_id} has {living} living of {len(neighbors)} neighbors"
         return ""
 

@@ -243,6 +243,27 @@ def _of_dial(step: Step) -> bool:
     return line.detail == cause
 
 
+def _suspected(step: Step) -> bool:
+    """Silence shows at a deadline; a lost link is a reason where it timed out, a dial by how it failed."""
+    journal, line, event, _ = step
+    match event:
+        case LinkDown(link_id, evidence):
+            link = journal.former_links.get(link_id)
+            is_of_link = link is not None and link.peer == line.peer
+            return is_of_link and evidence is Evidence.TIMED_OUT and line.detail == evidence.value
+        case DialFailed() | LinkUp():
+            return event.peer == line.peer and _of_dial(step)
+        case _:
+            return line.detail == "silence"
+
+
+def _renewed_link(step: Step) -> bool:
+    """A link that renews is one that this node has dialled."""
+    _, line, event, _ = step
+    told = line.peer, line.incarnation, line.detail
+    return isinstance(event, LinkUp) and told == (event.peer, event.incarnation, event.key)
+
+
 def _refused(step: Step) -> bool:
     _, line, event, effects = step
     if isinstance(event, Greeted) and (line.peer, line.incarnation) != (
@@ -379,7 +400,9 @@ _RIGHT: Final[dict[str, Callable[[Step], bool]]] = {
     "refuted": _of_own_life,
     "rejected": _of_dial,
     "relayout": _relayout,
+    "renewed link": _renewed_link,
     "stale source": _stale_source,
+    "suspected": _suspected,
     "verdict": _verdict,
     "vetoed": _vetoed,
 }

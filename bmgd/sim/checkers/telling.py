@@ -202,6 +202,10 @@ class HeartbeatsArePaced(Checker):
 
     def _check_pauses(self, journal: Journal, pause_ns: int) -> None:
         watched, watched_ns = self._watching.look(journal)
+        detector = journal.inside.detector
+        is_current = detector._watched_at_revision == journal.inside.membership.revision
+        if is_current and detector._watched != watched:
+            self.violate(journal, f"watches {detector._watched}, not {watched}")
         # No pause is too long before the present one of some link is.
         earliest_ns = journal.now_ns
         for link in journal.links.values():
