@@ -34,12 +34,14 @@ from bmgd.sim.checkers.detection import (
     SuspicionsHaveAReason,
     VerdictsAreProven,
 )
+from bmgd.sim.checkers.dialled import DialsConclude
 from bmgd.sim.checkers.differing import BeginningsTellOfTheGone, DifferencesAreCompared
 from bmgd.sim.checkers.doubts import DoubtHasAReason
 from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
 from bmgd.sim.checkers.evictions import EvictionsAreTold
 from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
+from bmgd.sim.checkers.held import HeldHellosHaveAReason
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded
 from bmgd.sim.checkers.in_time import DetectionIsInTime
@@ -54,6 +56,7 @@ from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, Live
 from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
 from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
+from bmgd.sim.checkers.meetings import MeetingsAreTold
 from bmgd.sim.checkers.memberships import (
     DigestsMeanMemberships,
     RanksAreABijection,
@@ -118,6 +121,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     ChangesAreFlooded,
     LinksBeginWithADigest,
     BeginningsTellOfTheGone,
+    MeetingsAreTold,
     HeartbeatsArePaced,
     DifferencesAreCompared,
     QuestionsAreAnswered,
@@ -139,7 +143,9 @@ CHECKERS: tuple[type[Checker], ...] = (
     AccusedAreTold,
     OrdersCanBeDone,
     DialsAreSingle,
+    DialsConclude,
     HellosAreAnsweredByRule,
+    HeldHellosHaveAReason,
     HellosMeanWhatTheySay,
     FramesMeanWhatTheySay,
     ControlFramesMeanWhatTheySay,

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from bmgd.core.effects import Effect, Observed, RecordChanged
-from bmgd.core.events import Event
+from bmgd.core.events import DeadlineReached, DialFailed, Event
 from bmgd.policy import HealingPolicy, HealingTrigger
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import binomial_neighbors
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import NodeId, NodeState, Status
+from bmgd.wire.ask_messages import Answer
 
 HEALED_WITHIN_NS: Final = 1_000_000_000
 """Nobody waits longer than 225 ms for somebody else to heal; the rest is for the slow."""
@@ -34,6 +35,7 @@ class HealsInTime(Checker):
     name: ClassVar[str] = "heals-in-time"
     events: ClassVar[Kinds] = (Look,)
     effects: ClassVar[Kinds] = (RecordChanged,)
+    before_events: ClassVar[Kinds] = (DeadlineReached, DialFailed, Answer)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

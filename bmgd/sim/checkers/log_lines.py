@@ -244,7 +244,7 @@ def _of_dial(step: Step) -> bool:
 
 
 def _suspected(step: Step) -> bool:
-    """Silence shows at a deadline; a lost link is a reason where it timed out, a dial by how it failed."""
+    """Silence shows at a deadline; a lost link is a reason if it timed out, a dial by how it failed."""
     journal, line, event, _ = step
     match event:
         case LinkDown(link_id, evidence):
