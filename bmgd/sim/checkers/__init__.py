@@ -43,7 +43,7 @@ from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.held import HeldHellosHaveAReason
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
-from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded
+from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded, NewWaysAreTaken
 from bmgd.sim.checkers.in_time import DetectionIsInTime
 from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
@@ -81,6 +81,7 @@ from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
 from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
+from bmgd.sim.checkers.renewed import LinksAreRenewed
 from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.requests import RequestsHaveOneOutcome, RoomOfAnswersIsGivenBack
 from bmgd.sim.checkers.rest import (
@@ -166,6 +167,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OnlyWhatLacksIsSentAgain,
     OwnBulkWaits,
     HintsAreHeeded,
+    NewWaysAreTaken,
     BestEffortIsTaken,
     ClosedStreamsEnd,
     ReadersGetEachOnce,
@@ -209,6 +211,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     MemoriesAreOfUse,
     SurvivorsAgree,
     LinksAreTheHealedGraph,
+    LinksAreRenewed,
     ExactLinksAreExact,
     NothingIsLeftOver,
     RestIsQuiet,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from bmgd.core.commands import PutSegment
 from bmgd.core.effects import Effect, Send
-from bmgd.core.events import Event
+from bmgd.core.events import CommandIssued, Event
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_that_came
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
@@ -28,10 +29,11 @@ class SegmentsAreAnswered(Checker):
     Looked at are streams whose source, in the life that sent it, is linked all the while: else there may
     be no way for an answer, or nobody who waits for it. A life that is known to be over is not answered,
     though its links stay until it has heard so. What it sent is acknowledged to nobody, and not taken.
+    What waits to be answered with the answer to a question goes with the first that is put.
     """
 
     name: ClassVar[str] = "segments-are-answered"
-    events: ClassVar[Kinds] = (Segment, SharedSegment, Look)
+    events: ClassVar[Kinds] = (Segment, SharedSegment, CommandIssued, Look)
     effects: ClassVar[Kinds] = (SegmentAck, StreamReset)
 
     def __init__(self, scene: Scene) -> None:
@@ -45,6 +47,8 @@ class SegmentsAreAnswered(Checker):
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         waiting = self._waiting[journal.place]
         former: dict[_Name, int] = {}
+        if isinstance(event, CommandIssued) and isinstance(event.command, PutSegment):
+            self._check_put(journal, event.request, event.command)
         for segment in segments_that_came(event):
             route = segment.route
             name = route.source, route.sequence >> 32
@@ -72,6 +76,14 @@ class SegmentsAreAnswered(Checker):
             for name, since_ns in list(waiting.items()):
                 if journal.now_ns - since_ns > limit_ns:
                     self._check(journal, name, waiting.pop(name))
+
+    def _check_put(self, journal: Journal, request: int, put: PutSegment) -> None:
+        stream = journal.inside.outbound.table.owned.get(request)
+        if stream is None or not put.answers:
+            return
+        if stream.destination in journal.inside.inbound.acknowledging._with_answers:
+            text = f"an answer goes to {stream.destination}, and an acknowledgement still waits"
+            self.violate(journal, text)
 
     @staticmethod
     def _is_owed(journal: Journal, segment: Segment) -> bool:

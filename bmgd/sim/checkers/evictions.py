@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bmgd.core.commands import Evict
-from bmgd.core.effects import Effect, Exit, RecordChanged, Reply
-from bmgd.core.events import CommandIssued, Event
+from bmgd.core.effects import Effect, Exit, Observed, RecordChanged, Reply
+from bmgd.core.events import CommandIssued, DialFailed, Event
 from bmgd.errors import BmgdError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.types import Incarnation, NodeId, NodeState, Status
+from bmgd.types import Evidence, Incarnation, NodeId, NodeState, Status
 
 
 class _Asked:
@@ -24,19 +24,21 @@ class _Asked:
         self.life = Incarnation(0)
         self.is_written = False
         self.is_refused = False
+        self.is_told = False
 
 
 class EvictionsAreTold(Checker):
     """An eviction is answered with what the id was, and with whether its daemon has ended: truly.
 
     *Ended* is never said of a process that runs, but where somebody lied that a later one has its id,
-    and *not ended* only when the time is over. Refused is only the eviction of an id that is nobody's
+    and *not ended* only when the time is over. Once its address has refused a dial it is said at once.
+    Refused is only the eviction of an id that is nobody's
     or the own one, or is being evicted.
     """
 
     name: ClassVar[str] = "evictions-are-told"
-    events: ClassVar[Kinds] = (CommandIssued,)
-    effects: ClassVar[Kinds] = (Reply, RecordChanged)
+    events: ClassVar[Kinds] = (CommandIssued, DialFailed)
+    effects: ClassVar[Kinds] = (Reply, RecordChanged, Observed)
     before_events: ClassVar[Kinds] = (CommandIssued,)
 
     def __init__(self, scene: Scene) -> None:
@@ -70,8 +72,15 @@ class EvictionsAreTold(Checker):
                 case Reply(request, result, error) if request in asked:
                     one = asked.pop(request)
                     self._check(journal, one, result, error, is_over=is_over)
+                case Observed("evicted", target):
+                    for one in asked.values():
+                        one.is_told |= one.command.id == target
                 case _:
                     pass
+        if isinstance(event, DialFailed) and event.evidence is Evidence.REFUSED and not is_over:
+            for one in asked.values():
+                if one.is_told and one.command.id == event.peer and not one.is_refused:
+                    self.violate(journal, f"finds that {event.peer} has ended, and does not say it")
 
     def _check(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect
+from bmgd.core.effects import Displaced, Effect, ForwardingChanged, Send
 from bmgd.core.events import Event, Received
 from bmgd.core.streams.stream_out import StreamOut
 from bmgd.sim.checkers.inside import Inside
@@ -22,12 +22,13 @@ _DOUBLINGS: Final = 8
 class HintsAreHeeded(Checker):
     """Who is told that a relay found no way sends again soon, and later each time that it is told so.
 
-    The first time after 10 ms, and 2 s at most, a quarter more or less by chance.
+    The first time after 10 ms, and 2 s at most, a quarter more or less by chance. A segment of its own
+    that a search brings back, and that does not go on from there, tells it the same.
     """
 
     name: ClassVar[str] = "hints-are-heeded"
-    events: ClassVar[Kinds] = (Unreachable,)
-    before_events: ClassVar[Kinds] = (Unreachable,)
+    events: ClassVar[Kinds] = (Unreachable, Segment)
+    before_events: ClassVar[Kinds] = (Unreachable, Segment)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -36,13 +37,15 @@ class HintsAreHeeded(Checker):
 
     def before(self, journal: Journal, event: Event) -> None:
         self._of = None
-        if not isinstance(event, Received) or not isinstance(event.message, Unreachable):
-            return
-        hint = event.message
-        if hint.route.destination != journal.host.id:
-            return
-        stream = journal.inside.open_ids(hint.target).get(hint.route.sequence >> 32)
-        number = hint.route.sequence % (1 << 32)
+        match event:
+            case Received(_, Unreachable(route, target)) if route.destination == journal.host.id:
+                pass
+            case Received(_, Segment(route)) if route.source == journal.host.id:
+                target = route.destination
+            case _:
+                return
+        stream = journal.inside.open_ids(target).get(route.sequence >> 32)
+        number = route.sequence % (1 << 32)
         if stream is not None and number in stream.underway and not stream.blocked:
             self._of = stream, stream.hints
 
@@ -50,6 +53,9 @@ class HintsAreHeeded(Checker):
         if self._of is None or journal.exited:
             return
         (stream, hints), self._of = self._of, None
+        came = event.message if isinstance(event, Received) else None
+        if isinstance(came, Segment) and _goes_on(came, effects):
+            return
         if stream.key not in journal.inside.outbound.table.streams or not stream.underway:
             return
         longest_ns = min(_FIRST_NS << min(hints, _DOUBLINGS), _LONGEST_NS) * 5 // 4
@@ -60,6 +66,45 @@ class HintsAreHeeded(Checker):
             )
         if stream.hints != hints + 1:
             self.violate(journal, f"told {hints + 1} times of no way, and counts {stream.hints}")
+
+
+def _goes_on(segment: Segment, effects: Sequence[Effect]) -> bool:
+    """Whether a segment that came back has another way, or is for this very node."""
+    route = segment.route
+    sent = [e.message for e in effects if isinstance(e, Send)]
+    return route.destination == route.source or any(
+        isinstance(message, Segment)
+        and (message.route.destination, message.route.sequence)
+        == (route.destination, route.sequence)
+        for message in sent
+    )
+
+
+class NewWaysAreTaken(Checker):
+    """Where ways have changed, what is underway by another one than the present is looked through.
+
+    Its destination may not have got it, or the answer may have been lost: it is sent again soon.
+    """
+
+    name: ClassVar[str] = "new-ways-are-taken"
+    events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (ForwardingChanged,)
+    before_events: ClassVar[Kinds] = ()
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if journal.exited or any(isinstance(effect, Displaced) for effect in effects):
+            return
+        inside = journal.inside
+        if "reroute" in inside.outbound.answers._work:
+            return
+        for stream in inside.streams_out():
+            is_here = stream.destination == journal.host.id
+            if not stream.underway or stream.blocked or is_here:
+                continue
+            way = inside.forwarding.way_to(stream.destination)
+            if way != stream.way:
+                text = f"what goes to {stream.destination} left by link {stream.way}, not {way}"
+                self.violate(journal, f"{text}, and is not looked through")
 
 
 class BestEffortIsTaken(Checker):

@@ -22,6 +22,7 @@ from bmgd.core.neighbors.greeting import Greeting
 from bmgd.core.neighbors.healing_policy import Healing
 from bmgd.core.neighbors.observer import Observer
 from bmgd.core.neighbors.relayout import RELAYOUT_TIMER, Relayout
+from bmgd.core.neighbors.renewal import Renewal
 from bmgd.core.node import Node
 from bmgd.core.settings import Settings
 from bmgd.core.streams import table
@@ -64,6 +65,7 @@ class Inside:
         "probing",
         "quorum",
         "relayout",
+        "renewal",
         "retirement",
         "settings",
         "survey",
@@ -91,6 +93,7 @@ class Inside:
         self.probing: Probing = node.parts.probing
         self.quorum: Quorum = node.parts.quorum
         self.relayout: Relayout = node.parts.relayout
+        self.renewal: Renewal = node.parts.renewal
         self.retirement: Retirement = node.parts.retirement
         self.settings: Settings = node.parts.context.settings
         self.survey: Survey = node.parts.survey

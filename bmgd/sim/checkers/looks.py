@@ -23,6 +23,7 @@ from bmgd.core.events import CommandIssued, Event, LinkUp, Received
 from bmgd.core.forwarding.probing import SENDING_BITS
 from bmgd.errors import BmgdError, DeadError, RequestError, UnreachableError
 from bmgd.sim.checkers.journal import Journal
+from bmgd.sim.checkers.reasons import is_told_gone
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId, NodeState, Status, incarnation_tag
 from bmgd.wire.ask_messages import ProbeReply, ReportAsk
@@ -366,6 +367,9 @@ class LooksAreTrue(Checker):
                 self.violate(journal, f"says of {about}, a member: {error}")
             case DeadError() if not membership.is_gone(about):
                 self.violate(journal, f"says of {about}, which is not gone: {error}")
+            case DeadError() if isinstance(command, ProbeTo):
+                if not is_told_gone(membership.status_of(about), error):
+                    self.violate(journal, f"says of {about}, which is gone otherwise: {error}")
             case UnreachableError() if (
                 isinstance(command, ProbeTo) and waited_ns < command.timeout_ns
             ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.commands import CloseStream
+from bmgd.core.commands import CloseStream, Withdraw
 from bmgd.core.effects import Effect, Observed, StreamEnded
 from bmgd.core.events import CommandIssued, Event
 from bmgd.sim.checkers.journal import Journal
@@ -31,7 +31,10 @@ class ExactLinksAreExact(Checker):
 
 
 class ClosedStreamsEnd(Checker):
-    """A stream that its program has closed is over when nothing of it is underway."""
+    """A stream that its program has closed is over when nothing of it is underway.
+
+    A segment that its program has given up waits no more: it is told as not sent, or as in doubt.
+    """
 
     name: ClassVar[str] = "closed-streams-end"
     events: ClassVar[Kinds] = (CommandIssued,)
@@ -52,6 +55,11 @@ class ClosedStreamsEnd(Checker):
                 if stream is not None and (abandon or stream.is_idle):
                     self.violate(journal, f"stream {request} was closed, and goes on")
                 closed.add(request)
+            case CommandIssued(request, Withdraw(number)) if number:
+                stream = journal.inside.outbound.table.owned.get(request)
+                waiting = (*stream.queue, *stream.underway.values()) if stream else ()
+                if any(s.number == number and not (s.is_mark or s.doubted) for s in waiting):
+                    self.violate(journal, f"segment {number} of {request} was given up, and waits")
             case _:
                 pass
         for effect in effects:

@@ -40,7 +40,7 @@ from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.types import Incarnation, NodeId, NodeState
+from bmgd.types import Incarnation, NodeId, NodeState, Status
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.features import Feature
 from bmgd.wire.stream_messages import ResetReason, SegmentAck, StreamReset
@@ -225,7 +225,7 @@ class ErrorsHaveTheirReason(Checker):
             case RequestError():
                 return self._may_refuse
             case DeadError():
-                return inside.membership.is_gone(peer)
+                return is_told_gone(inside.membership.status_of(peer), error)
             case NoQuorumError():
                 return inside.context.stands_aside
             case LeavingError():
@@ -254,6 +254,14 @@ class ErrorsHaveTheirReason(Checker):
 _KINDS: Final = {
     kind.__name__: kind for kind in (LeavingError, QueueFullError, UnreachableError, NewLifeError)
 }
+
+
+def is_told_gone(status: Status | None, error: DeadError) -> bool:
+    """Whether a node is gone, and an error says how: it is dead, has left, or was never there."""
+    if status is None:
+        return "it is no member" in str(error)
+    text = "it has left" if status is Status.LEFT else "it is dead"
+    return status >= Status.DEAD and text in str(error)
 
 
 def _is_over(now_ns: int, told: _Told) -> bool:

@@ -29,6 +29,7 @@ from bmgd.types import NodeId
 from bmgd.wire.link_messages import Heartbeat
 from bmgd.wire.segments import COST_MAX, cost_of
 
+_MILLISECOND: Final = 1_000_000
 STEPS_MAX: Final = 400
 """One of so many steps of a node is looked at, at least."""
 
@@ -43,11 +44,18 @@ class CountsAreTrue(Checker):
         super().__init__(scene)
         self._random = Random(scene.network.size)
         self._left: dict[NodeId, int] = {}
+        self._limited: dict[NodeId, bool] = {}
+        """Whether each process could let fewer ids become known than ever, after its last step."""
 
     def on_boot(self, journal: Journal) -> None:
-        self._left[journal.place] = 0
+        self._left[journal.place], self._limited[journal.place] = 0, False
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        allowance = journal.inside.membership.allowance
+        since_ns = allowance._at_ns or journal.now_ns
+        if self._limited[journal.place] and journal.now_ns - since_ns >= _MILLISECOND:
+            self.violate(journal, "has let time pass, and lets no more ids become known")
+        self._limited[journal.place] = allowance.is_limited
         if self._left[journal.place] > 0:
             self._left[journal.place] -= 1
             return
