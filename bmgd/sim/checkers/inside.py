@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
+from bmgd.core.forwarding.flood import Flood
 from bmgd.core.forwarding.forwarding import Forwarding
 from bmgd.core.forwarding.probing import Probing
 from bmgd.core.joining.growth import Growth
@@ -51,6 +52,7 @@ class Inside:
         "detector",
         "dialling",
         "finding",
+        "flood",
         "forwarding",
         "greeting",
         "growth",
@@ -79,6 +81,7 @@ class Inside:
         self.detector: Detector = node.parts.detector
         self.dialling: Dialling = node.parts.dialling
         self.finding: Finding = node.parts.finding
+        self.flood: Flood = node.parts.flood
         self.forwarding: Forwarding = node.parts.forwarding
         self.greeting: Greeting = node.parts.greeting
         self.growth: Growth = node.parts.growth

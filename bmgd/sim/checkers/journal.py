@@ -129,6 +129,7 @@ class Journal:
         delivered: messages that were handed out.
         rates: what of its neighbors' messages it has looked at.
         drops: the message of the step under way is beyond its sender's rate.
+        absorbs: nothing follows from the heartbeat of the step under way, which costs nothing.
         relaid: links that it said were to be added, and removed, by its changes of layout.
         asks: when another node's last asks came, by (asker, suspect) and number, oldest first.
     """
@@ -162,6 +163,7 @@ class Journal:
     delivered: int = 0
     rates: Rates = field(default_factory=Rates)
     drops: bool = False
+    absorbs: bool = False
     relaid: tuple[int, int] = (0, 0)
 
     @property
@@ -182,11 +184,13 @@ class Journal:
     def begin(self, now_ns: int, event: Event) -> None:
         """A step begins, with this event."""
         self.now_ns, self.links_before = now_ns, None
-        self.drops = False
+        self.drops = self.absorbs = False
         if isinstance(event, Received):
             link = self.links.get(event.link)
             if link is not None:
-                self.drops = not self.rates.admits(now_ns, link.peer, event.message)
+                self.absorbs = self._is_absorbed(event.link, event.message)
+                if not self.absorbs:
+                    self.drops = not self.rates.admits(now_ns, link.peer, event.message)
         node = self.host.node
         due_ns = node.deadline_ns
         if node.state is NodeState.STARTING:
@@ -195,8 +199,21 @@ class Journal:
         if self.lag_ns > self.longest_lag_ns:
             self.longest_lag_ns = self.lag_ns
 
+    def _is_absorbed(self, link: LinkId, message: Message) -> bool:
+        """Whether it is a heartbeat from which nothing follows: equal digests, no suspicion, no answer."""
+        inside = self.inside
+        if not isinstance(message, Heartbeat) or message.digest != inside.membership.digest:
+            return False
+        known = inside.links.get(link)
+        is_answered = message.answer and known is not None and not known.watched_ns
+        return not is_answered and not inside.suspected()
+
     def write(self, event: Event, effects: Sequence[Effect]) -> frozenset[type]:
         """What a step took and gave; returns the kinds of its effects."""
+        if self.absorbs and effects and isinstance(event, Received):
+            # It found itself late, and then looked at it.
+            self.rates.admits(self.now_ns, self.former_links[event.link].peer, event.message)
+            self.absorbs = False
         self._write_event(event)
         if not effects:
             return NO_KINDS

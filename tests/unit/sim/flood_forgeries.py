@@ -67,10 +67,15 @@ def message_within_the_rate_that_is_dropped(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def message_that_is_looked_at_and_not_counted(f: Forger) -> None:
+    f.step(Received(f.link, PING))
+
+
 FORGERIES_OF_FLOODS: list[tuple[str, Callable[[Forger], None]]] = [
     (FloodsAreSlowed.name, ping_beyond_the_rate_that_is_not_counted),
     (FloodsAreSlowed.name, ping_beyond_the_rate_that_is_answered),
     (FloodsAreSlowed.name, notice_beyond_the_rate_that_the_links_take_for_known),
     (FloodsAreSlowed.name, flood_that_is_named_twice),
     (FloodsAreSlowed.name, message_within_the_rate_that_is_dropped),
+    (FloodsAreSlowed.name, message_that_is_looked_at_and_not_counted),
 ]
