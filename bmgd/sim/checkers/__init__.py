@@ -82,6 +82,7 @@ from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
 from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
 from bmgd.sim.checkers.renewed import LinksAreRenewed
+from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared, OlderAreTold
 from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.requests import RequestsHaveOneOutcome, RoomOfAnswersIsGivenBack
 from bmgd.sim.checkers.rest import (
@@ -199,6 +200,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BroadcastsAreTaken,
     AllHaveItOrNone,
     OlderAreSpared,
+    OlderAreTold,
     FeaturesAreInCommon,
     ProgramsAreKnown,
     LooksAreTrue,

@@ -200,7 +200,7 @@ class Journal:
             self.longest_lag_ns = self.lag_ns
 
     def _is_absorbed(self, link: LinkId, message: Message) -> bool:
-        """Whether it is a heartbeat from which nothing follows: equal digests, no suspicion, no answer."""
+        """Whether it is a heartbeat from which nothing follows: no difference, suspicion or answer."""
         inside = self.inside
         if not isinstance(message, Heartbeat) or message.digest != inside.membership.digest:
             return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from bmgd.core.effects import Effect, Send, Welcome
+from bmgd.core.effects import Effect, RecordChanged, Send, Welcome
 from bmgd.core.events import Event, LinkUp, Received
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import EVERY, Checker, Kinds, Scene
-from bmgd.types import Incarnation, NodeId, incarnation_tag
-from bmgd.wire.features import NEEDS, Scope, names_of
+from bmgd.types import Incarnation, LinkId, NodeId, Status, incarnation_tag
+from bmgd.wire.features import NEEDS, Feature, Scope, names_of
 from bmgd.wire.link_messages import MemberFeatures, OlderMembers
 from bmgd.wire.messages import RoutedMessage
 
@@ -111,6 +111,58 @@ def _is_back(journal: Journal, message: RoutedMessage) -> bool:
     route = message.route
     own = journal.host.id, journal.incarnation
     return (route.source, route.source_incarnation) == own and route.destination != own[0]
+
+
+class OlderAreTold(Checker):
+    """Who learns of an older member tells its other neighbors; nothing is kept of a life that is over.
+
+    Of a life that is over a record tells: of a later one, or that this one has left. Neighbors that do
+    not know the kind of message are told nothing.
+    """
+
+    name: ClassVar[str] = "older-are-told"
+    events: ClassVar[Kinds] = (OlderMembers, LinkUp)
+    before_events: ClassVar[Kinds] = ()
+    effects: ClassVar[Kinds] = (Welcome, RecordChanged)
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._known: dict[NodeId, dict[NodeId, Incarnation]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._known[journal.place] = {}
+
+    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        before, members = self._known[journal.place], journal.inside.context.compatibility.known()
+        if not before and not members:
+            return
+        self._known[journal.place] = {member.id: member.incarnation for member in members}
+        for member in members:
+            self._check_life(journal, member)
+        opened = [i for i in journal.links if i not in journal.former_links]
+        came_on = event.link if isinstance(event, Received | LinkUp) else None
+        if isinstance(event, Received) != (not opened) or len(opened) > 1:
+            # One that waited for something else is welcomed in the midst of it.
+            return
+        news = [each for each in members if before.get(each.id, 0) < each.incarnation]
+        told: set[tuple[LinkId, MemberFeatures]] = set()
+        for effect in effects if news else ():
+            if isinstance(effect, Send) and isinstance(effect.message, OlderMembers):
+                told |= {(effect.link, member) for member in effect.message.members}
+        for link in journal.links.values():
+            if link.id in (came_on, *opened) or not link.features & Feature.OLDER_MEMBERS:
+                continue
+            for member in news:
+                if (link.id, member) not in told:
+                    self.violate(journal, f"does not tell {link.peer} what {member.id} lacks")
+
+    def _check_life(self, journal: Journal, member: MemberFeatures) -> None:
+        record = journal.inside.membership.exceptions().get(member.id)
+        if record is None:
+            return
+        has_left = record.status is Status.LEFT and record.incarnation == member.incarnation
+        if record.incarnation > member.incarnation or has_left:
+            self.violate(journal, f"keeps what a life of {member.id} lacked that is over")
 
 
 class FeaturesAreInCommon(Checker):
