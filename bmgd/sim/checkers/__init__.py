@@ -13,6 +13,7 @@ from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.assigning import JoinersAreGivenIds
 from bmgd.sim.checkers.backends import BackendsAgree
+from bmgd.sim.checkers.best_effort import BestEffortIsCounted
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.broadcasts import (
     AudiencesNeverChange,
@@ -65,6 +66,7 @@ from bmgd.sim.checkers.memberships import (
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce, WaysAreShared
 from bmgd.sim.checkers.needed import NodesAcknowledgeWhatCame, SourcesSendWhatIsMissed
+from bmgd.sim.checkers.noted import WhatCameIsNoted
 from bmgd.sim.checkers.observed import ClosedStreamsEnd, ExactLinksAreExact
 from bmgd.sim.checkers.orders import (
     DialsAreSingle,
@@ -73,6 +75,7 @@ from bmgd.sim.checkers.orders import (
     RequestsAreAnsweredOnce,
     SnapshotsAreCurrent,
 )
+from bmgd.sim.checkers.orphans import NeighborsAreAskedAnew
 from bmgd.sim.checkers.own_words import OwnWordsAreTrue
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
@@ -186,6 +189,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     AudiencesNeverChange,
     ReadersSeeEverything,
     MulticastsReachOnlyWhomTheyName,
+    BestEffortIsCounted,
     EntriesArePartedOnce,
     BodiesCrossLinksOnce,
     WaysAreShared,
@@ -198,6 +202,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     SlowReadersStallNobody,
     BroadcastBoundsHold,
     BroadcastsAreTaken,
+    WhatCameIsNoted,
+    NeighborsAreAskedAnew,
     AllHaveItOrNone,
     OlderAreSpared,
     OlderAreTold,

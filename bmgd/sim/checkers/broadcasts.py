@@ -316,7 +316,10 @@ class ConfirmedMeansRetained(Checker):
 
 
 class BroadcastBoundsHold(Checker):
-    """What is kept of broadcasts is counted rightly, and within its bounds."""
+    """What is kept of broadcasts is counted rightly, and within its bounds.
+
+    Who may have room beyond a bound is a source of which there is a copy, or none had room.
+    """
 
     name: ClassVar[str] = "broadcast-bounds-hold"
     events: ClassVar[Kinds] = (Look,)
@@ -351,6 +354,7 @@ class BroadcastBoundsHold(Checker):
             if min(heard.copies) <= is_done:
                 done = [count for count in heard.copies if count <= is_done]
                 self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
+        self._check_waiting(journal, retention)
         counted = retention.copies.held_bytes
         if held != counted or held > copies.HELD_BYTES_MAX + reserve.RESERVE_BYTES:
             self.violate(journal, f"counts {counted} held, there are {held}")
@@ -358,3 +362,11 @@ class BroadcastBoundsHold(Checker):
         waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())
         if waiting != readers.held_bytes:
             self.violate(journal, f"counts {readers.held_bytes} for readers, there are {waiting}")
+
+    def _check_waiting(self, journal: Journal, retention: BroadcastRetention) -> None:
+        known = retention.copies._reserve
+        waiting = {key for key, heard in retention.lives.items() if heard.copies}
+        waiting |= known._refused_ns.keys()
+        if known._since_ns.keys() != waiting:
+            others = sorted(known._since_ns.keys() ^ waiting)
+            self.violate(journal, f"does not know rightly since when {others} wait for others")

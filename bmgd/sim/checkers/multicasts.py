@@ -80,21 +80,37 @@ def _name(segment: Segment) -> tuple[object, ...]:
 class EntriesArePartedOnce(Checker):
     """Who passes a multicast on sends each entry on at most once, unchanged, with fewer hops left.
 
-    Whom it is linked to it does not leave out.
-    A source sends it to those alone whom its program named, once to each. A frame never searches.
+    Whom it is linked to it does not leave out. What is for one alone is no frame with entries.
+    A source sends it to those alone whom its program named, once to each, and counts who gets it singly,
+    behind a daemon of an older release. A frame never searches.
     """
 
     name: ClassVar[str] = "entries-are-parted-once"
     events: ClassVar[Kinds] = (SharedSegment, CommandIssued)
+    before_events: ClassVar[Kinds] = (CommandIssued,)
     effects: ClassVar[Kinds] = ()
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self._singly = 0
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._singly = journal.inside.to_many.multicasting.tally.singly
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        passed = event.message if isinstance(event, Received) else None
+        for message in sent:
+            # One that is passed on as a unicast is stays as it came.
+            is_for_one = isinstance(message, SharedSegment) and len(message.entries) < 2
+            if is_for_one and getattr(passed, "entries", ()) != getattr(message, "entries", ()):
+                self.violate(journal, "sends a multicast for one alone as a frame with entries")
         match event:
             case Received(_, SharedSegment() as frame):
                 self._check_passed(journal, frame, sent)
             case CommandIssued(_, MulticastTo(destinations, _, payload, reliable=True)):
                 self._check_sent(journal, destinations, packed(payload), sent)
+                self._check_singly(journal, packed(payload), effects)
             case _:
                 pass
 
@@ -144,6 +160,22 @@ class EntriesArePartedOnce(Checker):
                         text = f"to {segment.route.destination} twice, or unasked"
                         self.violate(journal, f"sends a multicast {text}")
                     left[segment.route.destination] -= 1
+
+    def _check_singly(self, journal: Journal, body: bytes, effects: Sequence[Effect]) -> None:
+        links = journal.links
+        behind_older = sum(
+            isinstance(effect, Send)
+            and isinstance(effect.message, Segment)
+            and effect.message.body == body
+            and effect.link in links
+            and not links[effect.link].features & Feature.SHARED_SEGMENTS
+            for effect in effects
+        )
+        singly = journal.inside.to_many.multicasting.tally.singly - self._singly
+        if behind_older > singly:
+            self.violate(
+                journal, f"sends {behind_older} of a multicast singly, and counts {singly}"
+            )
 
 
 @dataclass(slots=True)

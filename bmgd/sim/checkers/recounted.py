@@ -285,10 +285,10 @@ def _retained(inside: Inside) -> Iterator[Counted]:
         yield f"since when {key} is an orphan", bool(heard.orphan_ns) or not is_orphan, True
         passed = [skip for skip in heard.skips if skip[1] <= heard.watermark]
         yield f"skips of {key} that are passed", passed, []
-        yield f"skips of {key} that could be one", _touching(heard.skips), []
+        yield f"skips of {key} that could be one", touching(heard.skips), []
 
 
-def _touching(skips: Sequence[SkippedRange]) -> list[tuple[SkippedRange, SkippedRange]]:
+def touching(skips: Sequence[SkippedRange]) -> list[tuple[SkippedRange, SkippedRange]]:
     """Those that tell the same and lie side by side."""
     return [
         (a, b)

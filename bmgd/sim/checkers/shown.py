@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
+from bmgd.core.broadcast import announcements
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Effect, Reply, TellMissed
 from bmgd.core.events import CommandIssued, Event, Received
@@ -20,6 +21,7 @@ from bmgd.wire.broadcast_messages import Piece, ReliableBroadcast
 class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
 
+    That its topic carries some is remembered, for the holes that come.
     In the simulation all are on one topic: their counts follow one another, but for news of programs,
     or what is between is told as missed, where the topic has carried any. Each is what its source was
     given. At best effort each payload comes once at most; a multicast only to those it names.
@@ -93,6 +95,9 @@ class ReadersSeeEverything(Checker):
             self.violate(journal, f"a reader gets a broadcast of {effect.source} again")
         if not effect.sequence:
             return
+        carrying = journal.inside.to_many.announcements._carrying
+        if effect.topic not in carrying and len(carrying) < announcements.TOPICS_MAX:
+            self.violate(journal, f"shows one on {effect.topic!r}, and forgets that there are any")
         self._follow(journal, effect, effect.sequence, effect.sequence)
         known = (effect.source, effect.incarnation, effect.sequence)
         text = effect.payload, effect.piece

@@ -23,8 +23,9 @@ SLACK_NS: Final = 200_000_000
 class SlowReadersStallNobody(Checker):
     """What a node has is acknowledged, and what waits at its source is sent, whoever takes nothing.
 
-    A watermark waits for readers of pieces only while one took something within a second. Where nothing
-    of a source is unstable, what waits there goes within a second, whatever its own readers take.
+    A watermark waits for readers of pieces only while one took something within a second; when that was
+    is remembered. Where nothing of a source is unstable, what waits there goes within a second, whatever
+    its own readers take.
     """
 
     name: ClassVar[str] = "slow-readers-stall-nobody"
@@ -46,6 +47,11 @@ class SlowReadersStallNobody(Checker):
         place = journal.place
         if isinstance(event, CommandIssued) and isinstance(event.command, ConsumedAnnouncements):
             self._took_ns[place] = journal.now_ns
+            reader = journal.inside.to_many.announcements._readers.get(event.request)
+            if reader is not None and reader.moved_ns != journal.now_ns:
+                self.violate(
+                    journal, f"does not remember that reader {event.request} took something"
+                )
         if not is_deadline(event) or journal.exited:
             return
         if journal.lag_ns > SLACK_NS:
