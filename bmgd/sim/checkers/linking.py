@@ -1,18 +1,20 @@
 """The link layer keeps its rules, and no step of a core does more than its budget allows.
 
 The first three are looked at by `bmgd.sim.linkmodel`, which stands before each host's links; it reports
-under their names.
+under their names. It is also set before a link that is given more at once than those of a short run are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import ClassVar, Final
 
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds
+from bmgd.sim.crammed import CrammedLink
 from bmgd.sim.linkmodel import BOUNDED
 from bmgd.sim.modellink import LOSE_NOTHING, OVERTAKE
 
@@ -28,6 +30,12 @@ class LinksLoseNothing(Checker):
 
     name: ClassVar[str] = LOSE_NOTHING
     events: ClassVar[Kinds] = ()
+
+    def on_boot(self, journal: Journal) -> None:
+        host = journal.host
+        random = Random(f"a crammed link beside {host.node.incarnation}")
+        report = self.scene.on_link_rule_broken
+        CrammedLink(random, lambda name, text: report(host, name, text)).cram()
 
 
 class UrgentOvertakesBulk(Checker):

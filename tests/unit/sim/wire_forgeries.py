@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,16 @@ import pytest
 from bmgd.core.effects import ForwardingChanged
 from bmgd.core.events import LinkDown
 from bmgd.errors import ProtocolError
+from bmgd.linklayer import outbox
 from bmgd.routing import reference
 from bmgd.sim.checkers.frames import EVERY, FIRST, FramesMeanWhatTheySay
+from bmgd.sim.checkers.linking import LinksLoseNothing
 from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
+from bmgd.sim.crammed import CrammedLink
 from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
+from bmgd.sim.linkmodel import BOUNDED
+from bmgd.sim.modellink import OVERTAKE
 from bmgd.types import Evidence
 from bmgd.wire import hello
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
@@ -159,9 +165,30 @@ def bytes_of_which_the_backends_make_different_things(f: Forger) -> None:
             f.deadline(ForwardingChanged(f.inside.forwarding.snapshot))
 
 
+def crammed_link_of_which_bulk_has_more_than_its_share(f: Forger) -> None:
+    [checker] = [c for c in f.scene.checkers if isinstance(c, LinksLoseNothing)]
+    checker.on_boot(f.journal)
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(outbox, "BULK_SHARE", 1)
+        checker.on_boot(f.journal)
+
+
+def crammed_link_that_has_more_room_than_it_may(f: Forger) -> None:
+    report = partial(f.scene.on_link_rule_broken, f.host)
+    CrammedLink(Random(1), report).cram()
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(outbox.Outbox, "put_raw", lambda self, data: True)
+        for seed in range(10):
+            CrammedLink(Random(seed), report).cram()
+
+
 FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
     ("backends-agree", snapshot_of_which_the_backends_say_different_things),
     ("backends-agree", bytes_of_which_the_backends_make_different_things),
+    (OVERTAKE, crammed_link_of_which_bulk_has_more_than_its_share),
+    (BOUNDED, crammed_link_that_has_more_room_than_it_may),
     ("frames-mean-what-they-say", frame_of_another_message),
     ("frames-mean-what-they-say", frame_that_is_read_otherwise),
     ("frames-mean-what-they-say", frame_with_a_wrong_length),
