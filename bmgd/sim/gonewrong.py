@@ -16,7 +16,7 @@ from bmgd.core.events import Event, HeartbeatsAbsorbed, LinkDown, Received
 from bmgd.linkevents import LinkEvents
 from bmgd.linklayer import LinkLayer
 from bmgd.sim.witness.frames import CLOSE, DROP, GOODBYE, READ, Verdict, differences, judge
-from bmgd.sim.witness.malformed import any_frame
+from bmgd.sim.witness.malformed import any_frame, frames_of
 from bmgd.types import Evidence, LinkId
 from bmgd.wire.codec import encode
 from bmgd.wire.link_messages import Ping
@@ -47,10 +47,18 @@ class Listener:
 
     def hear(self) -> None:
         """A neighbor says a frame on a link of its own."""
+        self._hear(any_frame(self._random))
+
+    def hear_all(self, number: int) -> None:
+        """It says one of a kind after the other, each with another thing wrong or at its bound."""
+        for frame in frames_of(number, self._random):
+            self._hear(frame)
+
+    def _hear(self, frame: bytes) -> None:
         self._links += 1
         link = LinkId(self._links)
         self._layer.adopt(-1, link, 2)
-        self.hear_on(link, any_frame(self._random))
+        self.hear_on(link, frame)
         if link not in self._gone:
             self._events.end(link)
         self._gone.clear()

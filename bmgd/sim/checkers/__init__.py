@@ -83,9 +83,8 @@ from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue
 from bmgd.sim.checkers.registered import ProgramsAreKnown
-from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared
-from bmgd.sim.checkers.renewed import LinksAreRenewed
 from bmgd.sim.checkers.releases import FeaturesAreInCommon, OlderAreSpared, OlderAreTold
+from bmgd.sim.checkers.renewed import LinksAreRenewed
 from bmgd.sim.checkers.reports import ReportsAreTrue
 from bmgd.sim.checkers.requests import RequestsHaveOneOutcome, RoomOfAnswersIsGivenBack
 from bmgd.sim.checkers.rest import (

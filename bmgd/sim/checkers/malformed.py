@@ -12,12 +12,17 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
+from bmgd.sim.witness.frames import KINDS, LINK_KINDS
 from bmgd.types import Evidence
 
 KNOCKS: Final = 10
 """So many hellos strangers say to each process."""
 HEARD: Final = 8
 """So many frames a neighbor gone wrong says to each process."""
+ALL_OF_A_KIND: Final = 3
+"""To so many processes it says all that can be wrong with the frames of one kind."""
+_LINK_KINDS: Final = tuple(number for number in KINDS if number in LINK_KINDS)
+_ROUTED_KINDS: Final = tuple(number for number in KINDS if number not in LINK_KINDS)
 
 
 class BadHellosAreRefused(Checker):
@@ -41,6 +46,7 @@ class BadInputEndsItsOwnLink(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._processes = 0
         self._malformed = scene.network.malformed
         self._malformed.on_read = self._on_read
 
@@ -64,3 +70,7 @@ class BadInputEndsItsOwnLink(Checker):
         listener = Listener(random, lambda text: self.violate(journal, text))
         for _ in range(HEARD):
             listener.hear()
+        self._processes += 1
+        if self._processes <= ALL_OF_A_KIND:
+            kinds = _LINK_KINDS if self._processes == 1 else _ROUTED_KINDS
+            listener.hear_all(random.choice(kinds))

@@ -5,6 +5,7 @@ Whether a frame is good is not decided here: `frames.judge` reads it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
@@ -43,6 +44,15 @@ _UNKNOWN: Final = (
 )
 
 
+WRONG_SEARCHES: Final[tuple[Any, ...]] = (
+    *([b"", b""], [b"", b"", 0, 0], [b"", b"\x00", 0], [b"", b"", 256], [b"", b"", True]),
+    *([b"", bytes(SEARCH_BYTES + 4), 0], [bytes(SEARCH_BYTES), bytes(4), 0], ["", b"", 0]),
+    *([b"", b"\xff" * 4, 0], [[[3, 2]], b"", 0], [[[1, 2], [3, 4]], b"", 0], [b"", [1], 0]),
+    *(None, b"", {}),
+)
+"""What is no state of a search."""
+
+
 def any_frame(random: Random) -> bytes:
     """A frame, with its length in front of it; more often than not it is malformed."""
     number = random.choice(_NUMBERS)
@@ -77,6 +87,45 @@ def any_frame(random: Random) -> bytes:
         length = random.choice((0, LENGTHS[0] - 1, LENGTHS[-1] + 1, U32))
         return length.to_bytes(4, "big") + body[: max(0, min(length, len(body)))]
     return len(body).to_bytes(4, "big") + body
+
+
+def frames_of(number: int, random: Random) -> Iterator[bytes]:
+    """Frames of one kind, in each of which one thing is at a bound or wrong, and the rest is good.
+
+    Each field has each of the wrong values of its type once; so has the search of a careful one.
+    """
+    flags = _flags(number, random) & ~CAREFUL
+    ids = random.choice((0, 1, ID_MAX)), random.choice((0, 5, ID_MAX))
+    fields = list(KINDS[number].fields.values())
+    bodies = [_body(number, flags, ids, good_fields(number, random), random) for _ in range(10)]
+    for at, field in enumerate(fields):
+        for wrong in field.wrongs(random):
+            values = good_fields(number, random)
+            values[at] = wrong
+            bodies.append(_body(number, flags, ids, values, random))
+    if number not in LINK_KINDS:
+        for search in (good_search(random), _full_search(random), *WRONG_SEARCHES):
+            values = [*good_fields(number, random), search]
+            bodies.append(_body(number, flags | CAREFUL, ids, values, random))
+    for at, byte in (
+        (0, 0x90),
+        (0, 0xA0 - 1),
+        (0, 0xA0),
+        (0, 0xDC),
+        (1, 0xC5),
+        (2, 0x1F),
+        (2, 0x21),
+    ):
+        bodies.append(bodies[0][:at] + bytes((byte,)) + bodies[0][at + 1 :])
+    for body in bodies:
+        yield len(body).to_bytes(4, "big") + body
+
+
+def _full_search(random: Random) -> Any:
+    """The state of a search of as many bytes as it may have, as runs, or of one id more."""
+    count = SEARCH_BYTES // RUN_BYTES - random.choice((1, 2, 300))
+    ids = (SEARCH_BYTES - RUN_BYTES * count) // 4 + random.choice((0, 1))
+    return [[[2 * each, 2 * each] for each in range(count)], bytes(4 * ids), 0]
 
 
 def good_fields(number: int, random: Random) -> list[Any]:
@@ -123,13 +172,7 @@ def good_search(random: Random) -> Any:
 
 def wrong_search(random: Random) -> Any:
     """What is no state of a search."""
-    wrong: tuple[Any, ...] = (
-        *([b"", b""], [b"", b"", 0, 0], [b"", b"\x00", 0], [b"", b"", 256], [b"", b"", True]),
-        *([b"", bytes(SEARCH_BYTES + 4), 0], [bytes(SEARCH_BYTES), bytes(4), 0], ["", b"", 0]),
-        *([b"", b"\xff" * 4, 0], [[[3, 2]], b"", 0], [[[1, 2], [3, 4]], b"", 0], [b"", [1], 0]),
-        *([Runs(0).edge(random), "", 0], None, b"", {}),
-    )
-    return random.choice(wrong)
+    return random.choice((*WRONG_SEARCHES, [Runs(0).edge(random), "", 0]))
 
 
 def _flags(number: int, random: Random) -> int:

@@ -22,10 +22,11 @@ from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
 from bmgd.sim.linkmodel import BOUNDED
 from bmgd.sim.modellink import OVERTAKE
+from bmgd.sim.witness.frames import KINDS
 from bmgd.types import Evidence
-from bmgd.wire import hello
+from bmgd.wire import codec, hello
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
-from bmgd.wire.link_messages import Ping
+from bmgd.wire.link_messages import Heartbeat, Ping
 from bmgd.wire.messages import Message
 
 if TYPE_CHECKING:
@@ -94,6 +95,16 @@ def good_frame_that_is_refused(f: Forger) -> None:
     listener._events._decode = _refuse
     for _ in range(50):
         listener.hear()
+
+
+def frame_with_one_field_beyond_its_bound_that_is_read(f: Forger) -> None:
+    listener = _listener(f)
+    for number in KINDS:
+        listener.hear_all(number)
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(codec, "_read_heartbeat", lambda items: Heartbeat(1, 0, 0))
+        listener.hear_all(codec.kind_of_message(Heartbeat))
 
 
 def malformed_frame_of_a_member_that_is_read(f: Forger) -> None:
@@ -197,6 +208,7 @@ FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
     ("bad-hellos-are-refused", hello_that_is_answered_though_it_is_malformed),
     ("bad-input-ends-its-own-link", malformed_frame_that_is_read),
     ("bad-input-ends-its-own-link", good_frame_that_is_refused),
+    ("bad-input-ends-its-own-link", frame_with_one_field_beyond_its_bound_that_is_read),
     ("bad-input-ends-its-own-link", malformed_frame_of_a_member_that_is_read),
     ("bad-input-ends-its-own-link", link_that_ended_though_nobody_said_anything_wrong),
     ("bad-input-ends-its-own-link", link_that_is_up_though_a_malformed_frame_came),
