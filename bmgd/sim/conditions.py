@@ -61,6 +61,7 @@ class Conditions:
         floods: how often a member sends thousands of messages of one kind at once, while faults go on.
         former_lives: how many messages of former lives come late, at most, to nodes that wait for
             their first answer of another, while faults go on.
+        legacies: how many former lives have left broadcasts of which each node has a part, at most.
         second_copies_percent: how many copies of messages at best effort come twice, while faults go on.
         late_segments_percent: how many segments come twice to a destination that is a neighbor, while
             faults go on.
@@ -107,6 +108,7 @@ class Conditions:
     forgeries: int = 0
     floods: int = 0
     former_lives: int = 0
+    legacies: int = 0
     second_copies_percent: int = 0
     late_segments_percent: int = 0
     tick_us: int = 0

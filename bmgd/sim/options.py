@@ -97,6 +97,7 @@ _SELDOM: Final = (
     _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
     _Seldom("floods", "floods", (1, 2), 0.05, 0.05),
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
+    _Seldom("legacies", "legacies", (1, 2), 0.4, 0.4),
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
     _Seldom("late segments", "late_segments_percent", (3, 20), 0.2, 0.2),
     _Seldom("together", "together_percent", (50, 100), 0.3, 0.3),

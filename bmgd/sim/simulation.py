@@ -31,6 +31,7 @@ from bmgd.sim.floods import Floods
 from bmgd.sim.forging import Forger
 from bmgd.sim.former_lives import FormerLives
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
+from bmgd.sim.legacies import Legacies
 from bmgd.sim.narrowing import narrowed, refusing
 from bmgd.sim.network import Network
 from bmgd.sim.observing import Watcher
@@ -183,6 +184,8 @@ class Simulation:
         self._former_lives = FormerLives(
             network, Random(f"former lives {plan.seed}"), count, self._programs.send
         )
+        count = network.conditions.legacies
+        self._legacies = Legacies(network, Random(f"legacies {plan.seed}"), count)
         percent = network.conditions.second_copies_percent
         self._second_copies = SecondCopies(
             network, Random(f"copies {plan.seed}"), percent, is_at_best_effort
@@ -250,6 +253,7 @@ class Simulation:
         self._forger.start(until_ns)
         self._floods.start(until_ns)
         self._former_lives.start(until_ns)
+        self._legacies.start(until_ns)
         self._second_copies.start(until_ns)
         self._late_segments.start(until_ns)
         self._run_until(until_ns)

@@ -67,21 +67,23 @@ class NeighborsAreAskedAnew(Checker):
         for key in shared - inside._orphans.keys():
             if key in lives and not _is_fresh(lives[key]):
                 self.violate(journal, f"shares {key} no more, and remembers what neighbors told")
+        sent = Counter[LifeKey]()
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, Pull):
+                sent[effect.message.source, effect.message.incarnation] += 1
         if asked:
-            self._check_asked(journal, asked, effects)
+            self._check_asked(journal, asked, sent)
         if isinstance(event, DeadlineReached) and inside._told_again_ns > self._told_again_ns:
             for key in shared & inside._orphans.keys():
-                if _is_given_up(lives[key]):
+                # The last time that is left may be this one.
+                if not sent[key] and _is_given_up(lives[key]):
                     self.violate(journal, f"gives up to ask for {key}, of which others have more")
         self._shared[journal.place] = set(inside._orphans)
 
     def _check_asked(
-        self, journal: Journal, asked: dict[LifeKey, _Asked], effects: Sequence[Effect]
+        self, journal: Journal, asked: dict[LifeKey, _Asked], sent: Counter[LifeKey]
     ) -> None:
-        lives, sent = retention_of(journal).lives, Counter[LifeKey]()
-        for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, Pull):
-                sent[effect.message.source, effect.message.incarnation] += 1
+        lives = retention_of(journal).lives
         for key, before in asked.items():
             heard = lives.get(key)
             if heard is None:

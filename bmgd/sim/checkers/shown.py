@@ -22,7 +22,7 @@ class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
 
     That its topic carries some is remembered, for the holes that come.
-    In the simulation all are on one topic: their counts follow one another, but for news of programs,
+    In the simulation nearly all are on one topic: their counts follow one another, but for the others,
     or what is between is told as missed, where the topic has carried any. Each is what its source was
     given. At best effort each payload comes once at most; a multicast only to those it names.
     """
@@ -38,7 +38,7 @@ class ReadersSeeEverything(Checker):
         self._texts: dict[tuple[NodeId, Incarnation, int], tuple[bytes, Piece | None]] = {}
         """As its source was given it, or as a reader was first shown it."""
         self._readers: set[int] = set()
-        self._of_programs: set[tuple[NodeId, Incarnation, int]] = set()
+        self._of_others: set[tuple[NodeId, Incarnation, int]] = set()
         self._next: dict[LifeKey, int] = {}
         self._carrying: set[Host] = set()
         """Where a reliable broadcast has come."""
@@ -49,8 +49,11 @@ class ReadersSeeEverything(Checker):
                 self._readers.add(request)
             case CommandIssued(_, BroadcastTo(reliable=True)):
                 self._carrying.add(journal.host)
-            case Received(_, ReliableBroadcast(topic=topic)) if topic:
+            case Received(_, ReliableBroadcast(route, topic)) if topic:
                 self._carrying.add(journal.host)
+                if topic != NEWS:
+                    count = route.source, route.source_incarnation, route.sequence
+                    self._of_others.add(count)
             case _:
                 pass
         self._note_programs(journal, event, effects)
@@ -86,7 +89,7 @@ class ReadersSeeEverything(Checker):
                 pass
         for count in range(first, window.next):
             if not topics.get(count):
-                self._of_programs.add((*life, count))
+                self._of_others.add((*life, count))
 
     def _on_announced(self, journal: Journal, effect: Announce) -> None:
         key = effect.request, effect.payload
@@ -111,7 +114,7 @@ class ReadersSeeEverything(Checker):
         before = self._last.get(key)
         follows = before
         while follows is not None and follows + 1 < first:
-            if (effect.source, effect.incarnation, follows + 1) not in self._of_programs:
+            if (effect.source, effect.incarnation, follows + 1) not in self._of_others:
                 break
             follows += 1
         if last < first or (follows is not None and first != follows + 1):
