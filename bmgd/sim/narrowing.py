@@ -82,11 +82,14 @@ NARROW: Final[tuple[Bound, ...]] = (
     (("core.broadcast.announcements",), "QUEUE_MAX", 2),
     (("core.broadcast.announcements",), "QUEUE_BYTES_MAX", 70_000),
     (("core.broadcast.announcements",), "HELD_BYTES_MAX", 150_000),
-    (("core.broadcast.announcements",), "BEHIND_BYTES", 20_000),
+    (("core.broadcast.announcements",), "BEHIND_BYTES", 1_500),
+    (("core.broadcast.announcements",), "CREDIT", 1),
+    (("core.broadcast.watermarks",), "WINDOW_MIN_BYTES", 1_290),
+    (("core.broadcast.watermarks",), "WINDOW_ALL_BYTES", 1),
 )
 """The modules that have a bound, its name there, and what it is where it is narrow."""
 SCARCE: Final[tuple[Bound, ...]] = (
-    (("core.broadcast.copies",), "HELD_BYTES_MAX", 70_000),
+    (("core.broadcast.copies",), "HELD_BYTES_MAX", 600),
     (("core.broadcast.window",), "WINDOW_ALL_BYTES", 1),
     (("core.broadcast.window",), "WINDOW_MIN_BYTES", 1),
     (("core.broadcast.reserve",), "RESERVE_BYTES", 1_000_000),
@@ -117,6 +120,7 @@ REFUSING: Final[tuple[Bound, ...]] = (
     (("core.broadcast.programs",), "REGISTERED_MAX", 2),
     (("core.broadcast.programs",), "UNTOLD_MAX", 2),
     (("core.broadcast.retention",), "LIVES_MAX", 6),
+    (("core.broadcast.window",), "WAITING_BYTES_MAX", 30_000),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
 ALL: Final = (*NARROW, *SCARCE, *FORGETFUL, *REFUSING)
