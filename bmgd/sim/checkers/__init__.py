@@ -8,6 +8,7 @@ as it must be at rest.
 from bmgd.chaos.history import History
 from bmgd.sim.checkers.aborting import UnfinishedAreAborted
 from bmgd.sim.checkers.accepting import BroadcastsAreTaken
+from bmgd.sim.checkers.acknowledging import NodesAcknowledgeWhatCame
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
 from bmgd.sim.checkers.answered import SegmentsAreAnswered
 from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
@@ -17,13 +18,13 @@ from bmgd.sim.checkers.best_effort import BestEffortIsCounted
 from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
 from bmgd.sim.checkers.broadcasts import (
     AudiencesNeverChange,
-    BroadcastBoundsHold,
     ConfirmedMeansRetained,
     CoversArePartedOnce,
     MulticastsReachOnlyWhomTheyName,
     StableIsTold,
 )
 from bmgd.sim.checkers.closing import AccusedAreTold, FormerLivesAreCutOff, LinksCloseByRule
+from bmgd.sim.checkers.comparing import NeighborsAreHeard
 from bmgd.sim.checkers.configured import SettingsAreAsConfigured
 from bmgd.sim.checkers.contents import ContentsAreWhatTheySay
 from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
@@ -65,7 +66,7 @@ from bmgd.sim.checkers.memberships import (
 )
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce, WaysAreShared
-from bmgd.sim.checkers.needed import NodesAcknowledgeWhatCame, SourcesSendWhatIsMissed
+from bmgd.sim.checkers.needed import SourcesSendWhatIsMissed
 from bmgd.sim.checkers.noted import WhatCameIsNoted
 from bmgd.sim.checkers.observed import ClosedStreamsEnd, ExactLinksAreExact
 from bmgd.sim.checkers.orders import (
@@ -93,6 +94,7 @@ from bmgd.sim.checkers.rest import (
     RestIsQuiet,
     SurvivorsAgree,
 )
+from bmgd.sim.checkers.room import BroadcastBoundsHold
 from bmgd.sim.checkers.scene import Checker, Scene
 from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.shown import ReadersSeeEverything
@@ -203,6 +205,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     BroadcastsAreTaken,
     WhatCameIsNoted,
     NeighborsAreAskedAnew,
+    NeighborsAreHeard,
     AllHaveItOrNone,
     OlderAreSpared,
     OlderAreTold,

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.broadcast import retention
+from bmgd.core.broadcast import delivery, retention
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
-from bmgd.wire.broadcast_messages import ReliableBroadcast
+from bmgd.types import incarnation_tag
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Skipped
 
 
 class BroadcastsAreTaken(Checker):
     """A copy that comes to a node is there after the step, or the node counts that it refused it.
 
     So it is with what is for this node, also where its source is held dead: copies of who died midway are
-    all that others can get.
+    all that others can get. What its source lets this node skip is passed over, or will be.
     """
 
     name: ClassVar[str] = "broadcasts-are-taken"
-    events: ClassVar[Kinds] = (ReliableBroadcast,)
+    events: ClassVar[Kinds] = (ReliableBroadcast, Skipped)
     before_events: ClassVar[Kinds] = (ReliableBroadcast,)
     effects: ClassVar[Kinds] = ()
 
@@ -39,6 +40,8 @@ class BroadcastsAreTaken(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         message = event.message if isinstance(event, Received) else None
+        if isinstance(message, Skipped):
+            self._check_skips(journal, message)
         if not isinstance(message, ReliableBroadcast):
             return
         me, route = journal.host.id, message.route
@@ -64,6 +67,30 @@ class BroadcastsAreTaken(Checker):
         is_skipped = any(skip.first <= count <= skip.last for skip in heard.skips)
         return count <= heard.watermark or count in heard.copies or is_far or is_skipped
 
+    def _check_skips(self, journal: Journal, message: Skipped) -> None:
+        me, route, known = journal.host.id, message.route, retention_of(journal)
+        key = _life_of(message)
+        is_for_me = route.destination_tag in (0, incarnation_tag(journal.incarnation))
+        is_for_me &= route.destination == me != route.source
+        if not is_for_me or journal.exited or not journal.inside.believes(*key):
+            return
+        heard = known.lives.get(key)
+        if heard is None:
+            is_over = route.source_incarnation <= known._forgotten.get(route.source, 0)
+            if not is_over and len(known.lives) < retention.LIVES_MAX:
+                self.violate(journal, f"does not hear {key}, which tells what it skips")
+            return
+        if len(heard.skips) >= delivery.SKIPS_KEPT_MAX:
+            # It may have room for no more; it is told again.
+            return
+        for skip in message.skips:
+            is_done = skip.id != me or skip.last <= heard.watermark
+            if not is_done and not any(
+                each.first <= max(skip.first, heard.watermark + 1) and skip.last <= each.last
+                for each in heard.skips
+            ):
+                self.violate(journal, f"waits for {skip.first} of {key}, which it is to skip")
 
-def _life_of(message: ReliableBroadcast) -> LifeKey:
+
+def _life_of(message: ReliableBroadcast | Skipped) -> LifeKey:
     return message.route.source, message.route.source_incarnation

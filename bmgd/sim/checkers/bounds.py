@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import ClassVar, Final, get_args
 
-from bmgd.core.broadcast import announcements, delivery, programs
+from bmgd.core.broadcast import announcements, delivery, programs, retention, window
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
+from bmgd.core.broadcast.window import OVERHEAD_BYTES
 from bmgd.core.effects import (
     Close,
     Dial,
@@ -72,6 +73,8 @@ BOUNDS = {
     "registered programs": 1024,
     "topics of pieces unacknowledged": 16,
     "topics of broadcasts": 1024,
+    "lives of sources": 65_536,
+    "payloads that wait for room": 64 << 20,
     "probes": 1024,
     "asks": 64,
     "held hellos": 16,
@@ -100,6 +103,8 @@ SMALL: Final = {
     "registered programs": (programs, "REGISTERED_MAX"),
     "topics of pieces unacknowledged": (delivery, "PIECE_TOPICS_MAX"),
     "topics of broadcasts": (announcements, "TOPICS_MAX"),
+    "lives of sources": (retention, "LIVES_MAX"),
+    "payloads that wait for room": (window, "WAITING_BYTES_MAX"),
 }
 """Those that a seed may have made small, where they are."""
 
@@ -211,6 +216,8 @@ def measure(inside: Inside) -> dict[str, int]:
             (len(heard.pieces_of) for heard in inside.to_many.retention.lives.values()), default=0
         ),
         "topics of broadcasts": len(inside.to_many.announcements._carrying),
+        "lives of sources": len(inside.to_many.retention.lives),
+        "payloads that wait for room": _waiting_bytes(inside),
         "probes": len(inside.probes()),
         "asks": len(inside.asks()),
         "held hellos": len(inside.held()),
@@ -219,6 +226,12 @@ def measure(inside: Inside) -> dict[str, int]:
         ),
         "unknown ids": inside.unknown_ids(),
     }
+
+
+def _waiting_bytes(inside: Inside) -> int:
+    """What programs' broadcasts cost that wait for room, but for the overhead of the one put last."""
+    waiting = [s for s in inside.to_many.source.window.waiting if s.command.topic]
+    return sum([sent.cost for sent in waiting]) - (OVERHEAD_BYTES if waiting else 0)
 
 
 class DeadlinesHaveSubjects(Checker):

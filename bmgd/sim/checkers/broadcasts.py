@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.broadcast import copies, reserve
-from bmgd.core.broadcast.copies import copy_cost
 from bmgd.core.broadcast.retention import BroadcastRetention
 from bmgd.core.broadcast.source import BroadcastSource
-from bmgd.core.broadcast.window import WINDOW_MIN_BYTES
 from bmgd.core.effects import Deliver, Effect, Reply, Send
 from bmgd.core.events import DeadlineReached, Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
+from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, incarnation_tag
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.broadcast_messages import (
@@ -313,60 +310,3 @@ class ConfirmedMeansRetained(Checker):
             # Not one that has forgotten the source's life, or a new life of its own.
             return forgotten < life[1] and not other.inside.context.followed
         return heard.watermark < count
-
-
-class BroadcastBoundsHold(Checker):
-    """What is kept of broadcasts is counted rightly, and within its bounds.
-
-    Who may have room beyond a bound is a source of which there is a copy, or none had room.
-    """
-
-    name: ClassVar[str] = "broadcast-bounds-hold"
-    events: ClassVar[Kinds] = (Look,)
-    effects: ClassVar[Kinds] = ()
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if not is_deadline(event):
-            return
-        window, retention = source_of(journal).window, retention_of(journal)
-        costs = [sent.cost for sent in window.unstable]
-        unstable = sum(costs)
-        if unstable != window.unstable_bytes:
-            self.violate(journal, f"counts {window.unstable_bytes} unstable, there are {unstable}")
-        longest = max(costs, default=0)
-        share = max(WINDOW_MIN_BYTES, window.bytes_max())
-        # Who dies makes the shares of the others larger, who comes makes them smaller afterwards.
-        if unstable > 2 * share + longest:
-            self.violate(journal, f"{unstable} bytes are unstable, the window has {share}")
-        held = 0
-        for heard in retention.lives.values():
-            cost = 0
-            if heard.copies:
-                cost = sum(map(copy_cost, heard.copies.values()))
-                if any(m.branches or m.route.search for m in heard.copies.values()):
-                    self.violate(journal, f"keeps ways of copies of {heard.key}, uncounted")
-            held += cost
-            if cost != heard.copies_bytes:
-                self.violate(journal, f"counts {heard.copies_bytes} of {heard.key}, has {cost}")
-            if not heard.copies:
-                continue
-            is_done = min(heard.stable, heard.watermark)
-            if min(heard.copies) <= is_done:
-                done = [count for count in heard.copies if count <= is_done]
-                self.violate(journal, f"keeps {done} of {heard.key}, which are stable")
-        self._check_waiting(journal, retention)
-        counted = retention.copies.held_bytes
-        if held != counted or held > copies.HELD_BYTES_MAX + reserve.RESERVE_BYTES:
-            self.violate(journal, f"counts {counted} held, there are {held}")
-        readers = journal.inside.to_many.announcements
-        waiting = sum(r.queue_bytes + r.unconsumed_bytes for r in readers._readers.values())
-        if waiting != readers.held_bytes:
-            self.violate(journal, f"counts {readers.held_bytes} for readers, there are {waiting}")
-
-    def _check_waiting(self, journal: Journal, retention: BroadcastRetention) -> None:
-        known = retention.copies._reserve
-        waiting = {key for key, heard in retention.lives.items() if heard.copies}
-        waiting |= known._refused_ns.keys()
-        if known._since_ns.keys() != waiting:
-            others = sorted(known._since_ns.keys() ^ waiting)
-            self.violate(journal, f"does not know rightly since when {others} wait for others")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from bmgd.core.broadcast.heard import LifeKey
 from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.context import Context
 from bmgd.core.forwarding.flood import Flood
@@ -207,6 +208,11 @@ class Inside:
     def stream_count(self) -> tuple[int, int]:
         """Streams in: as counted, and as they are."""
         return self.inbound._stream_count, len(self.streams_in())
+
+    def waiting_for_room(self) -> tuple[dict[LifeKey, int], dict[LifeKey, int], dict[LifeKey, int]]:
+        """When each life's copies began to wait, was refused room, became stable in part, at last."""
+        reserve = self.to_many.retention.copies._reserve
+        return reserve._since_ns, reserve._refused_ns, reserve._moved_ns
 
     def probes(self) -> set[int]:
         """The numbers of the probes underway."""

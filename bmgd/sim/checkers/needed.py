@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from bmgd.core.broadcast import source
 from bmgd.core.effects import Effect, RecordChanged, Send
 from bmgd.core.events import Event, Received
 from bmgd.routing.id_sets import ids_in
@@ -13,7 +14,7 @@ from bmgd.sim.checkers.answer_times import AGAIN_MAX_NS, AGAIN_NS, AnswerTimes
 from bmgd.sim.checkers.broadcasts import LifeKey, is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Status
 from bmgd.wire.broadcast_messages import (
     BroadcastPiece,
     ReliableBroadcast,
@@ -26,7 +27,6 @@ PIECE_AGAIN_NS: Final = 1_500_000_000
 MORE_NS: Final = 10_000_000
 """Until the next part of many that are sent again."""
 TOLD_NS: Final = 100_000_000
-REMINDED_NS: Final = 1_000_000_000
 SLACK_NS: Final = 50_000_000
 STEPS_NS: Final = 200_000_000
 """Of many deadlines that are due some are reached in later steps."""
@@ -86,7 +86,7 @@ class SourcesSendWhatIsMissed(Checker):
     The pause is 200 ms (of a piece 1.5 s) and doubles, up to 2 s; it is longer where nodes take longer to
     acknowledge what was sent once, or nothing is acknowledged before it is sent again. What is stable
     goes with broadcasts; it is told by itself when none has told it within 100 ms, and once. Who asks is
-    answered.
+    answered. To more than a bound who lack it a broadcast goes by the tree, not to each by its own way.
     """
 
     name: ClassVar[str] = "sources-send-what-is-missed"
@@ -150,6 +150,7 @@ class SourcesSendWhatIsMissed(Checker):
 
     def _check_sent(self, journal: Journal, life: _Life, effects: Sequence[Effect]) -> None:
         covered: dict[int, int] = {}
+        heads: dict[int, int] = {}
         told, pieces, moved = life.told, set(), 0
         for effect in effects:
             if isinstance(effect, RecordChanged):
@@ -170,11 +171,14 @@ class SourcesSendWhatIsMissed(Checker):
                 pieces.add(count)
             for branch in message.branches:
                 covered[count] = covered.get(count, 0) | branch.cover
+                heads[count] = heads.get(count, 0) | 1 << branch.head
         life.told = told
         for count, ids in covered.items():
             out = life.out.setdefault(count, _Out())
             if out.times:
                 self._check_again(journal, life, count, ids)
+                if not moved and ids.bit_count() > source.SINGLY_MAX:
+                    self._check_tree(journal, count, heads[count])
                 gone = ids_in(ids & ~moved & ~source_of(journal).window.living())
                 if gone:
                     self.violate(journal, f"sends {count} again to {gone}, which are held dead")
@@ -199,6 +203,22 @@ class SourcesSendWhatIsMissed(Checker):
         ]
         if have:
             self.violate(journal, f"sends {count} again to {have}, which acknowledged it")
+
+    def _check_tree(self, journal: Journal, count: int, heads: int) -> None:
+        """The tree's steps lead a power of two ahead in the layout, and on from those that are dead."""
+        membership = journal.inside.membership
+        layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
+        if journal.host.id not in layout:
+            return
+        steps: set[NodeId] = set()
+        beyond = [journal.host.id]
+        while beyond:
+            ahead = _steps_ahead(layout, beyond.pop())
+            beyond += [i for i in ahead if membership.is_gone(i) and i not in steps]
+            steps.update(ahead)
+        far = sorted(set(layout).intersection(ids_in(heads)) - steps)
+        if far:
+            self.violate(journal, f"sends {count} again to each of {far}, and not by the tree")
 
     # --- what is late -------------------------------------------------------------------------
 
@@ -246,6 +266,13 @@ class SourcesSendWhatIsMissed(Checker):
                 known.since_ns = now_ns
 
 
+def _steps_ahead(layout: Sequence[int], node_id: NodeId) -> list[NodeId]:
+    """Whom the tree of a node leads to first (ISPA07 §5.3): the ids 1, 2, 4, ... ranks after its own."""
+    size, rank = len(layout), layout.index(node_id)
+    steps = (1 << bit for bit in range(size.bit_length()))
+    return [NodeId(layout[(rank + step) % size]) for step in steps if step < size]
+
+
 def _times_sent(journal: Journal, count: int) -> int:
     """How often a source has sent a broadcast, as it counts; 0 for one that is stable."""
     unstable = source_of(journal).window.unstable
@@ -264,76 +291,3 @@ def _took_ns(journal: Journal, came: Watermark) -> int | None:
     sent = unstable[count - unstable[0].sequence]
     is_measured = sent.times == 1 and sent.command.piece is None and node_id != journal.host.id
     return journal.now_ns - sent.sent_ns if is_measured else None
-
-
-@dataclass(slots=True)
-class _Told:
-    """What a source was told of one life of it.
-
-    Args:
-        watermark: the last one.
-        vain_ns: when it was last told though nothing had come.
-        came: how many frames of it have come since.
-    """
-
-    watermark: int = 0
-    vain_ns: int = -REMINDED_NS
-    came: int = 0
-
-
-class NodesAcknowledgeWhatCame(Checker):
-    """What comes of a source's broadcasts is acknowledged to it once. A watermark only rises.
-
-    Again only as a reminder, a second later at least, or when somebody's record moved.
-    """
-
-    name: ClassVar[str] = "nodes-acknowledge-what-came"
-    events: ClassVar[Kinds] = (ReliableBroadcast, Skipped)
-    before_events: ClassVar[Kinds] = ()
-    effects: ClassVar[Kinds] = (Watermark,)
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
-        self._known: dict[NodeId, dict[LifeKey, _Told]] = {}
-
-    def on_boot(self, journal: Journal) -> None:
-        self._known[journal.place] = {}
-
-    def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        if isinstance(event, Received):
-            self._note(journal, event.message)
-        # A search that found no way comes back to who began it, which sends it on.
-        is_back = isinstance(event, Received) and isinstance(event.message, Watermark)
-        is_moved = any(isinstance(effect, RecordChanged) for effect in effects)
-        for effect in effects:
-            message = effect.message if isinstance(effect, Send) and not is_back else None
-            if isinstance(message, Watermark) and message.route.source == journal.host.id:
-                self._check(journal, message, is_moved=is_moved)
-
-    def _note(self, journal: Journal, came: object) -> None:
-        if not isinstance(came, ReliableBroadcast | Skipped):
-            return
-        if came.route.destination != journal.host.id:
-            return
-        key = came.route.source, came.route.source_incarnation
-        told = self._known[journal.place].setdefault(key, _Told())
-        told.came += 1
-
-    def _check(self, journal: Journal, message: Watermark, *, is_moved: bool) -> None:
-        source, tag = message.route.destination, message.route.destination_tag
-        for (node_id, life), told in self._known[journal.place].items():
-            if node_id != source or incarnation_tag(life) != tag:
-                continue
-            if message.watermark < told.watermark:
-                text = f"acknowledges {message.watermark} of {source} after {told.watermark}"
-                self.violate(journal, text)
-            if not told.came and not is_moved:
-                past_ns = journal.now_ns - told.vain_ns
-                if past_ns < REMINDED_NS or not message.asks:
-                    text = (
-                        f"acknowledges nothing new to {source} again after {past_ns / 1e6:.0f} ms"
-                    )
-                    self.violate(journal, text)
-                told.vain_ns = journal.now_ns
-            told.watermark = max(told.watermark, message.watermark)
-            told.came = 0

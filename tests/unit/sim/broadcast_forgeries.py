@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from bmgd.core.broadcast import copies, retention, source, window
 from bmgd.core.broadcast.announcements import _Gap
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.broadcast.window import OwnBroadcast
@@ -25,9 +26,12 @@ from bmgd.wire.broadcast_messages import (
     Multicast,
     Piece,
     ReliableBroadcast,
+    Skip,
+    Skipped,
     Stable,
     Watermark,
 )
+from bmgd.wire.link_messages import Held, Watermarks
 from bmgd.wire.routes import Route
 from bmgd.wire.segments import packed
 from bmgd.wire.stream_messages import Entry, Segment, SharedSegment
@@ -298,6 +302,15 @@ def sends_again_to_who_has_it(f: Any) -> None:
     f.deadline(_own(f, 9))
 
 
+def sends_to_each_again(f: Any) -> None:
+    f.deadline(_own(f, 9))
+    f.network.run(0.3)
+    bound, source.SINGLY_MAX = source.SINGLY_MAX, 0
+    # The tree of node 5 leads to 6, 7 and 1 first.
+    f.deadline(_own(f, 9))
+    source.SINGLY_MAX = bound
+
+
 def sends_nothing_again(f: Any) -> None:
     f.network.stop(PEER)
     f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
@@ -337,6 +350,33 @@ def drops_a_copy(f: Any) -> None:
     _comes(f)
 
 
+def waits_for_what_it_is_to_skip(f: Any) -> None:
+    f.inside.to_many.retention.hear(PEER, f.life)
+    skipped = Skipped(Route(ME, PEER, f.life), (Skip(ME, 1, 3, True),), 0)
+    f.step(Received(f.link, skipped))
+
+
+def hears_nobody_who_tells_what_it_skips(f: Any) -> None:
+    f.step(Received(f.link, Skipped(Route(ME, PEER, f.life), (), 0)))
+
+
+def does_not_heed_a_neighbor(f: Any) -> None:
+    f.inside.to_many.retention.hear(PEER, f.life)
+    f.step(Received(f.link, Watermarks((Held(PEER, f.life, 0, 0, 3),), asks=False)))
+
+
+def does_not_ask_who_has_more(f: Any) -> None:
+    heard = f.inside.to_many.retention.hear(PEER, f.life)
+    heard.told[PEER] = 2, 2
+    f.step(Received(f.link, Watermarks((Held(PEER, f.life, 2, 2, 2),), asks=False)))
+
+
+def acknowledges_before_its_time(f: Any) -> None:
+    route = Route(ME, PEER, f.life, 0, 1, 5)
+    came = ReliableBroadcast(route, "news", b"x", 0, (), 8, 0, (), 0)
+    f.step(Received(f.link, came), [_acknowledges(f, 1)])
+
+
 def acknowledges_again(f: Any) -> None:
     _comes(f)
     f.deadline(_acknowledges(f, 1))
@@ -368,6 +408,39 @@ def _watermark(f: Any) -> Any:
 def counts_wrongly(f: Any) -> None:
     f.inside.to_many.retention.copies.held_bytes = 5
     f.deadline()
+
+
+def hears_more_lives_than_it_may(f: Any) -> None:
+    f.inside.to_many.retention.hear(PEER, f.life)
+    bound, retention.LIVES_MAX = retention.LIVES_MAX, 0
+    f.deadline()
+    retention.LIVES_MAX = bound
+
+
+def lets_more_wait_than_it_may(f: Any) -> None:
+    command = BroadcastTo("news", b"x", True, 60 * S)
+    waiting = OwnBroadcast(command, 0, 60 * S)
+    f.inside.to_many.source.window.put(waiting)
+    f.inside.to_many.source.window.put(waiting)
+    bound, window.WAITING_BYTES_MAX = window.WAITING_BYTES_MAX, 256
+    f.deadline()
+    window.WAITING_BYTES_MAX = bound
+
+
+def does_not_know_who_waits(f: Any) -> None:
+    f.inside.to_many.retention.copies._reserve._refused_ns[PEER, f.life] = 0
+    f.deadline()
+
+
+def lets_in_who_can_wait(f: Any) -> None:
+    kept = f.inside.to_many.retention
+    heard = kept.hear(PEER, f.life)
+    kept.copies.held_bytes = copies.HELD_BYTES_MAX
+    came = ReliableBroadcast(Route(ME, PEER, f.life, 0, 1, 5), "news", b"x", 0, (), 8, 0, (), 0)
+    f.scene.before(f.host, Received(f.link, came))
+    kept.copies.held_bytes = 0
+    kept.copies.keep(heard, came)
+    f.scene.after(f.host, Received(f.link, came), [])
 
 
 def keeps_what_it_does_not_count(f: Any) -> None:
@@ -448,14 +521,24 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("sources-send-what-is-missed", sends_again_at_once),
     ("sources-send-what-is-missed", sends_again_after_the_same_pause),
     ("sources-send-what-is-missed", sends_again_to_who_has_it),
+    ("sources-send-what-is-missed", sends_to_each_again),
     ("sources-send-what-is-missed", sends_nothing_again),
     ("sources-send-what-is-missed", tells_again_what_is_stable),
     ("sources-send-what-is-missed", does_not_tell_what_is_stable),
     ("sources-send-what-is-missed", does_not_answer_who_asks),
     ("broadcasts-are-taken", drops_a_copy),
+    ("broadcasts-are-taken", waits_for_what_it_is_to_skip),
+    ("broadcasts-are-taken", hears_nobody_who_tells_what_it_skips),
+    ("neighbors-are-heard", does_not_heed_a_neighbor),
+    ("neighbors-are-heard", does_not_ask_who_has_more),
+    ("nodes-acknowledge-what-came", acknowledges_before_its_time),
     ("nodes-acknowledge-what-came", acknowledges_again),
     ("nodes-acknowledge-what-came", acknowledges_less),
     ("broadcast-bounds-hold", counts_wrongly),
+    ("bounds-hold", hears_more_lives_than_it_may),
+    ("bounds-hold", lets_more_wait_than_it_may),
+    ("broadcast-bounds-hold", does_not_know_who_waits),
+    ("broadcast-bounds-hold", lets_in_who_can_wait),
     ("broadcast-bounds-hold", keeps_what_it_does_not_count),
     ("all-have-it-or-none", forgets_to_tell),
     ("all-have-it-or-none", never_settles),
