@@ -4,7 +4,8 @@ By chance there are seldom joiners for long enough that anything becomes of them
 all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
 of a partition equally large for so long that each holds the other one dead. Seldom is a node evicted
 that cannot hear of it, and comes back in the same life. Seldom are founders apart from the first moment
-until they no longer wait for each other. Seldom does a node leave while its readers are slow. And seldom
+until they no longer wait for each other. Seldom does a node leave while its readers are slow. Seldom
+are founders of an older release started again as newer ones. And seldom
 does nothing happen but that one or two nodes are silent, each for itself, until they are found.
 """
 
@@ -29,6 +30,7 @@ from bmgd.chaos.faults import (
     Stop,
 )
 from bmgd.chaos.plan import Plan, Scalar, Step
+from bmgd.errors import PlanError
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES
 from bmgd.types import NodeId
 
@@ -117,6 +119,33 @@ def leaving(random: Random, plan: Plan) -> Plan:
     # So long are programs slow: what a leaver waits for takes seconds.
     seconds = max(plan.seconds, steps[-1].at_s + 1.5)
     return replace(plan, steps=tuple(steps), seconds=round(seconds, 6))
+
+
+def upgraded(random: Random, plan: Plan) -> Plan:
+    """A plan in which founders are started again beside what else happens, as for a new release.
+
+    One after the other, or some at a time; those of which the plan has no other end or beginning. A plan
+    that needs one of them meanwhile stays as it is.
+    """
+    named = {node for step in plan.steps for node in getattr(step.fault, "nodes", ())}
+    ids = [NodeId(node) for node in range(plan.nodes) if node not in named]
+    chosen = random.sample(ids, min(len(ids), random.randint(1, max(1, min(4, plan.nodes - 1)))))
+    steps, at_s = list(plan.steps), _BEGIN_S + random.random()
+    for node in chosen:
+        end: Fault = random.choice((Kill((node,)), Kill((node,)), Leave((node,))))
+        steps.append(Step(round(at_s, 6), end))
+        back_s = at_s + random.choice((0.05, 0.6))
+        steps.append(Step(round(back_s, 6), Restart((node,))))
+        at_s += random.choice((0.02, 0.3))
+    steps.sort(key=lambda step: step.at_s)
+    last_s = steps[-1].at_s if steps else 0.0
+    seconds = round(max(plan.seconds, last_s + 0.5), 6)
+    grown = replace(plan, steps=tuple(steps), seconds=seconds)
+    try:
+        grown.check()
+    except PlanError:
+        return plan
+    return grown
 
 
 def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:

@@ -17,7 +17,7 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
-from bmgd.sim.courses import apart, evicted, growing, halved, leaving, silent, strangers
+from bmgd.sim.courses import apart, evicted, growing, halved, leaving, silent, strangers, upgraded
 from bmgd.sim.workload import BATCH_MAX, BURST_MEAN
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -139,6 +139,8 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if courses:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
     simulated |= _seldom(seed, grows="growing" in courses)
+    if "older_percent" in simulated and not courses and (new := _drawn("upgraded", seed, 0.6)):
+        plan = upgraded(new, plan)
     if "narrow_percent" in simulated:
         simulated |= FREE_STEPS
     if "tick_us" in simulated:

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from bmgd.chaos.faults import Evict, Join, Partition
+from bmgd.chaos.faults import Evict, Join, Partition, Restart
 from bmgd.chaos.history import BecameReady, Exited, Noted
 from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.checkers import inspect
-from bmgd.sim.courses import evicted, growing, halved, strangers
+from bmgd.sim.courses import evicted, growing, halved, strangers, upgraded
 from bmgd.sim.simulation import Simulation
 
 QUIET = Workload(messages_per_second=0.0)
@@ -33,6 +33,15 @@ def test_joiners_on_two_sides_are_given_one_id_and_one_of_them_takes_another() -
     assert not report.violations
     displaced = [fact for fact in report.history.of(Noted) if fact.event == "displaced"]
     assert len(displaced) == 1
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 9])
+@pytest.mark.parametrize("seed", range(5))
+def test_founders_are_started_again_as_newer_ones(nodes: int, seed: int) -> None:
+    plan = upgraded(Random(seed), Plan(nodes, 2.0))
+    plan.check()
+    assert any(isinstance(step.fault, Restart) for step in plan.steps)
+    assert plan.seconds > plan.steps[-1].at_s
 
 
 @pytest.mark.parametrize("nodes", [2, 6])
