@@ -48,6 +48,8 @@ def growing(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:
     """
     if plan.nodes > 1 and random.random() < 0.5:
         steps = _given_twice(random, plan.nodes, _detection_s(settings))
+    elif plan.nodes > 1 and random.random() < 0.5:
+        steps = _given_up(random, plan.nodes, _detection_s(settings))
     else:
         steps = _coming_and_going(random, plan.nodes)
     seconds = max(plan.seconds, steps[-1].at_s + 0.5)
@@ -135,7 +137,8 @@ def upgraded(random: Random, plan: Plan) -> Plan:
         end: Fault = random.choice((Kill((node,)), Kill((node,)), Leave((node,))))
         steps.append(Step(round(at_s, 6), end))
         back_s = at_s + random.choice((0.05, 0.6))
-        steps.append(Step(round(back_s, 6), Restart((node,))))
+        back = Restart((node,), keeps_state=random.random() < 0.7)
+        steps.append(Step(round(back_s, 6), back))
         at_s += random.choice((0.02, 0.3))
     steps.sort(key=lambda step: step.at_s)
     last_s = steps[-1].at_s if steps else 0.0
@@ -208,6 +211,28 @@ def _coming_and_going(random: Random, nodes: int) -> list[Step]:
             back = Restart(one, keeps_state=random.random() < 0.7)
             steps.append(Step(round(back_s, 6), back))
     return sorted(steps, key=lambda step: step.at_s)
+
+
+def _given_up(random: Random, nodes: int, detection_s: float) -> list[Step]:
+    """Each second of some joiners leaves or is evicted, while a founder is away that then comes back.
+
+    Where ids are given up soon it has to be told of several runs of them.
+    """
+    count, founder = random.randint(3, 5), random.choice([NodeId(i) for i in range(nodes)])
+    places = [NodeId(place) for place in range(nodes, nodes + count)]
+    away_s = _BEGIN_S + 0.5 + random.random()
+    leave_s = away_s + random.choice((0.05, detection_s))
+    back_s = leave_s + random.choice((0.5, 2.0, 3.0))
+    by = NodeId((founder + 1) % nodes)
+    leavers = tuple(places[::2])
+    end: Fault = random.choice((Leave(leavers), Leave(leavers), Evict(leavers, by)))
+    away: Fault = Kill((founder,))
+    back: Fault = Restart((founder,), keeps_state=random.random() < 0.5)
+    if random.random() < 0.5:
+        others = tuple(sorted({*map(NodeId, range(nodes + count))} - {founder}))
+        away, back = Partition((others, (founder,))), Mend()
+    steps = (_BEGIN_S, Join(count)), (away_s, away), (leave_s, end), (back_s, back)
+    return [Step(round(at_s, 6), fault) for at_s, fault in steps]
 
 
 def _given_twice(random: Random, nodes: int, detection_s: float) -> list[Step]:

@@ -95,8 +95,8 @@ class Forger:
         return Notice(((about.id, record),))
 
     def _death(self, told: Host, about: Host) -> Message:
-        """The life that it leads is over."""
-        status = self._random.choice((Status.DEAD, Status.EXCLUDED))
+        """The life that it leads is over, or has left."""
+        status = self._random.choice((Status.DEAD, Status.EXCLUDED, Status.DEAD, Status.LEFT))
         version = self._random.choice((0, 1, 7))
         record = Record(about.node.incarnation, version, status, about.address)
         return Notice(((about.id, record),))

@@ -26,6 +26,7 @@ NARROW: Final[tuple[Bound, ...]] = (
     (("core.neighbors.greeting",), "HELD_MAX", 1),
     (("core.forwarding.visited",), "BITMAP_SPACE_MAX", 0),
     (("core.forwarding.flood",), "SENDERS_MAX", 2),
+    (("core.joining.growth",), "JOINS_OPEN_MAX", 1),
     (("core.streams.acknowledging",), "ACKS_PER_STEP", 1),
     (("core.streams.acknowledging",), "FLOW_BEGIN", 1),
     (("core.streams.inbound",), "KEPT_MAX", 2),

@@ -244,7 +244,7 @@ def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, f
     if plan.nodes > 1 and (left := _drawn("leaving", seed, 0.06)):
         courses.add("leaving")
         plan = leaving(left, plan)
-    if grown := _drawn("growing", seed, 0.08):
+    if grown := _drawn("growing", seed, 0.12):
         courses.add("growing")
         plan = growing(grown, plan, settings)
     if parted := _drawn("halves", seed, 0.03):

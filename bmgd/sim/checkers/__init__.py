@@ -79,6 +79,7 @@ from bmgd.sim.checkers.orders import (
 from bmgd.sim.checkers.orphans import NeighborsAreAskedAnew
 from bmgd.sim.checkers.own_words import OwnWordsAreTrue
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
+from bmgd.sim.checkers.pages import PagesFollowEachOther
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
@@ -131,6 +132,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     HeartbeatsArePaced,
     DifferencesAreCompared,
     QuestionsAreAnswered,
+    PagesFollowEachOther,
     NoticesAreWellFormed,
     JoinersAreGivenIds,
     VerdictsAreProven,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from bmgd.core.effects import Effect, Grant, Send
-from bmgd.core.events import DeadlineReached, Event, Received
+from bmgd.core.effects import Effect, Grant, Refuse, Send
+from bmgd.core.events import DeadlineReached, Event, JoinAsked, LinkDown, Received
+from bmgd.core.joining import growth
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene, is_deadline
-from bmgd.types import Incarnation, NodeId, NodeState
+from bmgd.types import Incarnation, LinkId, NodeId, NodeState
 from bmgd.wire.ask_messages import JoinGrant, JoinRequest
 
 GATHERED_NS: Final = 10_000_000
@@ -20,27 +21,35 @@ SLACK_NS: Final = 100_000_000
 class JoinersAreGivenIds(Checker):
     """Who is ready, holds no lower id alive, and agrees with its neighbors answers a request with an id.
 
-    Whoever asks is linked to it from then until now: else the answer may have no way.
+    Whoever asks is linked to it from then until now: else the answer may have no way. So is a joiner that
+    asks it itself.
     """
 
     name: ClassVar[str] = "joiners-are-given-ids"
-    events: ClassVar[Kinds] = (JoinRequest, DeadlineReached)
-    effects: ClassVar[Kinds] = (JoinGrant, Grant)
+    events: ClassVar[Kinds] = (JoinRequest, JoinAsked, LinkDown, DeadlineReached)
+    effects: ClassVar[Kinds] = (JoinGrant, Grant, Refuse)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._asked: dict[NodeId, dict[Incarnation, tuple[NodeId, int]]] = {}
+        self._came: dict[NodeId, dict[Incarnation, tuple[LinkId, int]]] = {}
+        """The joiners that ask each process itself."""
 
     def on_boot(self, journal: Journal) -> None:
-        self._asked[journal.place] = {}
+        self._asked[journal.place], self._came[journal.place] = {}, {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        asked = self._asked[journal.place]
+        asked, came = self._asked[journal.place], self._came[journal.place]
         match event:
             case Received(_, JoinRequest() as request) if self._may_give(journal):
-                if request.route.destination == journal.host.id:
+                is_here = request.route.destination == journal.host.id
+                if is_here and not _is_full(journal, request.incarnation):
                     asker = request.route.source
                     asked.setdefault(request.incarnation, (asker, journal.now_ns))
+            case JoinAsked(link, None, life) if self._may_give(journal):
+                came.pop(life, None)
+                if not _is_full(journal, life):
+                    came[life] = link, journal.now_ns
             case _:
                 pass
         for effect in effects:
@@ -50,8 +59,19 @@ class JoinersAreGivenIds(Checker):
                 # A joiner that asks here itself by now is told over its own link.
                 for life, _ in journal.inside.growth._given:
                     asked.pop(life, None)
-        if asked and is_deadline(event):
+        if came:
+            self._strike_off(journal, event, effects)
+        if (asked or came) and is_deadline(event):
             self._dun(journal, asked)
+
+    def _strike_off(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        """Who is answered, or went away, is owed nothing."""
+        done = {effect.link for effect in effects if isinstance(effect, Grant | Refuse)}
+        if isinstance(event, LinkDown):
+            done.add(event.link)
+        came = self._came[journal.place]
+        for life in [life for life, (link, _) in came.items() if link in done]:
+            del came[life]
 
     def _may_give(self, journal: Journal) -> bool:
         context, links = journal.inside.context, journal.inside.links.table
@@ -68,3 +88,16 @@ class JoinersAreGivenIds(Checker):
             elif journal.now_ns - since_ns > GATHERED_NS + SLACK_NS + journal.lag_ns:
                 del asked[life]
                 self.violate(journal, f"gives the joiner that {asker} asks for no id")
+        came = self._came[journal.place]
+        for life, (_, since_ns) in list(came.items()):
+            if not self._may_give(journal):
+                del came[life]
+            elif journal.now_ns - since_ns > GATHERED_NS + SLACK_NS + journal.lag_ns:
+                del came[life]
+                self.violate(journal, "gives a joiner that asks it no id")
+
+
+def _is_full(journal: Journal, life: Incarnation) -> bool:
+    """Whether as many requests are gathered as there may be, and this one is not among them."""
+    wishes = journal.inside.growth._wishes
+    return life not in wishes and len(wishes) >= growth.JOINS_OPEN_MAX

@@ -21,6 +21,8 @@ from bmgd.core.effects import (
     Welcome,
 )
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkDown, LinkUp
+from bmgd.core.joining import growth
+from bmgd.core.membership import retirement
 from bmgd.core.neighbors import greeting
 from bmgd.core.streams import finding, granting, inbound, outbound, stream_out, table
 from bmgd.core.streams.stream_out import NEVER_NS, StreamOut
@@ -75,6 +77,8 @@ BOUNDS = {
     "topics of broadcasts": 1024,
     "lives of sources": 65_536,
     "payloads that wait for room": 64 << 20,
+    "joiners that wait": 1024,
+    "requests for an id": 1024,
     "probes": 1024,
     "asks": 64,
     "held hellos": 16,
@@ -105,6 +109,8 @@ SMALL: Final = {
     "topics of broadcasts": (announcements, "TOPICS_MAX"),
     "lives of sources": (retention, "LIVES_MAX"),
     "payloads that wait for room": (window, "WAITING_BYTES_MAX"),
+    "joiners that wait": (growth, "JOINS_OPEN_MAX"),
+    "requests for an id": (growth, "JOINS_OPEN_MAX"),
 }
 """Those that a seed may have made small, where they are."""
 
@@ -218,6 +224,8 @@ def measure(inside: Inside) -> dict[str, int]:
         "topics of broadcasts": len(inside.to_many.announcements._carrying),
         "lives of sources": len(inside.to_many.retention.lives),
         "payloads that wait for room": _waiting_bytes(inside),
+        "joiners that wait": len(inside.growth._open),
+        "requests for an id": len(inside.growth._wishes),
         "probes": len(inside.probes()),
         "asks": len(inside.asks()),
         "held hellos": len(inside.held()),
@@ -284,6 +292,7 @@ class DeadlinesHaveSubjects(Checker):
         joining = state is NodeState.JOINING
         if (joining or state is NodeState.READY) and ("start deadline" in purposes) != joining:
             self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
+        self._check_forgetting(journal, inside)
         self._check_resends(journal, inside)
         sending, inbound = inside.outbound.sending, inside.inbound
         if sending._ready and "streams" not in sending._work:
@@ -297,6 +306,16 @@ class DeadlinesHaveSubjects(Checker):
                 self.violate(journal, f"a deadline to acknowledge nothing of {source}")
         if "relayout" not in purposes:
             self._check_wanted(journal, inside)
+
+    def _check_forgetting(self, journal: Journal, inside: Inside) -> None:
+        """Where nobody is gone, the joiner that left first is forgotten when its time is over."""
+        left = inside.retirement._left
+        if not left or inside.retirement._gone:
+            return
+        due_ns = inside.context.timers.due_ns((retirement.RETIRE_TIMER, 0, 0))
+        most_ns = min(left.values()) + retirement.LEFT_NS
+        if due_ns is None or due_ns > max(most_ns, journal.now_ns + retirement.TURN_NS):
+            self.violate(journal, f"forgets {next(iter(left))}, which has left, at {due_ns}")
 
     def _check_resends(self, journal: Journal, inside: Inside) -> None:
         streams = {stream.key: stream for stream in inside.streams_out()}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from bmgd.core.commands import Leave
-from bmgd.core.effects import Effect, Exit, RecordChanged, Renewed
-from bmgd.core.events import CommandIssued, DialFailed, Event, Received
+from bmgd.core.effects import Dial, Effect, Exit, RecordChanged, Renewed
+from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkUp, Received
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import order_of
@@ -26,6 +26,8 @@ _OF_OWN_ID: Final = (
     "the id {} is claimed again and again",
     "no incarnation of the id {} is left",
 )
+_GIVEN_UP: Final = "the id {} was given up"
+_VERSION_MAX: Final = 2**32 - 1
 _REASONS: Final = (
     "this node was evicted from the cluster",
     "this node was declared dead, and --on-declared-dead is exit",
@@ -37,11 +39,12 @@ _REASONS: Final = (
 class LivesGrow(Checker):
     """Incarnations only grow: a node's own, with its version, and those of others that are vouched.
 
-    How often it begins a new one is counted, as it may do so only so often.
+    How often it begins a new one is counted, as it may do so only so often. Who is told of a former life
+    of its own over a link takes nothing for it that is for any life.
     """
 
     name: ClassVar[str] = "lives-grow"
-    events: ClassVar[Kinds] = (Look,)
+    events: ClassVar[Kinds] = (Look, LinkUp, Greeted)
     effects: ClassVar[Kinds] = (RecordChanged, Renewed)
 
     def __init__(self, scene: Scene) -> None:
@@ -79,6 +82,10 @@ class LivesGrow(Checker):
         begun_ns = inside.lifecycle._begun_ns
         if renewed and not (begun_ns and begun_ns[-1] == journal.now_ns):
             self.violate(journal, "begins a new life, and does not count it")
+        is_linked = isinstance(event, LinkUp | Greeted) and event.link in journal.links
+        told = event.known_of_me if isinstance(event, LinkUp | Greeted) and is_linked else 0
+        if 0 < told < own[0] and not inside.context.followed:
+            self.violate(journal, f"was told of its life {told:#x}, and follows none")
         self._own[journal.place] = own
         if is_deadline(event):
             self._compare(journal, inside)
@@ -108,15 +115,18 @@ class AccusationIsAnswered(Checker):
 
     What it is told of itself it outranks at once: by a higher version, by a new life above a dead one;
     or it ends, for an eviction and for another life that lives. Its own record says alive. Where another
-    life is said to live it may look first, and then leads a higher one, or has lost its id.
+    life is said to live it may look first, and then leads a higher one, or has lost its id. It looks at
+    each address but its own one; and begins no new life for what a version refutes.
     """
 
     name: ClassVar[str] = "accusation-is-answered"
     events: ClassVar[Kinds] = (Notice, DialFailed, Look)
-    effects: ClassVar[Kinds] = (RecordChanged, Renewed)
+    before_events: ClassVar[Kinds] = (Notice,)
+    effects: ClassVar[Kinds] = (RecordChanged, Renewed, Dial)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
+        self._life = Incarnation(0)
         self._claimed: dict[NodeId, Incarnation] = {}
         """The highest life of its own id that each process looks into."""
         self._right: dict[NodeId, tuple[Record | None, Incarnation, int]] = {}
@@ -124,6 +134,9 @@ class AccusationIsAnswered(Checker):
     def on_boot(self, journal: Journal) -> None:
         self._right.pop(journal.place, None)
         self._claimed.pop(journal.place, None)
+
+    def before(self, journal: Journal, event: Event) -> None:
+        self._life = journal.incarnation
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         inside = journal.inside
@@ -140,10 +153,25 @@ class AccusationIsAnswered(Checker):
                 self._right[journal.place] = look
         if isinstance(event, Received) and isinstance(event.message, Notice):
             self._check_answer(journal, event.message, believed)
+            if any(isinstance(effect, Renewed) for effect in effects):
+                self._check_renewal(journal, event.message)
+        me, address = journal.host.id, context.settings.address
+        if any(isinstance(e, Dial) and (e.peer, e.address) == (me, address) for e in effects):
+            self.violate(journal, "looks for another life of its own at its own address")
         if self._claimed and journal.host.id not in journal.dials:
             claimed = self._claimed.pop(journal.place, Incarnation(0))
             if claimed > context.incarnation:
                 self.violate(journal, f"has looked into a life {claimed:#x}, and stays as it was")
+
+    def _check_renewal(self, journal: Journal, notice: Notice) -> None:
+        """A later life is gone, or is said to be where this one is; or no version is left."""
+        own = journal.inside.settings.address
+        of_this = [record for node_id, record in notice.records if node_id == journal.host.id]
+        for record in of_this:
+            is_gone = record.status >= Status.DEAD or record.address == own
+            if (record.incarnation > self._life and is_gone) or record.version >= _VERSION_MAX:
+                return
+        self.violate(journal, f"begins a new life for {of_this}, in its life {self._life:#x}")
 
     def _check_answer(self, journal: Journal, notice: Notice, believed: Record | None) -> None:
         me = journal.host.id
@@ -208,6 +236,9 @@ class ExitsHaveAReason(Checker):
         reasons = (*_REASONS, *(text.format(journal.host.id) for text in _OF_OWN_ID))
         if not is_known or (ended.code and not ended.reason.startswith(reasons)):
             return f"with code {ended.code}, for a reason that is none"
+        is_founder = journal.host.id < self.scene.network.size
+        if is_founder and ended.reason.startswith(_GIVEN_UP.format(journal.host.id)):
+            return "though no id of a founder is given up"
         if not ended.code:
             return "" if journal.place in self._asked else "and was not asked to"
         if isinstance(event, Received) and isinstance(event.message, Notice):

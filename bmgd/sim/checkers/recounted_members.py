@@ -70,6 +70,18 @@ def _awaited(inside: Inside) -> Iterator[Counted]:
     yield "contests", inside.contests._open, asked
 
 
+def _given(inside: Inside) -> Iterator[Counted]:
+    """A joiner that asks again is given the id that it has: by its life and its address."""
+    membership = inside.membership
+    living = {
+        (record.incarnation, record.address): node_id
+        for node_id, record in sorted(membership.exceptions().items())
+        if node_id >= membership.founding_size and record.status is Status.ALIVE
+    }
+    known = {life: inside.growth._given.get(life) for life in living}
+    yield "ids that joiners were given", known, living
+
+
 def _links(inside: Inside) -> Iterator[Counted]:
     by_peer: dict[NodeId, list[int]] = {}
     for link in inside.links.table.values():
@@ -155,6 +167,7 @@ def members(inside: Inside) -> Iterator[Counted]:
         _deadlines,
         _ids,
         _awaited,
+        _given,
         _links,
         _planned,
         _healing,

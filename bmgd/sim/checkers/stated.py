@@ -12,10 +12,11 @@ from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from typing import ClassVar, Final
 
+from bmgd.core.membership.allowance import Allowance
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.narrowing import ALL
-from bmgd.sim.witness.numbers import BEGINNINGS, DEFAULTS, MEMBERS, NUMBERS
+from bmgd.sim.witness.numbers import BEGINNINGS, DEFAULTS, IDS, MEMBERS, NUMBERS
 
 _NOTHING: Final[dict[type, object]] = {int: 0, bool: False}
 
@@ -41,7 +42,13 @@ class NumbersAreAsStated(Checker):
             self._look(journal)
 
     def _look(self, journal: Journal) -> None:
-        for name, stated, there in (*_numbers(), *_members(), *_defaults(), *_beginnings()):
+        for name, stated, there in (
+            *_numbers(),
+            *_members(),
+            *_defaults(),
+            *_beginnings(),
+            *_unlimited(),
+        ):
             if (type(stated), stated) != (type(there), there):
                 self.violate(journal, f"{name} is {there}, stated is {stated}")
 
@@ -74,6 +81,14 @@ def _defaults() -> Iterator[tuple[str, object, object]]:
             there = {field.name: field.default for field in fields(getattr(place, kind))}
             for name, value in stated.items():
                 yield f"{module}.{kind}.{name}", value, there[name]
+
+
+def _unlimited() -> Iterator[tuple[str, object, object]]:
+    """Before there is a rate, every id may become known."""
+    allowance = Allowance()
+    for name in ("skips", "retired"):
+        there = getattr(allowance, name)
+        yield f"core.membership.allowance.Allowance.{name}", IDS, there
 
 
 def _beginnings() -> Iterator[tuple[str, object, object]]:

@@ -307,6 +307,13 @@ class QuestionsAreAnswered(Checker):
         ]
         if list(page.records) != due or end <= ask.after:
             self.violate(journal, f"a page from {ask.after} to {end} is not what it believes")
+        retired = [
+            (max(first, ask.after), min(last, end - 1))
+            for first, last in membership.retired.pairs
+            if first < end and last >= ask.after
+        ]
+        if list(page.retired) != retired:
+            self.violate(journal, f"retired are {retired}, its page has {page.retired}")
         if max(len(page.records), len(page.retired)) > RECORDS_PER_NOTICE_MAX:
             self.violate(journal, f"a page of {len(page.records)} records")
 

@@ -12,6 +12,8 @@ from typing import Final
 MS: Final = 1_000_000
 S: Final = 1_000 * MS
 
+IDS: Final = 2**31
+"""So many ids there can be."""
 NUMBERS: Final[dict[str, dict[str, int | float]]] = {
     "core.broadcast.announcements": {
         "CREDIT": 64,
