@@ -1,7 +1,8 @@
 """Secrets that change while a cluster runs: on one host after the other, in two rounds.
 
 In the first each host gets the new secret before the old one, in the second the old one goes. So each two
-hosts have one in common at any time, as operators are told to do it.
+hosts have one in common at any time, as operators are told to do it. Half of the rounds are made by hand,
+in the others a tool comes to all hosts at about the same moment.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from bmgd.sim.network import Network
 
 _SHARE: Final = 0.4
 """Of a round, in which all hosts have their turn; the rest of it is for links."""
+_BY_TOOL_NS: Final = 3_000_000
+"""In so short a time a tool comes to all hosts: dials are underway in it."""
 
 
 class Rekeying:
@@ -43,8 +46,11 @@ class Rekeying:
     def _begin(self, keys: tuple[str, ...], round_ns: int) -> None:
         network = self._network
         network.keys = keys
+        span_ns = max(1, int(_SHARE * round_ns))
+        if self._random.random() < 0.5:
+            span_ns = min(span_ns, _BY_TOOL_NS)
         for number in sorted(network.hosts):
-            at_ns = network.now_ns + self._random.randrange(max(1, int(_SHARE * round_ns)))
+            at_ns = network.now_ns + self._random.randrange(span_ns)
             network.timeline.plan(at_ns, self._change, number, keys)
 
     def _change(self, number: int, keys: tuple[str, ...]) -> None:

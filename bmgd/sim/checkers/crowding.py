@@ -67,7 +67,7 @@ class HealsInTime(Checker):
     def _check_step(self, journal: Journal, effects: Sequence[Effect]) -> None:
         """What was healed in this step had to be, and what a verdict makes due was healed."""
         told = [effect for effect in effects if isinstance(effect, Observed)]
-        declared = {line.peer for line in told if line.event == "verdict"}
+        declared = {line.peer for line in told if line.event == "verdict" and line.peer is not None}
         healed = [line for line in told if line.event == "healed"]
         changed = {e.id: e.record.status for e in effects if isinstance(e, RecordChanged)}
         if not declared and not healed:
@@ -76,7 +76,7 @@ class HealsInTime(Checker):
         if changed.keys() - declared - excluded:
             # Something else has changed who is in the layout, or who lives, before or after.
             return
-        membership, policy = journal.inside.membership, journal.inside.settings.healing
+        membership, policy = journal.inside.membership, journal.inside.context.settings.healing
         layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
         if healed:
             count = int(healed[0].detail.split()[0])

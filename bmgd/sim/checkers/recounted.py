@@ -52,7 +52,7 @@ class CountsAreTrue(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         allowance = journal.inside.membership.allowance
-        since_ns = allowance._at_ns or journal.now_ns
+        since_ns = journal.now_ns if allowance._at_ns is None else allowance._at_ns
         if self._limited[journal.place] and journal.now_ns - since_ns >= _MILLISECOND:
             self.violate(journal, "has let time pass, and lets no more ids become known")
         self._limited[journal.place] = allowance.is_limited
