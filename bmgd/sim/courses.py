@@ -2,7 +2,8 @@
 
 By chance there are seldom joiners for long enough that anything becomes of them. Where they are nearly
 all that happens, ids above the founders are given out, given up, and contested. Seldom are two sides
-of a partition equally large for so long that each holds the other one dead. Seldom is a node evicted
+of a partition equally large for so long that each holds the other one dead. Seldom are as many dead as
+one node has neighbors, and spread so that the graph need not heal. Seldom is a node evicted
 that cannot hear of it, and comes back in the same life. Seldom are founders apart from the first moment
 until they no longer wait for each other. Seldom does a node leave while its readers are slow. Seldom
 are founders of an older release started again as newer ones. And seldom
@@ -32,6 +33,7 @@ from bmgd.chaos.faults import (
 from bmgd.chaos.plan import Plan, Scalar, Step
 from bmgd.errors import PlanError
 from bmgd.profiles import DEFAULT_PROFILE, PROFILES
+from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
 
 _BEGIN_S: Final = 0.3
@@ -149,6 +151,50 @@ def upgraded(random: Random, plan: Plan) -> Plan:
     except PlanError:
         return plan
     return grown
+
+
+def thinned(random: Random, plan: Plan) -> Plan:
+    """A plan in which many die, but nearly all neighbors of nobody who lives; then others move.
+
+    Somebody joins and leaves again, one of the dead comes back, or one more dies.
+
+    Args:
+        random: chooses.
+        plan: of at least `THINNED_MIN` nodes; it lasts at least as long.
+    """
+    dead = _spread(random, plan.nodes)
+    living = [NodeId(i) for i in range(plan.nodes) if i not in dead]
+    at_s, steps = _BEGIN_S, [Step(_BEGIN_S, Kill(tuple(sorted(dead))))]
+    guest = (NodeId(plan.nodes),)
+    faults: list[tuple[Fault, ...]] = [
+        (Restart((random.choice(dead),)),),
+        (Join(1), Leave(guest)),
+        (Kill((random.choice(living),)),),
+    ]
+    random.shuffle(faults)
+    for fault in (one for several in faults[: random.randint(2, 3)] for one in several):
+        at_s += random.choice((0.4, 0.7))
+        steps.append(Step(round(at_s, 6), fault))
+    return replace(plan, steps=tuple(steps), seconds=round(max(plan.seconds, at_s + 0.5), 6))
+
+
+THINNED_MIN: Final = 8
+"""In smaller graphs there is hardly anybody who is nobody's neighbor."""
+_TRIES: Final = 50
+
+
+def _spread(random: Random, nodes: int) -> list[NodeId]:
+    """As many as one node has neighbors; each survivor still has two of its own, if it can be."""
+    ids = [NodeId(node) for node in range(nodes)]
+    graph = BinomialGraph(nodes)
+    count = min(graph.degree, nodes - 3)
+    dead = random.sample(ids, count)
+    for _ in range(_TRIES):
+        survivors = [node for node in ids if node not in dead]
+        if all(len(set(graph.neighbors(node)).difference(dead)) > 1 for node in survivors):
+            break
+        dead = random.sample(ids, count)
+    return dead
 
 
 def silent(random: Random, plan: Plan, settings: Mapping[str, Scalar]) -> Plan:

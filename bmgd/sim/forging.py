@@ -19,7 +19,7 @@ from bmgd.sim.inside import known_life
 from bmgd.sim.network import PEERS, Network
 from bmgd.sim.readers import TOPIC
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of, incarnation_tag
-from bmgd.wire.ask_messages import Answer
+from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.messages import Message
 from bmgd.wire.routes import NORMAL_PRIORITY, Route
@@ -80,7 +80,21 @@ class Forger:
             self._note(LieTold(self._network.now_ns, about.id, told.id))
             self._network.lied_about.add(about.id)
             self._network.blink(about.where)
-            self._network.let_come(told, LinkId(self._random.choice(links)), message)
+            link = LinkId(self._random.choice(links))
+            self._network.let_come(told, link, message)
+            self._ask_about(told, link, about)
+
+    def _ask_about(self, told: Host, link: LinkId, about: Host) -> None:
+        """Who has told a lie asks as well whether he whom it was about is heard."""
+        end = told.ends.get(link)
+        if end is None or end.other is None or not self._network.can_come(end):
+            return
+        asker = end.other.host
+        if asker.id in (about.id, told.id) or told is about:
+            return
+        tag = incarnation_tag(told.node.incarnation)
+        route = Route(told.id, asker.id, asker.node.incarnation, tag)
+        self._network.let_come(told, link, Ask(route, about.id, about.node.incarnation))
 
     def _life_above(self, about: Host) -> Incarnation:
         counter = counter_of(about.node.incarnation) + self._random.randint(0, 2)

@@ -17,7 +17,18 @@ from bmgd.chaos.random_plan import random_plan
 from bmgd.frameheader import FRAME_BYTES_MAX
 from bmgd.profiles import PROFILES
 from bmgd.sim.broadcasters import SHARE
-from bmgd.sim.courses import apart, evicted, growing, halved, leaving, silent, strangers, upgraded
+from bmgd.sim.courses import (
+    THINNED_MIN,
+    apart,
+    evicted,
+    growing,
+    halved,
+    leaving,
+    silent,
+    strangers,
+    thinned,
+    upgraded,
+)
 from bmgd.sim.workload import BATCH_MAX, BURST_MEAN
 from bmgd.topology import BinomialGraph
 from bmgd.types import NodeId
@@ -251,6 +262,10 @@ def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, f
         courses.add("halves")
         settings |= {"quorum": "majority", "healing": parted.choice(("off", "after:1"))}
         plan = halved(parted, plan, settings)
+    if not courses and plan.nodes >= THINNED_MIN and (thin := _drawn("thinned", seed, 0.2)):
+        courses.add("thinned")
+        settings |= {"quorum": "off", "healing": "after:100"}
+        plan = thinned(thin, plan)
     return plan, frozenset(courses)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from bmgd.core.effects import Effect, Observed, RecordChanged
 from bmgd.core.events import DeadlineReached, DialFailed, Event
+from bmgd.core.neighbors.healing_policy import HEAL_TIMER
 from bmgd.policy import HealingPolicy, HealingTrigger
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import binomial_neighbors
@@ -29,7 +31,8 @@ class HealsInTime(Checker):
     that lives does, for only that one need compute them.
     Counted are each node's own records: what it holds dead in its layout. Where healing is due it must
     have been done, by this node or another, within `HEALED_WITHIN_NS` of the time in which it ran. Who
-    declares somebody dead sees to it in the same step, and nobody heals where it is not due.
+    declares somebody dead sees to it in the same step, and nobody heals where it is not due. Who looks
+    whether it is has counted the dead neighbors of each as they are.
     """
 
     name: ClassVar[str] = "heals-in-time"
@@ -40,6 +43,8 @@ class HealsInTime(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._had_quorum = False
+        self._looks = False
+        """Whether in this step a node looks, after its pause, whether to heal."""
         self._due: dict[NodeId, tuple[int, int]] = {}
         self._looked: dict[NodeId, tuple[int, bool, str]] = {}
         self._far: dict[tuple[tuple[int, ...], frozenset[int], HealingPolicy], str] = {}
@@ -50,10 +55,15 @@ class HealsInTime(Checker):
 
     def before(self, journal: Journal, event: Event) -> None:
         self._had_quorum = journal.inside.context.has_quorum
+        due_ns = journal.inside.context.timers.due_ns((HEAL_TIMER, 0, 0))
+        self._looks = due_ns is not None and due_ns <= journal.now_ns
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        looks, self._looks = self._looks, False
         if effects:
             self._check_step(journal, effects)
+        if looks and not any(isinstance(effect, RecordChanged) for effect in effects):
+            self._check_counts(journal)
         reason = self._why_due(journal)
         if not reason:
             self._due.pop(journal.place, None)
@@ -92,6 +102,28 @@ class HealsInTime(Checker):
             reason = self._why(layout, frozenset(dead), policy, by_hops=True) if dead else ""
             if reason:
                 self.violate(journal, f"declares {sorted(declared)} dead, does not heal: {reason}")
+
+    def _check_counts(self, journal: Journal) -> None:
+        """What a node that has just looked counts, where so many are dead that it has to count."""
+        inside, policy = journal.inside, journal.inside.context.settings.healing
+        due_ns = inside.context.timers.due_ns((HEAL_TIMER, 0, 0))
+        if due_ns is not None and due_ns <= journal.now_ns:
+            # Of many deadlines that are due some are reached in the next step.
+            return
+        if policy.trigger in (HealingTrigger.OFF, HealingTrigger.EVERY_DEATH):
+            return
+        membership = inside.membership
+        layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]
+        dead = [i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD]
+        degree = len(binomial_neighbors(layout, layout[0])) if layout else 0
+        if not self._had_quorum or not inside.context.has_quorum or len(dead) < max(1, degree - 1):
+            return
+        there: Counter[int] = Counter()
+        for number in dead:
+            there.update(binomial_neighbors(layout, number))
+        counted = +inside.healing._dead_neighbors
+        if counted != there:
+            self.violate(journal, f"counts the dead neighbors {counted}, there are {there}")
 
     def _why_due(self, journal: Journal) -> str:
         """Why the dead of this node's layout must leave it; "" where they may stay."""

@@ -114,8 +114,8 @@ from tests.unit.sim.log_line_forgeries import FORGERIES_OF_LOG_LINES
 from tests.unit.sim.look_forgeries import FORGERIES_OF_LOOKS
 from tests.unit.sim.member_count_forgeries import FORGERIES_OF_COUNTS
 from tests.unit.sim.membership_forgeries import FORGERIES_OF_MEMBERSHIPS
-from tests.unit.sim.noted_forgeries import FORGERIES_OF_NOTES
 from tests.unit.sim.neighbor_forgeries import FORGERIES_OF_NEIGHBORS
+from tests.unit.sim.noted_forgeries import FORGERIES_OF_NOTES
 from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
