@@ -54,7 +54,7 @@ from bmgd.sim.checkers.linking import (
     StepsAreBounded,
     UrgentOvertakesBulk,
 )
-from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
+from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, IdsAreKept, LivesGrow
 from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
 from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
@@ -119,6 +119,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LivesGrow,
     AccusationIsAnswered,
     ExitsHaveAReason,
+    IdsAreKept,
     EvictionsAreTold,
     LeavingDrains,
     DigestsMeanMemberships,

@@ -10,10 +10,12 @@ from bmgd.core.commands import Evict, OpenStream, ProbeTo, PutSegment, SendTo, W
 from bmgd.core.effects import (
     Dial,
     Effect,
+    Exit,
     ForwardingChanged,
     Observed,
     RecordChanged,
     Refuse,
+    Renewed,
     Reply,
 )
 from bmgd.core.events import (
@@ -35,7 +37,7 @@ from bmgd.errors import DeadError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot
 from bmgd.sim.checkers.journal import Suspected
-from bmgd.types import Evidence, LinkId, NodeId, Status
+from bmgd.types import Evidence, Incarnation, LinkId, NodeId, Status
 from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.hello import Refusal
@@ -254,6 +256,27 @@ def ended_and_not_told(f: Forger) -> None:
     f.step(DialFailed(PEER, Evidence.REFUSED))
 
 
+def id_that_is_lost_too_early(f: Forger) -> None:
+    f.step(DialFailed(STRANGER, Evidence.REJECTED, Refusal.DUPLICATE))
+    f.deadline(Exit(1, "another living daemon has the id 5"))
+
+
+def id_of_a_duplicate_that_is_kept(f: Forger) -> None:
+    for _ in range(2):
+        f.step(DialFailed(STRANGER, Evidence.REJECTED, Refusal.DUPLICATE))
+        f.network.timeline.now_ns += 60 * S
+    _says(f, "keeps its id")
+
+
+def joiner_that_begins_a_life_in_place_of_another(f: Forger) -> None:
+    context = f.inside.context
+    context.settings = replace(context.settings, takes_new_id=True)
+    f.journal.inside.settings = context.settings
+    f.journal.incarnation = Incarnation(1 << 32)
+    refused = DialFailed(STRANGER, Evidence.REJECTED, Refusal.STALE_INCARNATION)
+    f.step(refused, [Renewed(Incarnation(2 << 32))])
+
+
 def left_and_told_as_dead(f: Forger) -> None:
     f.inside.membership.join(PEER, f.record(Status.LEFT))
     error = DeadError(PEER, "it is dead")
@@ -292,6 +315,9 @@ FORGERIES_OF_NEIGHBORS: list[tuple[str, Forgery]] = [
     ("segments-are-answered", acknowledged_without_the_answer),
     ("counts-are-true", time_that_allows_no_more_ids),
     ("evictions-are-told", ended_and_not_told),
+    ("ids-are-kept", id_that_is_lost_too_early),
+    ("ids-are-kept", id_of_a_duplicate_that_is_kept),
+    ("ids-are-kept", joiner_that_begins_a_life_in_place_of_another),
     ("looks-are-true", left_and_told_as_dead),
     ("errors-have-their-reason", dead_and_told_as_left),
 ]

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from bmgd.chaos.faults import Evict, Join, Partition, Restart
+from bmgd.chaos.faults import Evict, Join, Kill, Partition, Restart
 from bmgd.chaos.history import BecameReady, Exited, Noted
 from bmgd.chaos.plan import Plan, Workload
 from bmgd.sim.checkers import inspect
-from bmgd.sim.courses import evicted, growing, halved, strangers, upgraded
+from bmgd.sim.courses import THINNED_MIN, evicted, growing, halved, strangers, thinned, upgraded
 from bmgd.sim.simulation import Simulation
 
 QUIET = Workload(messages_per_second=0.0)
@@ -83,3 +83,21 @@ def test_founders_that_were_apart_are_ready_alone_and_then_one_cluster(
     assert not report.violations
     mend_ns = plan.steps[1].at_s * 1e9
     assert any(fact.at_ns < mend_ns for fact in report.history.of(BecameReady))
+
+
+@pytest.mark.parametrize("nodes", [THINNED_MIN, 12, 33])
+@pytest.mark.parametrize("seed", range(10))
+def test_thinned_cluster_has_a_plan_that_can_be_carried_out(nodes: int, seed: int) -> None:
+    plan = thinned(Random(seed), Plan(nodes, 2.0))
+    plan.check()
+    killed = plan.steps[0].fault
+    assert isinstance(killed, Kill)
+    assert 2 < len(killed.nodes) < nodes - 2
+    assert plan.seconds > plan.steps[-1].at_s
+
+
+def test_thinned_cluster_keeps_its_dead_and_comes_to_rest() -> None:
+    plan = thinned(Random(1), Plan(12, 2.0, settings={"healing": "after:100"}, workload=QUIET))
+    report = Simulation(plan, [inspect], traces=False).run()
+    assert not report.violations
+    assert "healed" not in {fact.event for fact in report.history.of(Noted)}
