@@ -107,6 +107,11 @@ FORGETFUL: Final[tuple[Bound, ...]] = (
 )
 """As `SCARCE`, of the streams of a source that is gone. Who has not sent for half of the time after which
 they are forgotten begins with a new one."""
+BACKLOGGED: Final[tuple[Bound, ...]] = (
+    (("linklayer.contract",), "BACKLOG_HIGH_BYTES", 8_000),
+    (("linklayer.contract", "core.streams.held_bulk"), "BACKLOG_LOW_BYTES", 2_000),
+)
+"""As `SCARCE`, of links that have much to write, or little again: bulk waits for them."""
 REFUSING: Final[tuple[Bound, ...]] = (
     (("core.streams.outbound",), "STREAMS_MAX", 3),
     (("core.streams.outbound",), "SHARED_MAX", 2),
@@ -124,7 +129,7 @@ REFUSING: Final[tuple[Bound, ...]] = (
     (("core.broadcast.window",), "WAITING_BYTES_MAX", 30_000),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""
-ALL: Final = (*NARROW, *SCARCE, *FORGETFUL, *REFUSING)
+ALL: Final = (*NARROW, *SCARCE, *FORGETFUL, *BACKLOGGED, *REFUSING)
 
 
 def narrowed(seed: int, percent: int) -> AbstractContextManager[None]:
@@ -136,7 +141,7 @@ def narrowed(seed: int, percent: int) -> AbstractContextManager[None]:
     """
     random = Random(f"narrow bounds {seed}")
     chosen = _chosen(NARROW, random, percent)
-    for group in (SCARCE, FORGETFUL):
+    for group in (SCARCE, FORGETFUL, BACKLOGGED):
         chosen += group if random.random() * 100 < percent else ()
     return _narrowed(chosen)
 
