@@ -282,8 +282,21 @@ class DeadlinesHaveSubjects(Checker):
             self.violate(
                 journal, f"deadlines without a subject {extra}, subjects {missing} without"
             )
+        self._check_work(journal, inside)
         if is_deadline(event):
             self._check_standing(journal, inside, {key[0] for key in deadlines})
+
+    def _check_work(self, journal: Journal, inside: Inside) -> None:
+        """What is to be done in turns is being done, and nothing is done for what is over."""
+        names = inside.work_underway()
+        if inside.outbound.sending._ready and "streams" not in names:
+            self.violate(journal, "streams have something to send, and nothing sends it")
+        if inside.inbound._advancing and "advance" not in names:
+            self.violate(journal, "streams have something to take, and nothing takes it")
+        searches = {name for name in names if name.startswith("find ")}
+        over = searches - {f"find {number}" for number in inside.finding._open}
+        if over:
+            self.violate(journal, f"goes on with {sorted(over)}, which are over")
 
     def _check_standing(self, journal: Journal, inside: Inside, purposes: Set[str]) -> None:
         state = inside.context.state
@@ -294,11 +307,6 @@ class DeadlinesHaveSubjects(Checker):
             self.violate(journal, f"is {state.value}, and a start deadline is or is not set")
         self._check_forgetting(journal, inside)
         self._check_resends(journal, inside)
-        sending, inbound = inside.outbound.sending, inside.inbound
-        if sending._ready and "streams" not in sending._work:
-            self.violate(journal, "streams have something to send, and nothing sends it")
-        if inbound._advancing and "advance" not in inbound._work:
-            self.violate(journal, "streams have something to take, and nothing takes it")
         lives = inside.to_many.retention.lives
         for _, source, incarnation in [k for k in inside.deadlines() if k[0] == WATERMARK_TIMER]:
             heard = lives.get((NodeId(source), Incarnation(incarnation)))
@@ -331,6 +339,8 @@ class DeadlinesHaveSubjects(Checker):
             deadlines_ns = [s.deadline_ns for s in waiting if not s.doubted]
             deadline_ns = min(deadlines_ns, default=NEVER_NS)
             is_local = stream.destination == journal.host.id
+            if is_local and stream.underway and all(s.doubted for s in stream.underway.values()):
+                self.violate(journal, f"stream {stream.key} to itself waits for what is given up")
             if stream.underway and not is_local:
                 deadline_ns = min(deadline_ns, journal.now_ns + RESEND_MAX_NS)
             # Of many that are due some are reached in the next step.
@@ -394,6 +404,9 @@ class MemoriesAreOfUse(Checker):
             seen = journal.links.get(link_id)
             if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
                 self.violate(journal, f"has heard {link.peer} and does not know it")
+        full = inside.outbound.sending.held.links - inside.links.table.keys()
+        if full:
+            self.violate(journal, f"lets bulk wait for links {sorted(full)}, which are gone")
         membership = inside.membership
         for peer, peering in inside.dialling.peerings.items():
             if peer in membership.retired:

@@ -218,6 +218,10 @@ class Inside:
         """The numbers of the probes underway."""
         return set(self.probing._open)
 
+    def work_underway(self) -> set[str]:
+        """The names of the work that goes on in turns."""
+        return set(self.outbound.sending._work._underway)
+
     def searches_for_readers(self) -> int:
         """How many searches for the readers of a topic are underway."""
         return len(self.finding._open)
