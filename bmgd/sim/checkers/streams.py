@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
+from bmgd.core.streams import inbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.multicasts import segments_of, segments_that_came
@@ -67,11 +68,25 @@ _StreamName = tuple[NodeId, Incarnation, NodeId, int]
 """The place and life of one end, the other end, and the stream's id, which lives use again."""
 
 
+@dataclass(slots=True)
+class _Passed:
+    """How far a stream is, and what all before that costs.
+
+    Args:
+        costs: of what came, and was not passed yet.
+    """
+
+    next: int = 1
+    cost: int = 0
+    costs: dict[int, int] = field(default_factory=dict)
+
+
 class AcksAreHonest(Checker):
     """An acknowledgement says what came, to its source's life, and with the own tag.
 
     It names as gaps all runs that are kept beyond the next segment, and nothing else, and tells no more
-    credit than the node counts. It refuses no segment more often than a copy of it came.
+    credit than the node counts. It refuses no segment more often than a copy of it came, and no new
+    stream while there is room for one. Credit is counted from the cost of all that was taken.
     """
 
     name: ClassVar[str] = "acks-are-honest"
@@ -81,10 +96,16 @@ class AcksAreHonest(Checker):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
         self._arrived: dict[_StreamName, dict[Incarnation, _Arrived]] = {}
+        self._passed: dict[NodeId, dict[StreamKey, _Passed]] = {}
+
+    def on_boot(self, journal: Journal) -> None:
+        self._passed[journal.place] = {}
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         for segment in segments_that_came(event):
             route = segment.route
+            if route.destination == journal.host.id:
+                self._check_taken(journal, segment)
             name = self._name(journal, route.source, route.sequence)
             lives = self._arrived.setdefault(name, {})
             lives.setdefault(route.source_incarnation, _Arrived()).add(route.sequence & 0xFFFF_FFFF)
@@ -124,11 +145,43 @@ class AcksAreHonest(Checker):
             if arrived.missing(first, last):
                 self.violate(journal, f"says to have {first} to {last}, which have not come")
         stream = journal.inside.stream_in(route.destination, route.sequence >> 32)
+        if ack.full and stream is None:
+            self._check_refused(journal, event, ack)
         if stream is None or stream.closed or stream.next != following:
             # It went on, or ended, in the same step.
             return
         if incarnation_tag(stream.incarnation) == route.destination_tag:
             self._check_told(journal, stream, ack)
+
+    def _check_taken(self, journal: Journal, segment: Segment) -> None:
+        """What a stream is said to have taken costs as much as what it passed."""
+        route = segment.route
+        if segment.flags & SegmentFlag.BEST_EFFORT:
+            return
+        key = stream_key(journal, route.source, route.source_incarnation, route.sequence)
+        passed = self._passed[journal.place].setdefault(key, _Passed())
+        passed.costs[route.sequence & 0xFFFF_FFFF] = cost_of(segment.body)
+        stream = journal.inside.stream_in(route.source, route.sequence >> 32)
+        if stream is None or stream.closed or stream.incarnation != route.source_incarnation:
+            return
+        while passed.next < stream.next and passed.next in passed.costs:
+            passed.cost += passed.costs.pop(passed.next)
+            passed.next += 1
+        if passed.next == stream.next:
+            taken = passed.cost + (passed.costs.get(stream.next, 0) if stream.awaited else 0)
+            if stream.taken != taken:
+                text = f"has taken {taken} bytes of {route.source}, and counts {stream.taken}"
+                self.violate(journal, text)
+
+    def _check_refused(self, journal: Journal, event: Event, ack: SegmentAck) -> None:
+        """A stream that is not known is refused where there is no room for it."""
+        for segment in segments_that_came(event):
+            if segment.route.sequence >> 32 == ack.route.sequence >> 32:
+                source, replaced = segment.route.source, segment.replaces
+                is_known = not replaced or journal.inside.stream_in(source, replaced) is not None
+                room = inbound.STREAMS_MAX - len(journal.inside.streams_in())
+                if room > (0 if is_known else 1):
+                    self.violate(journal, f"refuses a stream of {source}, with room for {room}")
 
     def _check_told(self, journal: Journal, stream: StreamIn, ack: SegmentAck) -> None:
         """What is told of a stream is what is held of it."""
