@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import ClassVar, Final
 
-from bmgd.core.commands import CloseStream, PutSegment, Settled, Subscribe, Unsubscribe
+from bmgd.core.commands import (
+    CloseStream,
+    OpenAnswers,
+    PutSegment,
+    Settled,
+    Subscribe,
+    Unsubscribe,
+)
 from bmgd.core.effects import Deliver, Effect, StreamEnded, StreamMoved
 from bmgd.core.events import CommandIssued, Event
 from bmgd.core.streams.stream_out import StreamOut
@@ -117,6 +124,8 @@ class RequestsHaveOneOutcome(Checker):
         self._longs: set[tuple[NodeId, Incarnation, int]] = set()
         self._answers: dict[tuple[Host, int, int], list[_Asked]] = {}
         """Questions that a segment was the first to answer, by its stream and number."""
+        self._askers: dict[tuple[Host, int], tuple[NodeId, Incarnation]] = {}
+        """The lives that streams of answers are opened for."""
         self._is_refused = scene.network.conditions.refusing_percent > 0
         """Whether a node may have too many streams to tell what is lost, or to be told."""
 
@@ -139,6 +148,8 @@ class RequestsHaveOneOutcome(Checker):
                 for stream in journal.inside.streams_out():
                     if stream.owner == request:
                         self._on_put(journal, stream, put)
+            case OpenAnswers(destination, incarnation):
+                self._askers[journal.host, request] = destination, incarnation
             case CloseStream(abandon=True):
                 self._on_abandoned(journal, request)
             case Subscribe(topic, takes_long=True):
@@ -169,8 +180,8 @@ class RequestsHaveOneOutcome(Checker):
                     self.scene.now_ns,
                 )
         elif stream.answers is not None:
-            asker = stream.answers[1]
-            times = Counter((asker.source, asker.incarnation, each) for each in put.answers)
+            asker = self._askers[journal.host, stream.owner]
+            times = Counter((*asker, each) for each in put.answers)
             known = [key for key in times if key in self._asked]
             unanswered = [key for key in known if not self._asked[key].answered]
             segment = [self._asked[key] for key in unanswered]
