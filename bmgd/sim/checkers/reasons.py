@@ -27,6 +27,7 @@ from bmgd.core.topics import inboxes
 from bmgd.errors import (
     BmgdError,
     DeadError,
+    DeliveryError,
     LeavingError,
     NewLifeError,
     NoQuorumError,
@@ -89,6 +90,7 @@ class _Told:
     Args:
         for_others: in the same step an earlier message of its stream fails, which was for another life:
             a stream ends as a whole. It may be one of a multicast.
+        is_named: whether the error itself is told, and not only its class.
     """
 
     asked: _Asked
@@ -96,6 +98,7 @@ class _Told:
     numbers: tuple[int, ...]
     is_over: bool
     for_others: bool = False
+    is_named: bool = True
 
 
 class ErrorsHaveTheirReason(Checker):
@@ -103,7 +106,8 @@ class ErrorsHaveTheirReason(Checker):
 
     Dead, leaving, a new life, no quorum: that is so. No reader, reader lost, queue full: the destination
     said it. Unreachable: the time that the program gave is over, or it gave up. What is refused for a
-    bound is refused when that is reached.
+    bound is refused when that is reached. Each names the node that it is of, and says why. Of a long
+    message nothing waits of which a piece is told as lost.
     """
 
     name: ClassVar[str] = "errors-have-their-reason"
@@ -191,10 +195,17 @@ class ErrorsHaveTheirReason(Checker):
                     if asked is not None and (error is not None or not asked.is_stream):
                         del known[request]
                 case StreamMoved(request) if effect.error and request in known:
+                    self._check_rest(journal, effect)
+                    if not effect.detail:
+                        self.violate(journal, f"tells a {effect.error}, and not why")
                     numbers = (*effect.withdrawn, *effect.doubted)
                     is_refused = effect.error == RequestError.__name__
                     error = RequestError("") if is_refused else _KINDS[effect.error](0, "")
-                    self._check(journal, error, _Told(known[request], event, numbers, is_over))
+                    self._check(
+                        journal,
+                        error,
+                        _Told(known[request], event, numbers, is_over, is_named=False),
+                    )
                 case StreamEnded(request, _, _, error):
                     asked = known.pop(request, None)
                     if asked is not None and error is not None:
@@ -213,7 +224,19 @@ class ErrorsHaveTheirReason(Checker):
             for multicast in self._multicasts[journal.place].values()
         )
 
+    def _check_rest(self, journal: Journal, moved: StreamMoved) -> None:
+        """Nothing that waits goes on with a long message that is lost."""
+        stream = journal.inside.outbound.table.owned.get(moved.request)
+        lost = {*moved.withdrawn, *moved.doubted}
+        for sending in stream.queue if stream is not None else ():
+            if sending.size and not sending.first and sending.number - 1 in lost:
+                self.violate(journal, f"goes on with a long message that is lost: {sending!r}")
+
     def _check(self, journal: Journal, error: BmgdError, told: _Told) -> None:
+        if isinstance(error, DeliveryError) and told.is_named:
+            named = error.destination, bool(error.detail)
+            if named != (told.asked.destination, True):
+                self.violate(journal, f"tells of {told.asked.destination}: {error!r}")
         if not self._has_reason(journal, error, told):
             kind, peer = type(error).__name__, told.asked.destination
             self.violate(journal, f"tells a {kind} of {peer}, and nothing is the reason: {error}")
