@@ -44,6 +44,7 @@ from bmgd.sim.checkers.evictions import EvictionsAreTold
 from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
 from bmgd.sim.checkers.held import HeldHellosHaveAReason
+from bmgd.sim.checkers.heard import AnswersAreHeeded
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded, NewWaysAreTaken
 from bmgd.sim.checkers.in_time import DetectionIsInTime
@@ -57,6 +58,7 @@ from bmgd.sim.checkers.linking import (
 from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, IdsAreKept, LivesGrow
 from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
+from bmgd.sim.checkers.losses import LossesAreTold
 from bmgd.sim.checkers.malformed import BadHellosAreRefused, BadInputEndsItsOwnLink
 from bmgd.sim.checkers.meetings import MeetingsAreTold
 from bmgd.sim.checkers.memberships import (
@@ -81,6 +83,7 @@ from bmgd.sim.checkers.own_words import OwnWordsAreTrue
 from bmgd.sim.checkers.pacing import OwnBulkWaits, StepsOfStreamsAreBounded
 from bmgd.sim.checkers.pages import PagesFollowEachOther
 from bmgd.sim.checkers.patience import DeadlinesLieAhead, PatienceFollowsTheOwnLag
+from bmgd.sim.checkers.prompt import AcksComeInTime
 from bmgd.sim.checkers.readers import LongMessagesAreWhole, ReadersGetEachOnce
 from bmgd.sim.checkers.reasons import ErrorsHaveTheirReason
 from bmgd.sim.checkers.recounted import CountsAreTrue
@@ -101,8 +104,10 @@ from bmgd.sim.checkers.searches import SearchesVisitOnce
 from bmgd.sim.checkers.shown import ReadersSeeEverything
 from bmgd.sim.checkers.sides import OneSideGoesOn
 from bmgd.sim.checkers.stalling import SlowReadersStallNobody
+from bmgd.sim.checkers.starving import StarvingAreFed
 from bmgd.sim.checkers.stated import NumbersAreAsStated
 from bmgd.sim.checkers.streams import AcksAreHonest, SourcesKeepTheirCredit
+from bmgd.sim.checkers.surveyed import AskedAreHeard
 from bmgd.sim.checkers.telling import (
     ChangesAreFlooded,
     HeartbeatsArePaced,
@@ -171,8 +176,11 @@ CHECKERS: tuple[type[Checker], ...] = (
     ErrorsHaveTheirReason,
     AcksAreHonest,
     SegmentsAreAnswered,
+    AcksComeInTime,
+    StarvingAreFed,
     SourcesKeepTheirCredit,
     OnlyWhatLacksIsSentAgain,
+    AnswersAreHeeded,
     OwnBulkWaits,
     HintsAreHeeded,
     NewWaysAreTaken,
@@ -183,6 +191,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     UnfinishedAreAborted,
     RequestsHaveOneOutcome,
     RoomOfAnswersIsGivenBack,
+    LossesAreTold,
     StepsOfStreamsAreBounded,
     SearchesVisitOnce,
     LinksLoseNothing,
@@ -215,6 +224,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     FeaturesAreInCommon,
     ProgramsAreKnown,
     LooksAreTrue,
+    AskedAreHeard,
     LogLinesAreTrue,
     BoundsHold,
     CountsAreTrue,

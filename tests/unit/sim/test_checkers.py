@@ -102,6 +102,7 @@ from bmgd.wire.routes import Route, Search
 from bmgd.wire.stream_messages import Entry, Segment, SegmentAck
 from tests.unit.core.clusters import S, send, settle
 from tests.unit.segments import delivered, segment
+from tests.unit.sim.answer_forgeries import FORGERIES_OF_ANSWERS
 from tests.unit.sim.broadcast_forgeries import FORGERIES_TO_MANY, shared
 from tests.unit.sim.content_forgeries import FORGERIES_OF_CONTENTS
 from tests.unit.sim.control_frame_forgeries import FORGERIES_OF_CONTROL_FRAMES
@@ -824,6 +825,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     *FORGERIES_TO_MANY,
     *FORGERIES_OF_RELEASES,
     *FORGERIES_OF_REQUESTS,
+    *FORGERIES_OF_ANSWERS,
     *FORGERIES_OF_STREAMS,
     *FORGERIES_OF_PROGRAMS,
     *FORGERIES_OF_MEMBERSHIPS,
@@ -997,7 +999,7 @@ def test_message_may_fail_with_an_earlier_one_of_its_stream_that_was_for_another
     forger.step(CommandIssued(10**6, SendTo(PEER, "t", b"first", 10 * S)))
     lives[PEER] = life
     forger.step(CommandIssued(10**6 + 1, SendTo(PEER, "t", b"second", 10 * S)))
-    error = NewLifeError(PEER, "", sent=False)
+    error = NewLifeError(PEER, "it began a new life", sent=False)
     forger.deadline(Reply(10**6, error=error), Reply(10**6 + 1, error=error))
     fired = [v for v in forger.scene.violations if v.checker == "errors-have-their-reason"]
     assert len(fired) == (0 if is_first_for_another else 1)
