@@ -2,7 +2,8 @@
 
 Theory of operation. An `Acceptor` of the daemon is told the bytes of a hello in pieces. What must become
 of it the second reader of `witness/` says: the connection is closed without an answer, refused with a
-code, or the core is told. Each answer is compared byte by byte. So is what a `Dialer` says.
+code, or the core is told. Each answer is compared byte by byte. So is what a `Dialer` says. Some of these
+hellos are spoken under TLS, of which there are no more here than what both certificates come to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from bmgd.errors import ProtocolError
 from bmgd.sim.witness.hellos import (
+    BINDING,
     BYTES_MAX,
     CLOSED,
     DUPLICATE,
@@ -26,6 +28,7 @@ from bmgd.sim.witness.hellos import (
     WELCOME,
     WRONG_SECRET,
     WRONG_TLS,
+    Certificate,
     Said,
     any_hello,
     judge_hello,
@@ -36,12 +39,17 @@ from bmgd.sim.witness.hellos import (
 )
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.handshake import Acceptor, Dialer, HelloState
-from bmgd.wire.hello import Identity
+from bmgd.wire.hello import Channel, Identity
 
 _SECRETS: Final = (b"one of the secrets", b"another one")
 _LIFE: Final = 2**32 + 7
 _KNOWN: Final = 2**33 + 1
 _SIZE: Final = 8
+_NAMES: Final[tuple[tuple[str, ...], ...]] = (
+    *((), ("sim/3",), ("sim/any",), ("sim/3", "sim/any"), ("sim/4", "sim/5", "sim/2147483647")),
+    *(("other/3", "other/any"), ("sim/7", "other/any"), ("sim/4294967295",), ("sim/33", "sim/")),
+)
+"""Whom certificates of strangers are for; most strangers are 3."""
 _STATES: Final = {CLOSED: "closed", GREETED: "greeted"}
 Report = Callable[[str], None]
 
@@ -62,25 +70,32 @@ class Doorstep:
         """One stranger comes."""
         random = self._random
         secrets = random.choice(((), (), _SECRETS[:1], _SECRETS))
-        keys = ((KEYS, b"".join(map(key_id, secrets))),) if secrets else ()
+        certificate = self._certificate() if random.random() < 0.4 else None
+        keys = [(KEYS, b"".join(map(key_id, secrets)))] if secrets else []
+        if certificate is not None:
+            keys.append((BINDING, certificate.binding))
         flags = SECRET if secrets else 0
         fingerprint = random.randbytes(16)
         head = (VERSION, VERSION, flags, _SIZE - 1, fingerprint)
         nonces = random.randbytes(16), random.randbytes(16)
-        me = Said(*head, 5, 3, 0, _LIFE, 0, nonces[0], 0x1F, b"sim", b"five:7400", keys)
-        good = Said(*head, 3, 5, 9, _KNOWN, 2, nonces[1], 0x1F, b"sim", b"three:7400", keys)
-        self._look_at_dialer(good, secrets)
+        me = Said(*head, 5, 3, 0, _LIFE, 0, nonces[0], 0x1F, b"sim", b"five:7400", tuple(keys))
+        good = Said(*head, 3, 5, 9, _KNOWN, 2, nonces[1], 0x1F, b"sim", b"three:7400", tuple(keys))
+        self._look_at_dialer(good, secrets, certificate)
         identity = Identity(
             *("sim", _SIZE, fingerprint, NodeId(5), "five:7400", secrets), features=0x1F
         )
         acceptor = Acceptor(identity, Incarnation(_LIFE), nonces[0])
-        if random.random() < 0.03:
+        if certificate is not None:
+            acceptor.bind(_channel(certificate))
+        elif random.random() < 0.03:
             acceptor.receive(b"\x16\x03\x01" + bytes(40))
             if acceptor.take_output() != refusal(WRONG_TLS, 0):
                 self._report("bytes of TLS are not refused as such")
             return
         body = any_hello(good, nonces[0], random)
-        outcome = judge_hello(body, me, secrets) if len(body) + 7 <= BYTES_MAX else CLOSED
+        outcome = judge_hello(body, me, secrets, certificate)
+        if len(body) + 7 > BYTES_MAX:
+            outcome = CLOSED
         kind = random.choice((HELLO,) * 9 + (0, PROOF, 7))
         said = record(kind, body) if random.random() < 0.97 else b"BMGE" + record(kind, body)[4:]
         if kind != HELLO or not said.startswith(b"BMGD"):
@@ -90,12 +105,26 @@ class Doorstep:
         elif self._expect(acceptor, said, outcome) and outcome == GREETED:
             self._welcome(acceptor, me, body)
 
-    def _look_at_dialer(self, good: Said, secrets: tuple[bytes, ...]) -> None:
+    def _certificate(self) -> Certificate:
+        """The stranger's, of a channel by chance."""
+        random = self._random
+        binding = random.choice((b"one channel ", b"another one ")) + b"." * 20
+        return Certificate(binding, random.choice(_NAMES), random.random() < 0.5)
+
+    def _look_at_dialer(
+        self, good: Said, secrets: tuple[bytes, ...], certificate: Certificate | None
+    ) -> None:
         identity = Identity(
-            *("sim", _SIZE, good.fingerprint, NodeId(3), "three:7400", secrets), features=0x1F
+            *("sim", _SIZE, good.fingerprint, NodeId(3), "three:7400", secrets),
+            features=0x1F,
+            has_tls=certificate is not None,
         )
         known = Incarnation(good.known)
         dialer = Dialer(identity, Incarnation(_KNOWN), NodeId(5), known, good.number, good.nonce)
+        if certificate is not None:
+            if dialer.take_output():
+                self._report("a dialer speaks before its TLS channel is there")
+            dialer.bind(_channel(certificate))
         if dialer.take_output() != record(HELLO, good.body()):
             self._report("a dialer says another hello than the page has")
 
@@ -183,3 +212,7 @@ class Doorstep:
         answer = acceptor.take_output()
         if answer != expected:
             self._report(f"an acceptor welcomes by {answer!r}, not {expected!r}")
+
+
+def _channel(certificate: Certificate) -> Channel:
+    return Channel(certificate.binding, certificate.names, certificate.is_to_name)

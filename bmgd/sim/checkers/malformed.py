@@ -12,11 +12,14 @@ from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
+from bmgd.sim.odd_contacts import OddContact
 from bmgd.sim.witness.frames import KINDS, LINK_KINDS
 from bmgd.types import Evidence
 
 KNOCKS: Final = 10
 """So many hellos strangers say to each process."""
+CONTACTS: Final = 5
+"""So many joiners beside each process have a contact gone wrong."""
 HEARD: Final = 8
 """So many frames a neighbor gone wrong says to each process."""
 ALL_OF_A_KIND: Final = 3
@@ -36,6 +39,8 @@ class BadHellosAreRefused(Checker):
         doorstep = Doorstep(random, lambda text: self.violate(journal, text))
         for _ in range(KNOCKS):
             doorstep.knock()
+        for _ in range(CONTACTS):
+            OddContact(random, lambda text: self.violate(journal, text)).talk()
 
 
 class BadInputEndsItsOwnLink(Checker):

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 MAGIC: Final = b"BMGD"
-HELLO, PROOF, WELCOME, REFUSAL = 1, 2, 3, 4
+HELLO, PROOF, WELCOME, REFUSAL, PEERS, GRANT = 1, 2, 3, 4, 5, 6
 BYTES_MAX: Final = 512
 VERSION: Final = 2
 ID_MAX: Final = 2**31 - 1
@@ -59,6 +59,31 @@ class Said:
         return fixed + b"".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The other side's certificate, and the channel of both.
+
+    Args:
+        binding: what BINDING says of this channel.
+        names: whom the certificate is for, ``CLUSTER/ID`` or ``CLUSTER/any``.
+        is_to_name: whether one that names nobody is refused.
+    """
+
+    binding: bytes
+    names: tuple[str, ...]
+    is_to_name: bool
+
+    def is_for(self, said: Said, me: Said) -> bool:
+        """Whether who says this may have it."""
+        if not self.names:
+            return not self.is_to_name
+        is_joiner = bool(said.flags & JOINER)
+        good = {f"{me.cluster.decode()}/any"} if is_joiner or said.id > me.last else set()
+        if said.id <= ID_MAX:
+            good.add(f"{me.cluster.decode()}/{said.id}")
+        return not good.isdisjoint(self.names)
+
+
 def record(kind: int, body: bytes) -> bytes:
     """A record."""
     return MAGIC + bytes((kind,)) + len(body).to_bytes(2, "big") + body
@@ -80,8 +105,14 @@ def proof(secret: bytes, direction: bytes, dialer: bytes, acceptor: bytes) -> by
     return hmac.new(secret, text, hashlib.sha256).digest()
 
 
-def judge_hello(body: bytes, me: Said, secrets: tuple[bytes, ...]) -> int:
-    """What an acceptor that would say `me` makes of the body of a HELLO, before any proof."""
+def judge_hello(
+    body: bytes, me: Said, secrets: tuple[bytes, ...], certificate: Certificate | None = None
+) -> int:
+    """What an acceptor that would say `me` makes of the body of a HELLO, before any proof.
+
+    Args:
+        certificate: the dialer's, where the two speak under TLS.
+    """
     if len(body) < 2:
         return CLOSED
     highest = int.from_bytes(body[:2], "big")
@@ -95,16 +126,20 @@ def judge_hello(body: bytes, me: Said, secrets: tuple[bytes, ...]) -> int:
     if lowest > VERSION:
         return WRONG_VERSION
     said = _read(body)
-    return CLOSED if said is None else _judge(said, me, secrets)
+    return CLOSED if said is None else _judge(said, me, secrets, certificate)
 
 
-def _judge(said: Said, me: Said, secrets: tuple[bytes, ...]) -> int:
+def _judge(
+    said: Said, me: Said, secrets: tuple[bytes, ...], certificate: Certificate | None
+) -> int:
     extensions = dict(said.extensions)
     if any(kind >= 128 for kind in extensions):
         return UNKNOWN_EXTENSION
     if said.cluster != me.cluster:
         return WRONG_CLUSTER
-    if BINDING in extensions:
+    if extensions.get(BINDING) != (None if certificate is None else certificate.binding):
+        return WRONG_CERTIFICATE
+    if certificate is not None and not certificate.is_for(said, me):
         return WRONG_CERTIFICATE
     keys = extensions.get(KEYS, b"")
     theirs = {keys[at : at + 2] for at in range(0, len(keys), 2)}

@@ -121,6 +121,12 @@ def frames_of(number: int, random: Random) -> Iterator[bytes]:
         yield len(body).to_bytes(4, "big") + body
 
 
+def good_frame(number: int, random: Random) -> bytes:
+    """A frame of one kind, with its length in front of it, that most often is a good one."""
+    body = _body(number, 0, (0, 0), good_fields(number, random), random)
+    return len(body).to_bytes(4, "big") + body
+
+
 def _full_search(random: Random) -> Any:
     """The state of a search of as many bytes as it may have, as runs, or of one id more."""
     count = SEARCH_BYTES // RUN_BYTES - random.choice((1, 2, 300))

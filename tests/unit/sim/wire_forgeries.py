@@ -22,9 +22,10 @@ from bmgd.sim.doorstep import Doorstep
 from bmgd.sim.gonewrong import Listener
 from bmgd.sim.linkmodel import BOUNDED
 from bmgd.sim.modellink import OVERTAKE
+from bmgd.sim.odd_contacts import OddContact
 from bmgd.sim.witness.frames import KINDS
 from bmgd.types import Evidence
-from bmgd.wire import codec, hello
+from bmgd.wire import applicant, codec, hello
 from bmgd.wire.codec import LENGTH_BYTES, decode, encode
 from bmgd.wire.link_messages import Heartbeat, Ping
 from bmgd.wire.messages import Message
@@ -145,6 +146,29 @@ def hello_that_is_answered_though_it_is_malformed(f: Forger) -> None:
             doorstep.knock()
 
 
+def stranger_with_a_certificate_for_another(f: Forger) -> None:
+    [checker] = [c for c in f.scene.checkers if isinstance(c, BadHellosAreRefused)]
+    doorstep = Doorstep(Random(3), lambda text: checker.violate(f.journal, text))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hello.Channel, "misnames", lambda *args: "")
+        for _ in range(200):
+            doorstep.knock()
+
+
+def joiner_that_reads_whatever_its_contact_tells(f: Forger) -> None:
+    [checker] = [c for c in f.scene.checkers if isinstance(c, BadHellosAreRefused)]
+
+    def talk() -> None:
+        for seed in range(100):
+            OddContact(Random(seed), lambda text: checker.violate(f.journal, text)).talk()
+
+    talk()
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(applicant, "FRAME_BYTES_MAX", 2**31)
+        talk()
+
+
 def _refuse(body: bytes) -> Message:
     raise ProtocolError(f"a frame of {len(body)} bytes")
 
@@ -206,6 +230,8 @@ FORGERIES_OF_WIRES: list[tuple[str, Callable[[Forger], None]]] = [
     ("frames-mean-what-they-say", frame_in_a_longer_form),
     ("frames-mean-what-they-say", later_frame_of_another_message),
     ("bad-hellos-are-refused", hello_that_is_answered_though_it_is_malformed),
+    ("bad-hellos-are-refused", stranger_with_a_certificate_for_another),
+    ("bad-hellos-are-refused", joiner_that_reads_whatever_its_contact_tells),
     ("bad-input-ends-its-own-link", malformed_frame_that_is_read),
     ("bad-input-ends-its-own-link", good_frame_that_is_refused),
     ("bad-input-ends-its-own-link", frame_with_one_field_beyond_its_bound_that_is_read),
