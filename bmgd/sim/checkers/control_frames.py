@@ -27,6 +27,9 @@ EVERY: Final = 50
 """Of the frames of one kind the first ones are looked at, and then every so many'th."""
 _PIECES_MAX: Final = 4
 """A frame comes in so many pieces at most."""
+_READ_BYTES: Final = 256 * 1024
+"""So much is read at once, at most, but for a longer frame."""
+_LONG: Final = (70_000, 150_000, 300_000, 600_000)
 
 
 class ControlFramesMeanWhatTheySay(Checker):
@@ -49,6 +52,8 @@ class ControlFramesMeanWhatTheySay(Checker):
         if isinstance(event, CommandIssued) and self._is_looked_at(type(event.command)):
             self._look(journal, said(event, self._random), control.REQUEST_BYTES_MAX)
             self._look_at_any(journal)
+            if not self._random.randrange(4):
+                self._look_at_long(journal)
         for effect in effects:
             if not isinstance(effect, self.effects) or not self._is_looked_at(type(effect)):
                 continue
@@ -81,7 +86,10 @@ class ControlFramesMeanWhatTheySay(Checker):
         try:
             for first, last in zip([0, *cuts], [*cuts, len(data)], strict=True):
                 while first < last:
-                    first += _put_in(reader, data[first:last], self._random)
+                    taken = _put_in(reader, data[first:last], self._random)
+                    if not taken:
+                        return None
+                    first += taken
                     found = found or reader.next_frame()
         except ProtocolError:
             self._readers[bound] = FrameReader(bound)
@@ -110,6 +118,33 @@ class ControlFramesMeanWhatTheySay(Checker):
                 continue
             self.violate(journal, f"waits for a control frame of {length} bytes")
 
+    def _look_at_long(self, journal: Journal) -> None:
+        """A long frame, of which the beginning comes first, then what there is room for; and a short one."""
+        random, bound = self._random, control.ANSWER_BYTES_MAX
+        long = control.Result(
+            random.randrange(9), random.randbytes(9) * (random.choice(_LONG) // 9)
+        )
+        reader, found = FrameReader(bound), list[Any]()
+        for frame in (long, control.Result(random.randrange(9), "short")):
+            data = witness.written("Result", frame.sequence, _elements(frame))
+            at, most = 0, random.choice((5, 3000, len(data)))
+            while at < len(data):
+                room = reader.room()
+                if not 0 < len(room) <= max(_READ_BYTES, len(data)):
+                    text = f"{len(room)} bytes are to be read of a frame of {len(data)}, {at} came"
+                    self.violate(journal, text)
+                    return
+                count = min(len(room), len(data) - at, most)
+                room[:count] = data[at : at + count]
+                reader.filled(count)
+                at, most = at + count, len(data)
+                while (read := reader.next_frame()) is not None:
+                    found.append(read)
+            if found != [frame]:
+                self.violate(journal, f"a frame of {len(data)} bytes is read as another one")
+                return
+            found.clear()
+
     def _look_at_error(
         self, journal: Journal, error: BmgdError, frame: control.Failure | control.End
     ) -> None:
@@ -122,7 +157,10 @@ class ControlFramesMeanWhatTheySay(Checker):
 
 
 def _put_in(reader: FrameReader, data: bytes, random: Random) -> int:
-    """Give a reader some bytes, in one way or the other; returns how many it has taken."""
+    """Give a reader some bytes, in one way or the other; returns how many it has taken, at least one.
+
+    None are taken where there is no room for any: a program would seem to have ended.
+    """
     if random.random() < 0.5:
         reader.feed(data)
         return len(data)

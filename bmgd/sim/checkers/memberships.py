@@ -12,6 +12,8 @@ from typing import ClassVar
 from bmgd.core.effects import Effect, RecordChanged
 from bmgd.core.events import Event, Received
 from bmgd.core.membership.membership import Membership
+from bmgd.errors import GraphError
+from bmgd.healing import link_diff
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import UNKNOWN_INCARNATION, NodeId, Record, Status
@@ -301,6 +303,19 @@ class RanksAreABijection(Checker):
         wanted = set(binomial_neighbors(layout, me))
         if set(membership.neighbors(me)) != wanted:
             self.violate(journal, f"neighbors {membership.neighbors(me)}, by rank {sorted(wanted)}")
+        if me in layout and len(layout) < membership.id_space:
+            self._check_healing(journal, layout, wanted)
+
+    def _check_healing(self, journal: Journal, layout: list[int], wanted: set[int]) -> None:
+        """What healing has changed at a node is in what the graph is not the one over all ids."""
+        me, ids = journal.host.id, range(journal.inside.membership.id_space)
+        whole, outside = set(binomial_neighbors(ids, me)), sorted({*ids} - {*layout})
+        try:
+            changed: object = link_diff(len(ids), me, outside)
+        except GraphError as error:
+            changed = error
+        if changed != (tuple(sorted(wanted - whole)), tuple(sorted(whole - wanted))):
+            self.violate(journal, f"healing from {outside} changes {changed}: {whole}, {wanted}")
 
 
 def binomial_neighbors(layout: Sequence[int], node_id: int) -> list[int]:

@@ -53,6 +53,17 @@ def frame_in_pieces_of_which_one_is_lost(f: Forger) -> None:
             f.step(CommandIssued(77 + number, Subscribe("t", 1)))
 
 
+def long_frame_that_there_is_no_room_for(f: Forger) -> None:
+    checker = _checker(f)
+    for _ in range(20):
+        checker._look_at_long(f.journal)
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(control_reader.ReadBuffer, "reserve", lambda self, size: None)
+        for _ in range(20):
+            checker._look_at_long(f.journal)
+
+
 def error_without_what_it_says_beside_its_text(f: Forger) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(control_errors, "fields_of", lambda error: {})
@@ -64,5 +75,6 @@ FORGERIES_OF_CONTROL_FRAMES: list[tuple[str, Callable[[Forger], None]]] = [
     (ControlFramesMeanWhatTheySay.name, malformed_frame_that_is_read),
     (ControlFramesMeanWhatTheySay.name, frame_that_is_awaited_though_it_is_too_short),
     (ControlFramesMeanWhatTheySay.name, frame_in_pieces_of_which_one_is_lost),
+    (ControlFramesMeanWhatTheySay.name, long_frame_that_there_is_no_room_for),
     (ControlFramesMeanWhatTheySay.name, error_without_what_it_says_beside_its_text),
 ]

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bmgd.core.effects import Send
 from bmgd.core.events import DeadlineReached, LinkUp, Received
+from bmgd.healing import LinkDiff
+from bmgd.sim.checkers import memberships
 from bmgd.sim.checkers.inside import Inside
+from bmgd.sim.checkers.memberships import RanksAreABijection
 from bmgd.sim.host import Host
 from bmgd.types import Incarnation, LinkId, NodeId, Status
 from bmgd.wire.ask_messages import JoinRequest
@@ -62,10 +67,21 @@ def joiner_that_is_given_no_id(f: Forger) -> None:
     passes(f, lowest)
 
 
+def healing_that_leaves_links_to_the_dead(f: Forger) -> None:
+    [checker] = [c for c in f.scene.checkers if isinstance(c, RanksAreABijection)]
+    f.inside.membership.join(PEER, f.record(Status.EXCLUDED))
+    checker.at_rest([f.journal])
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memberships, "link_diff", lambda size, node_id, dead: LinkDiff((), ()))
+        checker.at_rest([f.journal])
+
+
 FORGERIES_OF_MEMBERSHIPS: list[tuple[str, Callable[[Forger], None]]] = [
     ("differences-are-compared", buckets_after_one_digest),
     ("differences-are-compared", no_buckets_after_two_digests),
     ("differences-are-compared", digest_that_is_not_shown_again),
+    (RanksAreABijection.name, healing_that_leaves_links_to_the_dead),
     ("beginnings-tell-of-the-gone", own_record_told_to_who_lives),
     ("joiners-are-given-ids", joiner_that_is_given_no_id),
 ]
