@@ -116,6 +116,7 @@ from bmgd.sim.checkers.telling import (
     QuestionsAreAnswered,
 )
 from bmgd.sim.checkers.unusable import UnusableAreRefused
+from bmgd.sim.checkers.values import ClaimsMakeNoRoom, FilesHoldWhatWasWritten
 from bmgd.sim.checkers.waits import WaitsAreAsStated
 from bmgd.sim.network import Network
 
@@ -164,6 +165,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     FramesMeanWhatTheySay,
     ControlFramesMeanWhatTheySay,
     ContentsAreWhatTheySay,
+    FilesHoldWhatWasWritten,
+    ClaimsMakeNoRoom,
     BadHellosAreRefused,
     BadInputEndsItsOwnLink,
     FloodsAreSlowed,

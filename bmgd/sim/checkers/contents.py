@@ -105,6 +105,7 @@ class ContentsAreWhatTheySay(Checker):
         read = _or_none(lambda: unpack_messages(data, count))
         if (read or None) != wanted:
             yield f"a segment of {count} messages, {data[:40].hex()}, is read as {read!r}"[:300]
+        yield from self._of_ends(data, count)
         if wanted is None:
             return
         forms = {pack_messages(wanted), b"".join(segment_parts(wanted)), witness.body_of(wanted)}
@@ -122,6 +123,14 @@ class ContentsAreWhatTheySay(Checker):
         fit = sum(end <= bytes_max for end in ends[1 : most + 1])
         if count_within(data, bytes_max, most) != fit:
             yield f"{fit} messages fit into {bytes_max} bytes, it says another number"
+
+    def _of_ends(self, data: bytes, count: int) -> Iterator[str]:
+        """Messages of a segment, or of what is none: one that is not whole has no end."""
+        ends = witness.ends_in(data)
+        for number in (count, len(ends) - 1, len(ends)):
+            wanted = ends[number] if number < len(ends) else None
+            if _end_or_none(data, number) != wanted:
+                yield f"{number} messages of {data[:40].hex()} do not end at {wanted}"
 
     # --- what is short ------------------------------------------------------------------------
 
@@ -243,6 +252,13 @@ def _or_none(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except ProtocolError:
+        return None
+
+
+def _end_or_none(body: bytes, count: int) -> int | None:
+    try:
+        return end_of(body, count, 0)
+    except ValueError:
         return None
 
 

@@ -119,7 +119,7 @@ class ControlFramesMeanWhatTheySay(Checker):
             self.violate(journal, f"waits for a control frame of {length} bytes")
 
     def _look_at_long(self, journal: Journal) -> None:
-        """A long frame, of which the beginning comes first, then what there is room for; and a short one."""
+        """A long frame: its beginning, then what there is room for. Then a short one."""
         random, bound = self._random, control.ANSWER_BYTES_MAX
         long = control.Result(
             random.randrange(9), random.randbytes(9) * (random.choice(_LONG) // 9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, ClassVar, Final
 
@@ -27,7 +28,7 @@ ROOM_BYTES_MAX: Final = 1 << 20
 _NESTED: Final = 200
 _LEAVES: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 127, 128, -1, -33, 2**32, 2**64 - 1, -(2**63), 1.5, -0.25, "", "text"),
-    *("é" * 20, "x" * 300, b"", b"\xff\x00", b"b" * 40, bytes(70_000)),
+    *("é" * 20, "x" * 300, b"", b"\xff\x00", b"b" * 40, bytes(3000)),
 )
 _NO_VALUES: Final = (b"", b"\xc1", b"\x81\x01\x01", b"\x92\xc0", b"\xa2\xc3\x28", b"\x91" * 2000)
 """None at all, half of one, a key that is a number, a text that is none, and what is too deep."""
@@ -44,7 +45,7 @@ class FilesHoldWhatWasWritten(Checker):
         for _ in range(VALUES):
             self._look(journal, _any_value(random, 3), random)
         for data in _NO_VALUES:
-            if not _is_refused(lambda data=data: unpack(data)):  # type: ignore[misc]
+            if not _is_refused(partial(unpack, data)):
                 self.violate(journal, f"reads what is no value: {data[:40].hex()}")
 
     def _look(self, journal: Journal, value: Any, random: Random) -> None:
@@ -54,13 +55,13 @@ class FilesHoldWhatWasWritten(Checker):
             return
         if repr(unpack(data)) != repr(value):
             self.violate(journal, f"reads {value!r} as {unpack(data)!r}"[:200])
-        if not _is_refused(lambda: unpack(data[:-1])) or not _is_refused(lambda: unpack(data + b"x")):
+        if not all(_is_refused(partial(unpack, wrong)) for wrong in (data[:-1], data + b"x")):
             self.violate(journal, f"reads {value!r} though it is cut short, or not alone"[:200])
         short = compress(data)
         if zlib.decompress(short) != data or decompress(short) != data:
             self.violate(journal, f"{len(data)} bytes are others when they were compressed")
         cut = short[: random.choice((len(short) - 1, random.randrange(len(short))))]
-        if not _is_refused(lambda: decompress(cut)):
+        if not _is_refused(partial(decompress, cut)):
             self.violate(journal, f"{len(cut)} of {len(short)} compressed bytes are read as all")
 
 
@@ -77,9 +78,9 @@ class ClaimsMakeNoRoom(Checker):
         frame = packed([header])[1:] + nested
         program = packed([control_witness.header(0x80, 1)])[1:] + nested
         for what, read in (
-            ("a frame", lambda: codec.decode(b"\x92" + frame)),
-            ("a control frame", lambda: control.decode(b"\x92" + program)),
-            ("a segment", lambda: unpack_messages(nested, random.choice((1, 2, 1000)))),
+            ("a frame", partial(codec.decode, b"\x92" + frame)),
+            ("a control frame", partial(control.decode, b"\x92" + program)),
+            ("a segment", partial(unpack_messages, nested, random.choice((1, 2, 1000)))),
         ):
             is_refused, room = _room_of(read)
             if not is_refused or room > ROOM_BYTES_MAX:

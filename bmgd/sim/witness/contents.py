@@ -28,6 +28,17 @@ def messages_in(body: bytes) -> list[tuple[bytes, int]]:
     return found
 
 
+def ends_in(body: bytes) -> list[int]:
+    """Where the messages end that stand in front of anything else, each behind the other; 0 first."""
+    reader, ends = Reader(body), [0]
+    try:
+        while not reader.is_at_end and type(reader.value()) is bytes:
+            ends.append(reader.at)
+    except Unreadable:
+        pass
+    return ends
+
+
 def body_of(messages: Iterable[bytes]) -> bytes:
     """The body of a segment with these messages."""
     return b"".join(map(packed, messages))

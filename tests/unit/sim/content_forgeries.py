@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgpack
 import pytest
 
 from bmgd.core.commands import PutSegment, Unsubscribe
 from bmgd.core.effects import Send
 from bmgd.core.events import CommandIssued
+from bmgd.errors import ProtocolError
 from bmgd.routing.branches import Branch
-from bmgd.sim.checkers import contents
+from bmgd.sim.checkers import contents, values
 from bmgd.sim.checkers.contents import FIRST, ContentsAreWhatTheySay
+from bmgd.sim.checkers.scene import Checker
+from bmgd.sim.checkers.values import ClaimsMakeNoRoom, FilesHoldWhatWasWritten
 from bmgd.types import LinkId, NodeId
+from bmgd.wire import codec
 from bmgd.wire.batch import pack_messages
 from bmgd.wire.broadcast_messages import Multicast
 from bmgd.wire.link_messages import Heartbeat
 from bmgd.wire.routes import Route
+from bmgd.wire.segments import end_of
 
 if TYPE_CHECKING:
     from tests.unit.sim.test_checkers import Forger
@@ -60,6 +67,13 @@ def message_that_ends_elsewhere(f: Forger) -> None:
     _puts(f, "end_of", lambda body, count, at: at + count)
 
 
+def message_that_ends_behind_its_segment(f: Forger) -> None:
+    def lenient(body: bytes, count: int, at: int = 0) -> int:
+        return at if at >= len(body) else end_of(body + bytes(300), count, at)
+
+    _puts(f, "end_of", lenient)
+
+
 def fewer_messages_that_fit(f: Forger) -> None:
     _puts(f, "count_within", lambda body, bytes_max, most: 0)
 
@@ -100,20 +114,71 @@ def heartbeat_that_is_read_with_any_digest(f: Forger) -> None:
     _sends(f, "read_heartbeat", lambda body, digest: (3, 300))
 
 
-FORGERIES_OF_CONTENTS: list[tuple[str, Callable[[Forger], None]]] = [
-    (ContentsAreWhatTheySay.name, forge)
-    for forge in (
-        segment_of_another_number_of_messages_that_is_read,
-        message_that_ends_elsewhere,
-        fewer_messages_that_fit,
-        run_with_a_frame_that_is_not_counted,
-        search_that_forgets_where_it_was,
-        version_that_only_one_side_speaks,
-        list_of_ids_with_one_twice,
-        news_that_are_read_though_they_are_cut_short,
-        set_that_takes_more_bytes,
-        message_that_takes_nothing,
-        search_that_has_no_room,
-        heartbeat_that_is_read_with_any_digest,
+def _boots(f: Forger, kind: type[Checker], name: str, forged: Callable[..., Any]) -> None:
+    """A process begins: first all is well, then something is done otherwise."""
+    [checker] = [c for c in f.scene.checkers if isinstance(c, kind)]
+    checker.on_boot(f.journal)
+    assert f.scene.violations == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(values, name, forged)
+        checker.on_boot(f.journal)
+
+
+def file_with_bytes_as_text(f: Forger) -> None:
+    _boots(
+        f, FilesHoldWhatWasWritten, "pack", lambda value: msgpack.packb(value, use_bin_type=False)
     )
+
+
+def file_that_is_read_though_it_has_a_number_as_key(f: Forger) -> None:
+    def lenient(data: bytes) -> Any:
+        try:
+            return msgpack.unpackb(data, strict_map_key=False)
+        except ValueError:
+            raise ProtocolError("no value") from None
+
+    _boots(f, FilesHoldWhatWasWritten, "unpack", lenient)
+
+
+def file_that_is_read_though_it_is_cut_short(f: Forger) -> None:
+    def lenient(data: bytes) -> bytes:
+        return zlib.decompressobj().decompress(data)
+
+    _boots(f, FilesHoldWhatWasWritten, "decompress", lenient)
+
+
+def frame_that_takes_as_much_memory_as_it_says(f: Forger) -> None:
+    def greedy(frame: bytes) -> None:
+        assert bytearray(len(frame) * 1000)
+        raise ProtocolError("not a frame")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(codec, "decode", greedy)
+        [checker] = [c for c in f.scene.checkers if isinstance(c, ClaimsMakeNoRoom)]
+        checker.on_boot(f.journal)
+
+
+FORGERIES_OF_CONTENTS: list[tuple[str, Callable[[Forger], None]]] = [
+    (FilesHoldWhatWasWritten.name, file_with_bytes_as_text),
+    (FilesHoldWhatWasWritten.name, file_that_is_read_though_it_has_a_number_as_key),
+    (FilesHoldWhatWasWritten.name, file_that_is_read_though_it_is_cut_short),
+    (ClaimsMakeNoRoom.name, frame_that_takes_as_much_memory_as_it_says),
+    *(
+        (ContentsAreWhatTheySay.name, forge)
+        for forge in (
+            segment_of_another_number_of_messages_that_is_read,
+            message_that_ends_elsewhere,
+            fewer_messages_that_fit,
+            message_that_ends_behind_its_segment,
+            run_with_a_frame_that_is_not_counted,
+            search_that_forgets_where_it_was,
+            version_that_only_one_side_speaks,
+            list_of_ids_with_one_twice,
+            news_that_are_read_though_they_are_cut_short,
+            set_that_takes_more_bytes,
+            message_that_takes_nothing,
+            search_that_has_no_room,
+            heartbeat_that_is_read_with_any_digest,
+        )
+    ),
 ]
