@@ -43,8 +43,8 @@ from bmgd.sim.checkers.economy import OnlyWhatLacksIsSentAgain
 from bmgd.sim.checkers.evictions import EvictionsAreTold
 from bmgd.sim.checkers.flooded import FloodsAreSlowed
 from bmgd.sim.checkers.frames import FramesMeanWhatTheySay
-from bmgd.sim.checkers.held import HeldHellosHaveAReason
 from bmgd.sim.checkers.heard import AnswersAreHeeded
+from bmgd.sim.checkers.held import HeldHellosHaveAReason
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded, NewWaysAreTaken
 from bmgd.sim.checkers.in_time import DetectionIsInTime
