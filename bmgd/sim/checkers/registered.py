@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.core.commands import Register, Unregister
 from bmgd.core.effects import Displaced, Effect, ProgramsChanged, Reply
 from bmgd.core.events import CommandIssued, Event
+from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Skipped
 from bmgd.wire.features import Feature
+from bmgd.wire.link_messages import Watermarks
+
+_OF_SOURCES: Final[Kinds] = (ReliableBroadcast, Skipped, Watermarks)
+"""What makes a node hear a life of a source."""
 
 Shown = set[tuple[NodeId, Incarnation, str]]
 
@@ -21,10 +27,14 @@ class ProgramsAreKnown(Checker):
 
     A start is of one that does not run, an end of one that does, and changes are counted without a gap.
     What runs is what programs registered, and has not ended, where their process runs.
+
+    Where a process goes on as another node, and so passes over what its former one had of a source, it
+    asks the source which programs it has.
     """
 
     name: ClassVar[str] = "programs-are-known"
-    events: ClassVar[Kinds] = (CommandIssued,)
+    events: ClassVar[Kinds] = (CommandIssued, *_OF_SOURCES)
+    before_events: ClassVar[Kinds] = _OF_SOURCES
     effects: ClassVar[Kinds] = (ProgramsChanged, Reply, Displaced)
 
     def __init__(self, scene: Scene) -> None:
@@ -34,6 +44,8 @@ class ProgramsAreKnown(Checker):
         self._registered: dict[NodeId, dict[int, str]] = {}
         self._asked: dict[int, str] = {}
         self._displaced: set[NodeId] = set()
+        self._inherited: set[LifeKey] = set()
+        """Lives of which a former node had something, and this one has heard nothing yet."""
 
     def on_boot(self, journal: Journal) -> None:
         place = journal.place
@@ -47,7 +59,12 @@ class ProgramsAreKnown(Checker):
         else:
             self._registered[place] = {}
 
+    def before(self, journal: Journal, event: Event) -> None:
+        self._inherited = set(retention_of(journal)._inherited)
+
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        if self._inherited:
+            self._check_asking(journal)
         place = journal.place
         match event:
             case CommandIssued(request, Register(name)):
@@ -66,6 +83,15 @@ class ProgramsAreKnown(Checker):
                     self._follow(journal, effect)
                 case _:
                     pass
+
+    def _check_asking(self, journal: Journal) -> None:
+        heard = self._inherited - retention_of(journal)._inherited.keys()
+        self._inherited = set()
+        for source, life in sorted(heard):
+            row = journal.inside.to_many.programs._rows.get(source)
+            is_asked = row is not None and row.life == life and row.wanted
+            if not is_asked and journal.inside.believes(source, life) and not journal.exited:
+                self.violate(journal, f"passes over what {source} sent, and wants no list of it")
 
     def _follow(self, journal: Journal, changed: ProgramsChanged) -> None:
         shown, place = self._shown[journal.place], journal.place

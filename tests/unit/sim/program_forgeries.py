@@ -9,9 +9,11 @@ from bmgd.core.broadcast import programs
 from bmgd.core.commands import Leave, Register, SendTo
 from bmgd.core.draining import ABANDONED
 from bmgd.core.effects import Announce, Exit, ProgramChange, ProgramsChanged, Reply
-from bmgd.core.events import CommandIssued
+from bmgd.core.events import CommandIssued, Received
 from bmgd.errors import UnreachableError
 from bmgd.types import NodeId
+from bmgd.wire.broadcast_messages import Skipped
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S
 
 if TYPE_CHECKING:
@@ -44,6 +46,15 @@ def program_that_nobody_knows(f: Forger) -> None:
     f.scene.at_rest()
 
 
+def programs_that_a_former_node_knew(f: Forger) -> None:
+    inherited = f.inside.to_many.retention._inherited
+    inherited[PEER, f.life] = 3
+    came = Received(f.link, Skipped(Route(NodeId(5), PEER, f.life), (), 0))
+    f.scene.before(f.host, came)
+    inherited.clear()
+    f.scene.after(f.host, came, [])
+
+
 def more_programs_than_a_node_may_know(f: Forger) -> None:
     row = programs._Row(f.life, names=dict.fromkeys(range(131_073), "a"))
     f.inside.to_many.programs._rows[PEER] = row
@@ -55,5 +66,6 @@ FORGERIES_OF_PROGRAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("leaving-drains", leave_before_a_reader_has_finished),
     ("programs-are-known", program_that_starts_twice),
     ("programs-are-known", program_that_nobody_knows),
+    ("programs-are-known", programs_that_a_former_node_knew),
     ("bounds-hold", more_programs_than_a_node_may_know),
 ]
