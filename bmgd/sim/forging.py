@@ -15,11 +15,12 @@ from typing import Final
 
 from bmgd.chaos.history import Fact, LieTold
 from bmgd.sim.host import Host
-from bmgd.sim.inside import known_life
+from bmgd.sim.inside import known_life, sent_to
 from bmgd.sim.network import PEERS, Network
 from bmgd.sim.readers import TOPIC
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of, incarnation_tag
 from bmgd.wire.ask_messages import Answer, Ask
+from bmgd.wire.broadcast_messages import Watermark
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.messages import Message
 from bmgd.wire.routes import NORMAL_PRIORITY, Route
@@ -34,6 +35,9 @@ _BEYOND_CLAIMS: Final = 8 << 32
 
 _TO_ITSELF: Final = 0.5
 """Of the lies about records, those that come to whom they are about."""
+
+_EXAGGERATED: Final = 10
+"""Acknowledgements of more than there is, for each other lie: seldom has anybody all that was sent."""
 
 
 class Forger:
@@ -65,6 +69,9 @@ class Forger:
         """Let lies be told until then."""
         for _ in range(self._count):
             self._network.timeline.plan(self._random.randrange(max(1, until_ns)), self._lie)
+            for _ in range(_EXAGGERATED):
+                at_ns = self._random.randrange(max(1, until_ns))
+                self._network.timeline.plan(at_ns, self._exaggerate)
 
     def _lie(self) -> None:
         there = self._network.members()
@@ -95,6 +102,26 @@ class Forger:
         tag = incarnation_tag(told.node.incarnation)
         route = Route(told.id, asker.id, asker.node.incarnation, tag)
         self._network.let_come(told, link, Ask(route, about.id, about.node.incarnation))
+
+    def _exaggerate(self) -> None:
+        """Who has all that a source has sent acknowledges more, as if told that more is stable."""
+        there = self._network.members()
+        pairs = [
+            (told, about, sent)
+            for told in there
+            for about in there
+            if (sent := sent_to(told.node, about.id, about.node.incarnation))
+        ]
+        if not pairs:
+            return
+        told, about, sent = self._random.choice(pairs)
+        tag = incarnation_tag(told.node.incarnation)
+        watermark = sent + self._random.randint(1, 5)
+        route = Route(told.id, about.id, about.node.incarnation, tag, watermark)
+        links = [end.link for end in told.ends.values() if self._network.can_come(end)]
+        if links:
+            message = Watermark(route, watermark, watermark, asks=False)
+            self._network.let_come(told, LinkId(self._random.choice(links)), message)
 
     def _life_above(self, about: Host) -> Incarnation:
         counter = counter_of(about.node.incarnation) + self._random.randint(0, 2)

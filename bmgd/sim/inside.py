@@ -28,6 +28,15 @@ def known_life(node: Node, peer: NodeId) -> Incarnation:
     return node.parts.context.membership.incarnation(peer)
 
 
+def sent_to(node: Node, peer: NodeId, life: Incarnation) -> int:
+    """How many broadcasts a node has sent, where that life of a peer has acknowledged each; else 0."""
+    source = node.parts.to_many.source
+    known, sent = source.peers.by_id.get(peer), source.window.next - 1
+    if source.underway or known is None or known.life != life or known.skips:
+        return 0
+    return sent if known.watermark == sent else 0
+
+
 def silence_due_ns(node: Node) -> int:
     """By when a node that now ceases to hear somebody suspects it: its own lag makes that later."""
     context, detector = node.parts.context, node.parts.detector

@@ -53,6 +53,11 @@ def is_taken(journal: Journal, message: Watermark) -> bool:
     return journal.inside.believes(route.source, route.source_incarnation)
 
 
+def acknowledged_by(journal: Journal, message: Watermark) -> int:
+    """Up to where who acknowledges has what was sent: nobody has what was not."""
+    return min(message.watermark, source_of(journal).window.next - 1)
+
+
 class CoversArePartedOnce(Checker):
     """Who sends a message on gives each id that it must reach to one branch, and adds none.
 
@@ -264,7 +269,7 @@ class ConfirmedMeansRetained(Checker):
             return
         lives = self._acknowledged.setdefault(((journal.host.id, own), route.source), {})
         before = lives.get(route.source_incarnation, 0)
-        lives[route.source_incarnation] = max(before, message.watermark)
+        lives[route.source_incarnation] = max(before, acknowledged_by(journal, message))
 
     def _on_reply(self, journal: Journal, reply: Reply) -> None:
         known = self._count.pop((journal.host.id, reply.request), None)

@@ -11,7 +11,7 @@ from bmgd.core.effects import Effect, RecordChanged, Send
 from bmgd.core.events import Event, Received
 from bmgd.routing.id_sets import ids_in
 from bmgd.sim.checkers.answer_times import AGAIN_MAX_NS, AGAIN_NS, AnswerTimes
-from bmgd.sim.checkers.broadcasts import LifeKey, is_taken, source_of
+from bmgd.sim.checkers.broadcasts import LifeKey, acknowledged_by, is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
 from bmgd.types import Incarnation, NodeId, Status
@@ -137,7 +137,8 @@ class SourcesSendWhatIsMissed(Checker):
         ):
             life.times.measure(life.took_ns)
         key = route.source, route.source_incarnation
-        life.acknowledged[key] = max(life.acknowledged.get(key, 0), came.watermark)
+        count = acknowledged_by(journal, came)
+        life.acknowledged[key] = max(life.acknowledged.get(key, 0), count)
         if not came.asks or not journal.to(route.source):
             return
         if membership.in_layout(route.source) and not any(

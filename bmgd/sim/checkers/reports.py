@@ -12,7 +12,7 @@ from bmgd.core.effects import Effect, RecordChanged, Reply, Send
 from bmgd.core.events import CommandIssued, DeadlineReached, Event, Received
 from bmgd.errors import DeadError, NewLifeError, UnreachableError
 from bmgd.routing.id_sets import ids_in
-from bmgd.sim.checkers.broadcasts import is_taken, source_of
+from bmgd.sim.checkers.broadcasts import acknowledged_by, is_taken, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import Incarnation, NodeId, Status
@@ -108,7 +108,7 @@ class ReportsAreTrue(Checker):
             return False
         route = message.route
         told, key = self._acknowledged[journal.place], (route.source, route.source_incarnation)
-        told[key] = max(told.get(key, 0), message.watermark)
+        told[key] = max(told.get(key, 0), acknowledged_by(journal, message))
         return True
 
     def _note_numbers(self, journal: Journal, *, is_moved: bool) -> None:

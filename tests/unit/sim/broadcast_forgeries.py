@@ -296,6 +296,7 @@ def sends_again_after_the_same_pause(f: Any) -> None:
 
 
 def sends_again_to_who_has_it(f: Any) -> None:
+    f.inside.to_many.source.window.next = 10
     f.deadline(_own(f, 9))
     f.step(Received(f.link, replace(_watermark(f), watermark=9)))
     f.network.run(0.3)

@@ -9,11 +9,13 @@ import pytest
 from bmgd.chaos.checkers import why_declared_dead
 from bmgd.chaos.history import Began, DeclaredDead, Fact, History, LieTold
 from bmgd.chaos.truth import Truth
+from bmgd.core.commands import BroadcastTo
 from bmgd.core.effects import Observed
 from bmgd.sim import Network
 from bmgd.sim.checkers import watch
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.forging import Forger
+from bmgd.sim.inside import sent_to
 from bmgd.types import Incarnation, LinkId, NodeId
 from bmgd.wire.ask_messages import Answer
 from bmgd.wire.stream_messages import Segment
@@ -54,6 +56,25 @@ def test_segment_of_a_life_that_nobody_told_of_is_taken_by_nobody() -> None:
     assert told == {Answer, Segment}
     assert all(not Inside(host.node).streams_in() for host in network.hosts.values())
     assert scene.violations == []
+
+
+def test_who_acknowledges_more_than_was_sent_is_waited_for_next_time() -> None:
+    network = Network(4)
+    scene = watch(network)
+    settle(network)
+    forger = Forger(network, Random(1), 0, lambda _: None)
+    for number in (0, 1):
+        network.issue(2, BroadcastTo("news", b"%d" % number, True, 10 * S))
+        network.run(1)
+        life = network.hosts[NodeId(1)].node.incarnation
+        assert sent_to(network.hosts[NodeId(2)].node, NodeId(1), life) == number + 1
+        for _ in range(10):
+            forger._exaggerate()
+    network.run(20)
+    scene.at_rest()
+    assert scene.violations == []
+    source = network.hosts[NodeId(2)].node.parts.to_many.source
+    assert [peer.watermark for peer in source.peers.by_id.values()] == [2, 2, 2]
 
 
 def test_claim_of_an_id_is_looked_into_by_who_leads_it() -> None:
