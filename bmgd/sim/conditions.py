@@ -58,6 +58,7 @@ class Conditions:
         unusable_per_s: how many programs ask for what cannot be in a second, while faults go on.
         malformed_per_s: how many malformed frames members say in a second, while faults go on.
         forgeries: how many lies about members come over links, while faults go on.
+        lags: how often a process stands still until it is just as late as makes a difference to it.
         floods: how often a member sends thousands of messages of one kind at once, while faults go on.
         former_lives: how many messages of former lives come late, at most, to nodes that wait for
             their first answer of another, while faults go on.
@@ -107,6 +108,7 @@ class Conditions:
     malformed_per_s: int = 0
     forgeries: int = 0
     floods: int = 0
+    lags: int = 0
     former_lives: int = 0
     legacies: int = 0
     second_copies_percent: int = 0

@@ -13,12 +13,21 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from bmgd.chaos.history import Fact, LieTold
+from bmgd.chaos.history import EvictAsked, Fact, LieTold
 from bmgd.sim.host import Host
 from bmgd.sim.inside import known_life, sent_to
 from bmgd.sim.network import PEERS, Network
 from bmgd.sim.readers import TOPIC
-from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, counter_of, incarnation_tag
+from bmgd.types import (
+    Incarnation,
+    LinkId,
+    NodeId,
+    NodeState,
+    Record,
+    Status,
+    counter_of,
+    incarnation_tag,
+)
 from bmgd.wire.ask_messages import Answer, Ask
 from bmgd.wire.broadcast_messages import Watermark
 from bmgd.wire.link_messages import Notice
@@ -32,6 +41,11 @@ _NOWHERE: Final = 1000
 
 _BEYOND_CLAIMS: Final = 8 << 32
 """What a life is more of which no claim tells."""
+
+_GOES_ON: Final = 0.15
+LIVES: Final = 14
+_INSISTS_NS: Final = 100_000_000
+"""How often a lie to whom it is about is told again and again, how many times, and after how long."""
 
 _TO_ITSELF: Final = 0.5
 """Of the lies about records, those that come to whom they are about."""
@@ -87,6 +101,10 @@ class Forger:
             self._note(LieTold(self._network.now_ns, about.id, told.id))
             self._network.lied_about.add(about.id)
             self._network.blink(about.where)
+            if isinstance(message, Notice) and message.records[0][1].status is Status.LEFT:
+                self._note(EvictAsked(self._network.now_ns, about.id, told.id))
+            elif isinstance(message, Notice) and told is about and self._random.random() < _GOES_ON:
+                self._insist(about, LIVES)
             link = LinkId(self._random.choice(links))
             self._network.let_come(told, link, message)
             self._ask_about(told, link, about)
@@ -122,6 +140,21 @@ class Forger:
         if links:
             message = Watermark(route, watermark, watermark, asks=False)
             self._network.let_come(told, LinkId(self._random.choice(links)), message)
+
+    def _insist(self, about: Host, times: int) -> None:
+        """Another life of it has died, again and again: more often than it begins new ones."""
+        links = [end.link for end in about.ends.values() if self._network.can_come(end)]
+        if links and about.node.state is NodeState.READY:
+            record = Record(self._life_above(about), 0, Status.DEAD, about.address)
+            link = LinkId(self._random.choice(links))
+            self._network.let_come(about, link, Notice(((about.id, record),)))
+        if times:
+            at_ns = self._network.now_ns + _INSISTS_NS
+            self._network.timeline.plan(at_ns, self._insist_on, about, times - 1)
+
+    def _insist_on(self, about: Host, times: int) -> None:
+        if about.alive and not about.pauses and about.joiner is None:
+            self._insist(about, times)
 
     def _life_above(self, about: Host) -> Incarnation:
         counter = counter_of(about.node.incarnation) + self._random.randint(0, 2)

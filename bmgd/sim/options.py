@@ -107,6 +107,7 @@ _SELDOM: Final = (
     _Seldom("lies", "malformed_per_s", (3, 30), 0.25, 0.25),
     _Seldom("forged", "forgeries", (1, 3, 8), 0.15, 0.5),
     _Seldom("floods", "floods", (1, 2), 0.05, 0.05),
+    _Seldom("lags", "lags", (2, 6), 0.15, 0.1),
     _Seldom("former lives", "former_lives", (1, 3), 0.3, 0.3),
     _Seldom("legacies", "legacies", (1, 2), 0.4, 0.4),
     _Seldom("second copies", "second_copies_percent", (5, 50), 0.2, 0.2),
@@ -255,6 +256,9 @@ def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, f
     if plan.nodes > 1 and (left := _drawn("leaving", seed, 0.06)):
         courses.add("leaving")
         plan = leaving(left, plan)
+        if left.random() < 0.5:
+            # In so little time not all is drained.
+            settings |= {"leave_ms": left.choice((30, 150))}
     if grown := _drawn("growing", seed, 0.12):
         courses.add("growing")
         plan = growing(grown, plan, settings)

@@ -31,6 +31,7 @@ from bmgd.sim.floods import Floods
 from bmgd.sim.forging import Forger
 from bmgd.sim.former_lives import FormerLives
 from bmgd.sim.inside import answers_due_ns, silence_due_ns
+from bmgd.sim.lags import Lags
 from bmgd.sim.legacies import Legacies
 from bmgd.sim.narrowing import narrowed, refusing
 from bmgd.sim.network import Network
@@ -180,6 +181,8 @@ class Simulation:
         self._forger = Forger(network, Random(f"forgeries {plan.seed}"), lies, self._note)
         floods = network.conditions.floods
         self._floods = Floods(network, Random(f"floods of {plan.seed}"), floods)
+        lags = network.conditions.lags
+        self._lags = Lags(network, Random(f"lags {plan.seed}"), lags, self._note)
         count = network.conditions.former_lives
         self._former_lives = FormerLives(
             network, Random(f"former lives {plan.seed}"), count, self._programs.send
@@ -210,6 +213,8 @@ class Simulation:
             network.watchers.append(self._trace)
             network.wires.on_chunk = self._trace.on_chunk
         network.watchers += self._inspectors
+        # Last: others have to know of a process that begins before it stands still.
+        network.watchers.append(self._lags)
 
     def _note(self, fact: Fact) -> None:
         self._recorder.history.add(fact)
@@ -252,6 +257,7 @@ class Simulation:
         self._rekeying.start(until_ns)
         self._forger.start(until_ns)
         self._floods.start(until_ns)
+        self._lags.start(until_ns)
         self._former_lives.start(until_ns)
         self._legacies.start(until_ns)
         self._second_copies.start(until_ns)

@@ -269,7 +269,10 @@ class SuspicionsHaveAReason(Checker):
 
 
 class LateNodesReset(Checker):
-    """A node that was itself late shows its digest on every link, and expects no former echo."""
+    """A node that was itself late shows its digest on every link, and expects no former echo.
+
+    One that has not begun, or whose deadlines it reaches in time, does nothing of it.
+    """
 
     name: ClassVar[str] = "late-nodes-reset"
 
@@ -296,6 +299,8 @@ class LateNodesReset(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if not self._expect:
+            if any(isinstance(effect, Observed) and effect.event == "late" for effect in effects):
+                self.violate(journal, f"says that it is late, by {journal.lag_ns // 10**6} ms")
             return
         if journal.late_ns != journal.now_ns:
             self.violate(journal, f"{journal.lag_ns // 10**6} ms late, and its stamps stay")

@@ -59,6 +59,8 @@ class PatienceFollowsTheOwnLag(Checker):
         lag_ns = min(journal.lag_ns, STRETCH_MAX * inside.settings.timeout_ns)
         if stretch_ns > max(before_ns, lag_ns):
             self.violate(journal, f"waits {stretch_ns / 1e6:g} ms longer, {lag_ns / 1e6:g} ms late")
+        if before_ns < stretch_ns and journal.lag_ns <= _NOTED_NS:
+            self.violate(journal, f"waits longer, and was only {lag_ns / 1e6:g} ms late")
         if not is_deadline(event):
             # It may have noted this pause before.
             return
