@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bmgd.core.effects import Send
-from bmgd.core.events import DeadlineReached, LinkUp, Received
+from bmgd.core.effects import Dial, Exit, Observed, RecordChanged, Renewed, Send
+from bmgd.core.events import DeadlineReached, JoinAsked, LinkUp, Received
 from bmgd.healing import LinkDiff
 from bmgd.sim.checkers import memberships
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.memberships import RanksAreABijection
 from bmgd.sim.host import Host
-from bmgd.types import Incarnation, LinkId, NodeId, Status
+from bmgd.types import Incarnation, LinkId, NodeId, Record, Status
 from bmgd.wire.ask_messages import JoinRequest
-from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice
+from bmgd.wire.link_messages import BUCKETS, Buckets, Heartbeat, Notice, PageAsk, Pong, RecordPage
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S
 
@@ -77,6 +77,64 @@ def healing_that_leaves_links_to_the_dead(f: Forger) -> None:
         checker.at_rest([f.journal])
 
 
+def page_that_is_not_followed(f: Forger) -> None:
+    f.deadline(Send(f.link, PageAsk(NodeId(0), 1)))
+    f.step(Received(f.link, RecordPage((), (), NodeId(7))))
+
+
+def later_page_that_is_passed_on(f: Forger) -> None:
+    f.deadline(Send(f.link, PageAsk(NodeId(6), 1)))
+    stranger = next(link for link in f.journal.links.values() if link.peer not in (PEER, 7))
+    record = f.record(Status.DEAD)
+    changed = RecordChanged(NodeId(7), record, f.inside.membership.revision + 1)
+    told = Send(stranger.id, Notice(((NodeId(7), record),)))
+    f.step(Received(f.link, RecordPage(((NodeId(7), record),))), [changed, told])
+
+
+def joiner_that_came_itself_and_is_given_no_id(f: Forger) -> None:
+    lowest = f.network.hosts[LOWEST]
+    asked = JoinAsked(NEW, None, Incarnation(7), "joiner:7400")
+    f.scene.before(lowest, asked)
+    f.scene.after(lowest, asked, ())
+    passes(f, lowest)
+
+
+def joiner_that_would_be_given_two_ids(f: Forger) -> None:
+    f.inside.membership.join(NodeId(8), Record(Incarnation(7), 0, Status.ALIVE, "joiner:7400"))
+    assert "ids that joiners were given" in str(f.scene.disquiet())
+    f.scene.at_rest()
+
+
+def founder_whose_id_was_given_up(f: Forger) -> None:
+    f.deadline(Exit(1, f"the id {f.host.id} was given up while this node was away"))
+
+
+def own_address_where_another_life_is_looked_for(f: Forger) -> None:
+    me, address = f.host.id, f.inside.settings.address
+    f.step(DeadlineReached(), [Dial(me, address, f.life, 9, S)])
+
+
+def new_life_for_what_a_version_refutes(f: Forger) -> None:
+    life = f.inside.context.incarnation
+    said = Record(life, 0, Status.DEAD, f.inside.settings.address)
+    renewed = Renewed(Incarnation(life + 1))
+    f.step(Received(f.link, Notice(((f.host.id, said),))), [renewed])
+
+
+def former_life_that_is_not_followed(f: Forger) -> None:
+    known = Incarnation(f.inside.context.incarnation - 1)
+    f.step(LinkUp(NEW, PEER, f.life, "sim4:7400", known, 9))
+
+
+def joiner_that_is_not_forgotten(f: Forger) -> None:
+    f.inside.retirement._left[NodeId(9)] = -(10**15)
+    f.deadline()
+
+
+def lateness_of_who_is_in_time(f: Forger) -> None:
+    f.step(Received(f.link, Pong(1)), [Observed("late", detail="500 ms")])
+
+
 FORGERIES_OF_MEMBERSHIPS: list[tuple[str, Callable[[Forger], None]]] = [
     ("differences-are-compared", buckets_after_one_digest),
     ("differences-are-compared", no_buckets_after_two_digests),
@@ -84,4 +142,14 @@ FORGERIES_OF_MEMBERSHIPS: list[tuple[str, Callable[[Forger], None]]] = [
     (RanksAreABijection.name, healing_that_leaves_links_to_the_dead),
     ("beginnings-tell-of-the-gone", own_record_told_to_who_lives),
     ("joiners-are-given-ids", joiner_that_is_given_no_id),
+    ("joiners-are-given-ids", joiner_that_came_itself_and_is_given_no_id),
+    ("pages-follow-each-other", page_that_is_not_followed),
+    ("pages-follow-each-other", later_page_that_is_passed_on),
+    ("counts-are-true", joiner_that_would_be_given_two_ids),
+    ("exits-have-a-reason", founder_whose_id_was_given_up),
+    ("accusation-is-answered", own_address_where_another_life_is_looked_for),
+    ("accusation-is-answered", new_life_for_what_a_version_refutes),
+    ("lives-grow", former_life_that_is_not_followed),
+    ("deadlines-have-subjects", joiner_that_is_not_forgotten),
+    ("late-nodes-reset", lateness_of_who_is_in_time),
 ]
