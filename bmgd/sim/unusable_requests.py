@@ -16,6 +16,7 @@ from bmgd.core.commands import (
     Command,
     Evict,
     MulticastTo,
+    OpenAnswers,
     OpenStream,
     PutSegment,
     Register,
@@ -27,7 +28,7 @@ from bmgd.sim.host import Host
 from bmgd.sim.inside import has_stream_of
 from bmgd.sim.network import Network
 from bmgd.sim.readers import TOPIC
-from bmgd.types import NodeId
+from bmgd.types import Incarnation, NodeId
 from bmgd.wire.bounds import (
     ENTRIES_MAX,
     LONG_BYTES_MAX,
@@ -105,8 +106,13 @@ class UnusableRequests:
         )
 
     def _open(self, host: Host) -> Command:
+        former = Incarnation(host.node.incarnation - 1)
         return self._random.choice(
-            (OpenStream(self._nobody(), TOPIC), OpenStream(host.id, self._topic()))
+            (
+                OpenStream(self._nobody(), TOPIC),
+                OpenStream(host.id, self._topic()),
+                OpenAnswers(host.id, former, 1, 1),
+            )
         )
 
     def _broadcast(self, host: Host) -> Command:

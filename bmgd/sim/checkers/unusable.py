@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bmgd.core.commands import CloseStream, PutSegment
+from bmgd.core.commands import CloseStream, OpenAnswers, PutSegment
 from bmgd.core.effects import Effect, Reply, Send, StreamEnded
 from bmgd.core.events import CommandIssued, Event
-from bmgd.errors import LeavingError, NoQuorumError, RequestError
+from bmgd.errors import LeavingError, NewLifeError, NoQuorumError, RequestError
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.unusable_requests import NEVER_SENT
@@ -66,6 +66,12 @@ class UnusableAreRefused(Checker):
         what = type(event.command).__name__
         if len(errors) != 1 or errors[0] is None:
             self.violate(journal, f"does not refuse an unusable {what}")
+        elif isinstance(event.command, OpenAnswers):
+            # The life that asked is over.
+            error = errors[0]
+            is_so = isinstance(error, NewLifeError | _OF_NOW)
+            if not is_so or error.destination != journal.host.id:
+                self.violate(journal, f"refuses answers to a former life with {error!r}")
         elif not isinstance(errors[0], RequestError | _OF_NOW):
             self.violate(journal, f"refuses an unusable {what} with {errors[0]!r}")
 

@@ -23,7 +23,7 @@ from bmgd.core.events import CommandIssued
 from bmgd.core.streams import table
 from bmgd.core.topics.inboxes import topic_of
 from bmgd.core.topics.questions import Asker
-from bmgd.errors import DeadError
+from bmgd.errors import DeadError, NewLifeError
 from bmgd.sim.unusable_requests import NEVER_SENT
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.answers import ANSWER, NO_READER, READER_LOST, answer_head
@@ -201,6 +201,12 @@ def unusable_request_that_is_refused_for_no_reason(f: Forger) -> None:
     f.step(CommandIssued(77, Register("")), [Reply(77, error=DeadError(4, "it is dead"))])
 
 
+def answers_to_a_former_life_that_are_refused_for_another(f: Forger) -> None:
+    f.network.unusable.add(77)
+    error = NewLifeError(PEER, "it began a new life")
+    f.step(CommandIssued(77, OpenAnswers(ME, Incarnation(1), 1, 1)), [Reply(77, error=error)])
+
+
 def unusable_payload_that_is_sent(f: Forger) -> None:
     f.network.unusable.add(77)
     f.deadline(Send(f.link, segment(f.route(source=ME), NEVER_SENT)))
@@ -209,6 +215,7 @@ def unusable_payload_that_is_sent(f: Forger) -> None:
 FORGERIES_OF_REQUESTS: list[tuple[str, Callable[[Forger], None]]] = [
     ("unusable-are-refused", unusable_request_that_is_taken),
     ("unusable-are-refused", unusable_request_that_is_refused_for_no_reason),
+    ("unusable-are-refused", answers_to_a_former_life_that_are_refused_for_another),
     ("unusable-are-refused", unusable_payload_that_is_sent),
     ("requests-have-one-outcome", outcome_of_nothing),
     ("requests-have-one-outcome", two_outcomes),
