@@ -22,6 +22,8 @@ from bmgd.wire.stream_messages import Segment, SegmentAck, SharedSegment, Stream
 
 _Request = tuple[NodeId, int]
 """The place of a process, and a request of one of its programs."""
+_Name = tuple[int, int]
+"""The id of a stream, and the number of a segment in it."""
 
 
 @dataclass(slots=True)
@@ -70,16 +72,21 @@ class _Left:
     Args:
         bodies: to whom, and a message or the body of a segment, with the ids of its streams.
         refused: the streams, by destination and id, of which anything was answered with FULL.
+        names: of each body, the segments that it left in: the stream's id, and the number.
+        turned_down: the segments, by destination, that were refused as often as they left.
     """
 
     bodies: dict[tuple[NodeId, bytes], set[int]] = field(default_factory=dict)
     refused: set[tuple[NodeId, int]] = field(default_factory=set)
+    names: dict[tuple[NodeId, bytes], set[_Name]] = field(default_factory=dict)
+    turned_down: set[tuple[NodeId, _Name]] = field(default_factory=set)
 
 
 class DoubtHasAReason(Checker):
     """A message that is told as perhaps taken left its daemon once; else to send it again is safe.
 
-    And what is told as not sent never left, or its destination said that it did not take it. Not looked
+    And what is told as not sent never left, or its destination said that it did not take it; what that
+    said of each copy is told so. Not looked
     at are messages of a node to itself: they cross no link; nor are answers that may be given again.
     """
 
@@ -126,6 +133,7 @@ class DoubtHasAReason(Checker):
         message = event.message if isinstance(event, Received) else None
         if isinstance(message, SegmentAck) and message.full:
             left.refused.add((message.route.source, message.route.sequence >> 32))
+            self._note_refused(journal, left, message.route.source, message.route.sequence)
         for effect in effects:
             for segment in segments_of(effect.message) if isinstance(effect, Send) else ():
                 self._note_sent(journal, left, segment)
@@ -142,16 +150,27 @@ class DoubtHasAReason(Checker):
                     pass
 
     @staticmethod
+    def _note_refused(journal: Journal, left: _Left, peer: NodeId, sequence: int) -> None:
+        name = stream_id, number = sequence >> 32, sequence & 0xFFFF_FFFF
+        stream = journal.inside.open_ids(peer).get(stream_id)
+        sending = stream.underway.get(number) if stream is not None else None
+        if sending is not None and sending.fulls >= sending.transmissions:
+            left.turned_down.add((peer, name))
+
+    @staticmethod
     def _note_sent(journal: Journal, left: _Left, segment: Segment) -> None:
         route = segment.route
         if route.source != journal.host.id:
             return
+        name = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        left.turned_down.discard((route.destination, name))
         bodies = [segment.body]
         if segment.count:
             bodies += unpack_messages(segment.body, segment.count)
         for body in bodies:
             streams = left.bodies.setdefault((route.destination, body), set())
             streams.add(route.sequence >> 32)
+            left.names.setdefault((route.destination, body), set()).add(name)
 
     # --- what programs are told ---------------------------------------------------------------
 
@@ -199,6 +218,11 @@ class DoubtHasAReason(Checker):
         if is_sent and streams is None:
             text = f"a message to {destination} was told as perhaps taken"
             self.violate(journal, f"{text}, and never left")
+        elif is_sent and all(
+            (destination, name) in left.turned_down for name in left.names[destination, body]
+        ):
+            text = f"a message to {destination} was told as perhaps taken"
+            self.violate(journal, f"{text}, and was refused each time that it left")
         elif is_sent or is_reset or streams is None:
             return
         elif not any((destination, stream) in left.refused for stream in streams):

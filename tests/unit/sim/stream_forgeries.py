@@ -204,6 +204,14 @@ def ended_as_perhaps_taken_and_never_left(f: Forger) -> None:
     f.deadline(StreamEnded(request, 1, 2, UnreachableError(PEER, "", sent=True)))
 
 
+def ended_as_perhaps_taken_and_was_refused(f: Forger) -> None:
+    request = _put(f)
+    (checker,) = [c for c in f.scene.checkers if isinstance(c, DoubtHasAReason)]
+    left = checker._left[ME]
+    left.turned_down |= {(PEER, name) for names in left.names.values() for name in names}
+    f.deadline(StreamEnded(request, 1, 2, UnreachableError(PEER, "no way", sent=True)))
+
+
 def stream_that_is_not_answered_at_once(f: Forger) -> None:
     f.step(CommandIssued(10**6, OpenStream(PEER, "t")))
 
@@ -301,6 +309,7 @@ FORGERIES_OF_STREAMS: list[tuple[str, Callable[[Forger], None]]] = [
     ("doubt-has-a-reason", withdrawn_and_has_left),
     ("doubt-has-a-reason", ended_as_not_sent_and_has_left),
     ("doubt-has-a-reason", ended_as_perhaps_taken_and_never_left),
+    ("doubt-has-a-reason", ended_as_perhaps_taken_and_was_refused),
     ("requests-are-answered-once", stream_that_is_not_answered_at_once),
     ("errors-have-their-reason", unreachable_before_its_time),
     ("errors-have-their-reason", withdrawn_before_its_time),
