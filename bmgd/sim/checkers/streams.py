@@ -209,7 +209,8 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 class SourcesKeepTheirCredit(Checker):
     """Beyond one segment nothing is sent above the credit told, and none before the first answer.
 
-    What is sent names a floor above no stream that waits for an answer, and is within the span.
+    What is sent names a floor above no stream that waits for an answer, and is within the span. What
+    tells that no end of a long message comes follows the beginning of one.
     """
 
     name: ClassVar[str] = "sources-keep-their-credit"
@@ -220,6 +221,8 @@ class SourcesKeepTheirCredit(Checker):
         super().__init__(scene)
         self._told: dict[StreamKey, tuple[int, int]] = {}
         self._sent: dict[StreamKey, tuple[int, int]] = {}
+        self._unfinished: dict[StreamKey, bool] = {}
+        """Whether the last segment of a stream that has its first id is a piece that is not the last."""
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         if isinstance(event, Received) and isinstance(event.message, SegmentAck):
@@ -238,17 +241,34 @@ class SourcesKeepTheirCredit(Checker):
             return
         if segment.flags & SegmentFlag.BEST_EFFORT:
             return
-        stream_id, number = route.sequence >> 32, route.sequence & 0xFFFF_FFFF
+        number = route.sequence & 0xFFFF_FFFF
         key = stream_key(journal, route.destination, Incarnation(0), route.sequence)
         highest, cost = self._sent.get(key, (0, 0))
         credit, following = self._told.get(key, (0, 1))
         if number > highest:
             cost += cost_of(segment.body)
             self._sent[key] = number, cost
+            self._check_mark(journal, key, segment)
             if number > highest + 1:
                 self.violate(journal, f"sends {number} to {route.destination} after {highest}")
             if number > following and cost > credit:
                 self.violate(journal, f"sends {cost} bytes on a credit of {credit}")
+        self._check_floor(journal, segment)
+
+    def _check_mark(self, journal: Journal, key: StreamKey, segment: Segment) -> None:
+        """What may have begun under another id is not looked at."""
+        if segment.route.sequence & 0xFFFF_FFFF == 1 and not segment.replaces:
+            self._unfinished[key] = False
+        if key not in self._unfinished:
+            return
+        is_mark = not (segment.body or segment.flags & SegmentFlag.CLOSE)
+        if is_mark and not self._unfinished[key]:
+            text = f"ends a long message to {segment.route.destination}, of which nothing was sent"
+            self.violate(journal, text)
+        self._unfinished[key] = segment.size > 0 and not segment.flags & SegmentFlag.LAST
+
+    def _check_floor(self, journal: Journal, segment: Segment) -> None:
+        route, stream_id = segment.route, segment.route.sequence >> 32
         for open_id, stream in journal.inside.open_ids(route.destination).items():
             if stream.underway and open_id < segment.floor:
                 self.violate(journal, f"waits on stream {open_id}, its floor is {segment.floor}")

@@ -94,6 +94,16 @@ def starves_and_waits_for_nothing(f: Forger) -> None:
     f.deadline()
 
 
+def end_of_a_long_message_that_was_not_begun(f: Forger) -> None:
+    route = f.route(source=ME, destination=PEER, source_incarnation=f.inside.context.incarnation)
+    mark = replace(segment(route, b"x", stream=STREAM, number=2), count=0, body=b"")
+    f.deadline(Send(f.link, segment(route, b"x", stream=STREAM, number=1)))
+    f.scene.violations.clear()
+    f.deadline(Send(f.link, mark))
+    credit = [found for found in f.scene.violations if "credit" in found.text]
+    f.scene.violations[:] = [found for found in f.scene.violations if found not in credit]
+
+
 # --- sources -----------------------------------------------------------------------------------
 
 
@@ -303,6 +313,7 @@ FORGERIES_OF_ANSWERS: list[tuple[str, Callable[[Forger], None]]] = [
     ("acks-come-in-time", held_up_and_not_acknowledged),
     ("acks-are-honest", cost_that_is_not_counted),
     ("acks-are-honest", refused_with_room),
+    ("sources-keep-their-credit", end_of_a_long_message_that_was_not_begun),
     ("starving-are-fed", starves_and_waits_for_nothing),
     ("answers-are-heeded", there_and_not_held_so),
     ("answers-are-heeded", held_so_and_not_there),
