@@ -69,8 +69,10 @@ class UnusableAreRefused(Checker):
         elif isinstance(event.command, OpenAnswers):
             # The life that asked is over.
             error = errors[0]
-            is_so = isinstance(error, NewLifeError | _OF_NOW)
-            if not is_so or error.destination != journal.host.id:
+            is_so = (
+                isinstance(error, NewLifeError | _OF_NOW) and error.destination == journal.host.id
+            )
+            if not is_so:
                 self.violate(journal, f"refuses answers to a former life with {error!r}")
         elif not isinstance(errors[0], RequestError | _OF_NOW):
             self.violate(journal, f"refuses an unusable {what} with {errors[0]!r}")
