@@ -24,6 +24,7 @@ from bmgd.wire.link_messages import Ping
 BYSTANDER: Final = LinkId(1)
 _LENGTH_BYTES: Final = 4
 _HEARTBEAT: Final = 0x01
+_NOTICE: Final = 0x04
 Report = Callable[[str], None]
 
 
@@ -44,6 +45,7 @@ class Listener:
         self._layer.adopt(-1, BYSTANDER, 1)
         self._links = int(BYSTANDER)
         self._pings = 0
+        self._notices: set[bytes] = set()
 
     def hear(self) -> None:
         """A neighbor says a frame on a link of its own."""
@@ -114,7 +116,12 @@ class Listener:
             expected = [LinkDown(link, Evidence.PROTOCOL_ERROR)]
         elif verdict.what is DROP:
             expected = []
+        elif body in self._notices and not told:
+            # One that was looked at need not be told again.
+            return ""
         else:
+            if verdict.kind == _NOTICE:
+                self._notices.add(body)
             return _unlike(verdict, link, body, told, absorbs=absorbs)
         return "" if told == expected else f"told {told!r}"[:300]
 
