@@ -9,6 +9,7 @@ told them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -70,6 +71,8 @@ class Forger:
         self._note = note
         self._network = network
         self._random = random
+        # A copy, so that the other lies are those that there would be without these.
+        self._exaggerating = deepcopy(random)
         self._count = count
         self._lies: tuple[Callable[[Host, Host], Message], ...] = (
             self._claim,
@@ -84,7 +87,7 @@ class Forger:
         for _ in range(self._count):
             self._network.timeline.plan(self._random.randrange(max(1, until_ns)), self._lie)
             for _ in range(_EXAGGERATED):
-                at_ns = self._random.randrange(max(1, until_ns))
+                at_ns = self._exaggerating.randrange(max(1, until_ns))
                 self._network.timeline.plan(at_ns, self._exaggerate)
 
     def _lie(self) -> None:
@@ -132,14 +135,14 @@ class Forger:
         ]
         if not pairs:
             return
-        told, about, sent = self._random.choice(pairs)
+        told, about, sent = self._exaggerating.choice(pairs)
         tag = incarnation_tag(told.node.incarnation)
-        watermark = sent + self._random.randint(1, 5)
+        watermark = sent + self._exaggerating.randint(1, 5)
         route = Route(told.id, about.id, about.node.incarnation, tag, watermark)
         links = [end.link for end in told.ends.values() if self._network.can_come(end)]
         if links:
             message = Watermark(route, watermark, watermark, asks=False)
-            self._network.let_come(told, LinkId(self._random.choice(links)), message)
+            self._network.let_come(told, LinkId(self._exaggerating.choice(links)), message)
 
     def _insist(self, about: Host, times: int) -> None:
         """Another life of it has died, again and again: more often than it begins new ones."""
