@@ -82,6 +82,13 @@ def page_that_is_not_followed(f: Forger) -> None:
     f.step(Received(f.link, RecordPage((), (), NodeId(7))))
 
 
+def page_without_the_retired(f: Forger) -> None:
+    f.inside.membership.retired.add(9, 9)
+    due = tuple(sorted(f.inside.membership.exceptions().items()))
+    ask = PageAsk(NodeId(0), 2**BUCKETS - 1)
+    f.step(Received(f.link, ask), [Send(f.link, RecordPage(due))])
+
+
 def later_page_that_is_passed_on(f: Forger) -> None:
     f.deadline(Send(f.link, PageAsk(NodeId(6), 1)))
     stranger = next(link for link in f.journal.links.values() if link.peer not in (PEER, 7))
@@ -143,6 +150,7 @@ FORGERIES_OF_MEMBERSHIPS: list[tuple[str, Callable[[Forger], None]]] = [
     ("beginnings-tell-of-the-gone", own_record_told_to_who_lives),
     ("joiners-are-given-ids", joiner_that_is_given_no_id),
     ("joiners-are-given-ids", joiner_that_came_itself_and_is_given_no_id),
+    ("questions-are-answered", page_without_the_retired),
     ("pages-follow-each-other", page_that_is_not_followed),
     ("pages-follow-each-other", later_page_that_is_passed_on),
     ("counts-are-true", joiner_that_would_be_given_two_ids),
