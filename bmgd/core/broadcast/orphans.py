@@ -349,9 +349,12 @@ class BroadcastOrphans:
         return [c + 1 for c in (heard.watermark, *waiting) if c + 1 not in heard.copies]
 
     def _ask_anew(self, heard: Heard) -> None:
-        """All who are further were asked in vain; what they sent can have been lost on its way."""
+        """All who are further were asked in vain; what they sent can have been lost on its way.
+
+        Who is not linked cannot be asked, and holds nobody up.
+        """
         most = self._pulls_max(self._gaps(heard))
-        further = self._further(heard)
+        further = self._further(heard) & self._links.by_peer.keys()
         if all(heard.pulled.get(peer, 0) >= most for peer in further):
             for peer in further:
                 heard.pulled.pop(peer, None)

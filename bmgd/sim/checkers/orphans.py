@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import ClassVar, NamedTuple
 
 from bmgd.core.broadcast import orphans
@@ -74,9 +74,12 @@ class NeighborsAreAskedAnew(Checker):
         if asked:
             self._check_asked(journal, asked, sent)
         if isinstance(event, DeadlineReached) and inside._told_again_ns > self._told_again_ns:
+            # In the same step links may have come or gone.
+            there = *journal.former_links.values(), *journal.links.values()
+            linked = {link.peer for link in there}
             for key in shared & inside._orphans.keys():
                 # The last time that is left may be this one.
-                if not sent[key] and _is_given_up(lives[key]):
+                if not sent[key] and _is_given_up(lives[key], linked):
                     self.violate(journal, f"gives up to ask for {key}, of which others have more")
         self._shared[journal.place] = set(inside._orphans)
 
@@ -106,13 +109,13 @@ def _is_fresh(heard: Heard) -> bool:
     return not any(known) and heard.asked is None
 
 
-def _is_given_up(heard: Heard) -> bool:
-    """Whether all who told of more were asked three times in vain, and once more for each gap."""
+def _is_given_up(heard: Heard, linked: Set[NodeId]) -> bool:
+    """Whether all linked ones who told of more were asked three times in vain, and for each gap."""
     top = max(heard.copies, default=0)
     further = [
         peer
         for peer, (watermark, highest) in heard.told.items()
-        if watermark > heard.watermark or highest > max(top, heard.watermark)
+        if peer in linked and (watermark > heard.watermark or highest > max(top, heard.watermark))
     ]
     here = {heard.watermark, *(count for count in heard.copies if count > heard.watermark)}
     gaps = sum(count + 1 not in here for count in here)

@@ -94,3 +94,16 @@ def test_neighbors_are_asked_anew_when_all_were_asked_in_vain_as_often_as_may_be
     heard.pulled[NodeId(3)] += 1
     to_many.orphans._ask_anew(heard)
     assert not heard.pulled
+
+
+def test_neighbor_without_a_link_does_not_hold_up_that_others_are_asked_anew() -> None:
+    network = Network(SIZE)
+    settle(network)
+    to_many = network.hosts[NodeId(2)].node.parts.to_many
+    heard = to_many.retention.hear(SOURCE, network.hosts[SOURCE].node.incarnation)
+    assert heard is not None
+    assert NodeId(SIZE) not in to_many.orphans._links.by_peer
+    heard.told = {NodeId(1): (5, 5), NodeId(SIZE): (5, 5)}
+    heard.pulled = {NodeId(1): PULLS_MAX + 1}
+    to_many.orphans._ask_anew(heard)
+    assert not heard.pulled
