@@ -25,7 +25,7 @@ from bmgd.core.membership.quorum import Quorum
 from bmgd.core.neighbors.detector import Detector
 from bmgd.core.neighbors.dialling import Dialling
 from bmgd.core.neighbors.relayout import Relayout
-from bmgd.core.show import is_isolated
+from bmgd.core.show import gone_text, is_isolated
 from bmgd.core.streams.outbound import Outbound
 from bmgd.core.timers import TimerKey
 from bmgd.core.topics.topics import Topics
@@ -178,7 +178,7 @@ class Survey:
         if context.membership.status_of(source) is None:
             error = RequestError(f"no node has the id {source}")
         elif context.membership.is_gone(source):
-            error = DeadError(source, "it is dead")
+            error = DeadError(source, gone_text(context.membership, source))
         elif len(self._traces) >= TRACES_MAX:
             error = RequestError("too many ways are being measured")
         if error is not None:

@@ -367,9 +367,8 @@ class LooksAreTrue(Checker):
                 self.violate(journal, f"says of {about}, a member: {error}")
             case DeadError() if not membership.is_gone(about):
                 self.violate(journal, f"says of {about}, which is not gone: {error}")
-            case DeadError() if isinstance(command, ProbeTo):
-                if not is_told_gone(membership.status_of(about), error):
-                    self.violate(journal, f"says of {about}, which is gone otherwise: {error}")
+            case DeadError() if not is_told_gone(membership.status_of(about), error):
+                self.violate(journal, f"says of {about}, which is gone otherwise: {error}")
             case UnreachableError() if (
                 isinstance(command, ProbeTo) and waited_ns < command.timeout_ns
             ):

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 import bmgd.core
-from bmgd.core.commands import AskReports, SendReport, SendTo, ShowReport, TraceFrom
+from bmgd.core.commands import AskReports, Leave, SendReport, SendTo, ShowReport, TraceFrom
 from bmgd.core.counts import CLOSED, EVENTS, OTHER, Counts
 from bmgd.core.effects import Close, Observed, Reported, ReportWanted, Send
 from bmgd.core.events import CommandIssued, Received
@@ -160,6 +160,16 @@ def test_trace_to_the_dead_or_from_nobody_says_why_not() -> None:
     assert "node 1 says: node 5: it is dead" in str(reply.error)
     assert isinstance(reply_to(network, 0, TraceFrom(NodeId(5), NodeId(1), S)).error, DeadError)
     assert isinstance(reply_to(network, 0, TraceFrom(NodeId(99), NodeId(1), S)).error, RequestError)
+
+
+def test_trace_from_who_has_left_says_so() -> None:
+    network = Network(8)
+    settle(network)
+    network.issue(5, Leave())
+    network.run(1.0)
+    reply = reply_to(network, 0, TraceFrom(NodeId(5), NodeId(1), S))
+    assert isinstance(reply.error, DeadError)
+    assert "it has left" in str(reply.error)
 
 
 def test_trace_without_an_answer_ends_at_twice_its_time() -> None:
