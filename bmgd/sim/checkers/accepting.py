@@ -24,19 +24,21 @@ class BroadcastsAreTaken(Checker):
 
     name: ClassVar[str] = "broadcasts-are-taken"
     events: ClassVar[Kinds] = (ReliableBroadcast, Skipped)
-    before_events: ClassVar[Kinds] = (ReliableBroadcast,)
+    before_events: ClassVar[Kinds] = (ReliableBroadcast, Skipped)
     effects: ClassVar[Kinds] = ()
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._refused = self._watermark = 0
+        self._refused = self._watermark = self._skips = 0
 
     def before(self, journal: Journal, event: Event) -> None:
-        if not isinstance(event, Received) or not isinstance(event.message, ReliableBroadcast):
+        message = event.message if isinstance(event, Received) else None
+        if not isinstance(message, ReliableBroadcast | Skipped):
             return
         known = retention_of(journal)
-        heard = known.lives.get(_life_of(event.message))
+        heard = known.lives.get(_life_of(message))
         self._refused, self._watermark = known.refused, heard.watermark if heard else 0
+        self._skips = len(heard.skips) if heard else 0
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         message = event.message if isinstance(event, Received) else None
@@ -80,8 +82,8 @@ class BroadcastsAreTaken(Checker):
             if not is_over and len(known.lives) < retention.LIVES_MAX:
                 self.violate(journal, f"does not hear {key}, which tells what it skips")
             return
-        if len(heard.skips) >= delivery.SKIPS_KEPT_MAX:
-            # It may have room for no more; it is told again.
+        if self._skips + len(message.skips) > delivery.SKIPS_KEPT_MAX:
+            # It may have had room for no more; it is told again.
             return
         for skip in message.skips:
             is_done = skip.id != me or skip.last <= heard.watermark

@@ -114,7 +114,7 @@ class PagesFollowEachOther(Checker):
                 continue
             link = journal.links.get(effect.link)
             for node_id, record in effect.message.records:
-                # The other end of a link is told what is believed of itself.
-                is_own = link is None or link.peer == node_id
+                # The other end of a link is told what is believed of itself, and by itself what it is.
+                is_own = link is None or node_id in (link.peer, journal.host.id)
                 if kept.get(node_id) == record and not is_own:
                     self.violate(journal, f"passes on {record} of {node_id}, of a later page")

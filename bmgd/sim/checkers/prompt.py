@@ -113,12 +113,17 @@ class AcksComeInTime(Checker):
             is_flow = answered.cost >= FLOW_COST or answered.was_held_up
             if since_ns < TOGETHER_NS and not is_flow:
                 self.violate(journal, f"acknowledges {text} again after {since_ns / 1e3:g} us")
-        elif (stream.kept or stream.awaited) and not stream.full:
+        elif (
+            (stream.kept or stream.awaited) and not stream.full and self._is_linked(journal, stream)
+        ):
             due_ns = journal.inside.context.timers.due_ns((ACK_TIMER, 0, 0))
             if due_ns is None or due_ns > journal.now_ns + PAUSE_NS:
                 self.violate(journal, f"lets the source of {text} wait, which is held up")
 
     @staticmethod
     def _is_linked(journal: Journal, stream: StreamIn) -> bool:
-        """Whether there is a way for an answer, over a link to the source itself."""
-        return any(link.incarnation == stream.incarnation for link in journal.to(stream.source))
+        """Whether there is a way for an answer, over a link to the source itself, which is not gone."""
+        is_gone = journal.inside.membership.is_gone(stream.source)
+        return not is_gone and any(
+            link.incarnation == stream.incarnation for link in journal.to(stream.source)
+        )
