@@ -107,14 +107,16 @@ class AnswersAreHeeded(Checker):
     def _on_ack(self, journal: Journal, asked: _Asked, ack: SegmentAck) -> None:
         stream, route = asked.stream, ack.route
         following = route.sequence & 0xFFFF_FFFF
+        done = [number for number in asked.underway if number < following]
+        # Also with an answer that ends the stream's id: the stream goes on with another one.
+        trips = self._note_trips(journal, stream, route.sequence >> 32, done)
         is_open = journal.inside.open_ids(route.source).get(route.sequence >> 32) is stream
         if not is_open or not stream.answered or stream.tag != ack.tag:
             return
-        done = [number for number in asked.underway if number < following]
         if any(number in stream.underway for number in done):
             # It was not taken for an answer: of another life, or of what was never sent.
             return
-        self._check_trips(journal, stream, route.sequence >> 32, done)
+        self._check_trips(journal, stream, trips)
         if ack.full or following < min(asked.underway, default=following + 1):
             # Overtaken by a later one, or a refusal.
             return
@@ -137,10 +139,9 @@ class AnswersAreHeeded(Checker):
         if wrong:
             self.violate(journal, f"{name} has {ack.gaps} there, and it holds {sorted(there)} so")
 
-    def _check_trips(
+    def _note_trips(
         self, journal: Journal, stream: StreamOut, stream_id: int, done: Sequence[int]
-    ) -> None:
-        """What a stream holds an answer to take is within what its answers took."""
+    ) -> _Trips | None:
         sources, life = self._sources[journal.place], journal.incarnation
         sent = sources.sent_ns.get((life, stream.destination, stream_id), {})
         trips = sources.trips.get((life, stream.key))
@@ -151,6 +152,10 @@ class AnswersAreHeeded(Checker):
                 trips = sources.trips[life, stream.key] = _Trips(shortest_ns, longest_ns)
             trips.shortest_ns = min(trips.shortest_ns, shortest_ns)
             trips.longest_ns = max(trips.longest_ns, longest_ns)
+        return trips
+
+    def _check_trips(self, journal: Journal, stream: StreamOut, trips: _Trips | None) -> None:
+        """What a stream holds an answer to take is within what its answers took."""
         if trips is None or not stream.srtt_ns:
             return
         if not trips.shortest_ns <= stream.srtt_ns <= trips.longest_ns:
