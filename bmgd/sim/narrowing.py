@@ -125,7 +125,7 @@ REFUSING: Final[tuple[Bound, ...]] = (
     (("core.broadcast.programs",), "KNOWN_MAX", 2),
     (("core.broadcast.programs",), "REGISTERED_MAX", 2),
     (("core.broadcast.programs",), "UNTOLD_MAX", 2),
-    (("core.broadcast.retention",), "LIVES_MAX", 6),
+    (("core.broadcast.retention",), "LIVES_MAX", 3),
     (("core.broadcast.window",), "WAITING_BYTES_MAX", 30_000),
 )
 """As `NARROW`: bounds at which programs or peers are told that something is not done."""

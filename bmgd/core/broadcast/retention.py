@@ -35,11 +35,11 @@ from bmgd.core.membership.membership import Standing
 from bmgd.core.timers import TimerKey
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import without
-from bmgd.types import Incarnation, NodeId
+from bmgd.types import Incarnation, NodeId, Status
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skipped, Stable
 
 LIVES_MAX = 65_536
-"""Lives of sources; at the bound one of a gone source, not shared and without copies, makes room."""
+"""Lives of sources; at the bound one that is over, not shared and without copies, makes room."""
 FORMER_MAX = 4
 """Of one source that many lives are known beside the present one; a further former one is not taken."""
 FULL_NS = 1_000_000_000
@@ -138,13 +138,18 @@ class BroadcastRetention:
             return True
         if self._context.now_ns < self._full_until_ns:
             return False
-        is_gone = self._context.membership.is_gone
         for heard in self.lives.values():
-            if not heard.copies and not heard.shared and is_gone(heard.source):
+            if not heard.copies and not heard.shared and self._is_over(heard):
                 self.forget(heard)
                 return True
         self._full_until_ns = self._context.now_ns + FULL_NS
         return False
+
+    def _is_over(self, heard: Heard) -> bool:
+        """Whether nothing comes of this life any more; who is only held dead may refute it."""
+        membership = self._context.membership
+        has_left = membership.status_of(heard.source) is Status.LEFT
+        return has_left or membership.incarnation(heard.source) > heard.incarnation
 
     def forget(self, heard: Heard) -> None:
         """Nothing more is taken of this life, or of those before it."""

@@ -168,8 +168,23 @@ def test_next_copy_of_a_life_is_kept_where_the_reserve_admits_it(
     assert copies.keep(Heard(PEER, life), message) == is_kept
 
 
-def test_life_of_a_source_that_is_gone_makes_room_for_another(
-    network: Network, node: Node, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("status", [Status.DEAD, Status.EXCLUDED])
+def test_life_of_a_source_that_may_refute_its_death_makes_no_room(
+    network: Network, node: Node, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention, known = node.parts.to_many.retention, node.parts.context.membership
+    monkeypatch.setattr("bmgd.core.broadcast.retention.LIVES_MAX", 1)
+    life = life_of(network, PEER)
+    assert retention.hear(PEER, life) is not None
+    assert known.join(PEER, Record(life, 0, status, "sim1:7400"))
+    assert retention.hear(NodeId(2), life_of(network, 2)) is None
+    assert known.join(PEER, Record(life, 1, Status.ALIVE, "sim1:7400"))
+    assert retention.hear(PEER, life) is not None
+
+
+@pytest.mark.parametrize(("later", "status"), [(0, Status.LEFT), (1, Status.ALIVE)])
+def test_life_of_a_source_that_is_over_makes_room_for_another(
+    network: Network, node: Node, later: int, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retention, known = node.parts.to_many.retention, node.parts.context.membership
     monkeypatch.setattr("bmgd.core.broadcast.retention.LIVES_MAX", 1)
@@ -177,7 +192,8 @@ def test_life_of_a_source_that_is_gone_makes_room_for_another(
     for _ in range(2):
         assert retention.hear(NodeId(2), life_of(network, 2)) is None
     retention._full_until_ns = 0
-    assert known.join(PEER, Record(life_of(network, PEER), 0, Status.EXCLUDED, "sim1:7400"))
+    life = Incarnation(life_of(network, PEER) + later)
+    assert known.join(PEER, Record(life, 0, status, "sim1:7400"))
     assert retention.hear(NodeId(2), life_of(network, 2)) is not None
     assert [source for source, _ in retention.lives] == [2]
 
