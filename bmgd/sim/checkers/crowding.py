@@ -97,7 +97,12 @@ class HealsInTime(Checker):
                 policy = HealingPolicy(policy.trigger, policy.threshold - 1)
             if is_whole and not self._why(before, frozenset(excluded), policy, by_hops=True):
                 self.violate(journal, f"heals {sorted(excluded)}, which need not leave the graph")
-        elif self._had_quorum and policy.trigger is not HealingTrigger.OFF:
+        elif (
+            # Of several verdicts the first may take it.
+            self._had_quorum
+            and journal.inside.context.has_quorum
+            and policy.trigger is not HealingTrigger.OFF
+        ):
             dead = {i for i in layout if membership.status_of(NodeId(i)) is Status.DEAD}
             reason = self._why(layout, frozenset(dead), policy, by_hops=True) if dead else ""
             if reason:
