@@ -292,9 +292,10 @@ def run_only(chosen: list[Mutant], text: str, seeds: int, files: list[str]) -> N
     if not files:
         trial = partial(try_simulator, seeds=_look("seeds", seeds), found=Counter())
         hunting.import_all()
+        sources = reached.text_of_all("seeds")
         for row in _try_all(trial, named, 1):
             tests = rows.get(row["name"], row)["tests"]
-            rows[row["name"]] = row | {"tests": tests}
+            rows[row["name"]] = row | {"tests": tests, "sources": sources}
             _keep(rows)
         return
     for mutant in [mutant for mutant in named if mutant.name in rows]:
