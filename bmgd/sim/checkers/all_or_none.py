@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bmgd.core.broadcast import retention, window
+from bmgd.core.broadcast import copies, retention, window
 from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
@@ -20,6 +20,8 @@ from bmgd.wire.broadcast_messages import ReliableBroadcast
 
 LEAPT_NS = ORPHAN_NS // 2
 """A holder whose clock leapt so far may have let its copies go before it could share them."""
+LITTLE_BYTES = 1 << 20
+"""Less room for copies than this is found full in a simulation."""
 ANSWER_NS = 3_000_000_000
 """So long after it is held alive again a node may still be outside of an audience."""
 
@@ -50,6 +52,7 @@ class AllHaveItOrNone(Checker):
 
     A source gives up pieces when it learns of a member of an older release: who lacks one is told. So is
     who keeps less beyond a gap than a source may have underway, which only a narrow bound makes possible.
+    Where the room for copies is full, and their source has ended, who lacks one may not be told.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -183,6 +186,8 @@ class AllHaveItOrNone(Checker):
                 what = "is told that it missed" if told else "does not have"
                 self.violate(journal, f"{what} {count} of {life}, which {have} have")
             elif keeps and not told and self._is_remembered(life, count):
+                if self._had_no_room(life):
+                    continue
                 self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
 
     def _may_be_given_up(self, life: LifeKey, count: int) -> bool:
@@ -195,6 +200,16 @@ class AllHaveItOrNone(Checker):
         conditions = self.scene.network.conditions
         has_little = conditions.stalled_percent > 0 or conditions.narrow_percent > 0
         return has_little and journal.inside.to_many.announcements.dropped_reliable > 0
+
+    def _had_no_room(self, life: LifeKey) -> bool:
+        """Whether its source has ended, and copies found no room where there is little for them.
+
+        Nobody but the source sends again: who is behind nodes without room may never hear of a copy.
+        """
+        running = [j for j in self.scene.journals.values() if j.host.alive and not j.exited]
+        is_gone = life not in {(j.host.id, j.incarnation) for j in running}
+        has_little = copies.HELD_BYTES_MAX < LITTLE_BYTES
+        return is_gone and has_little and any(retention_of(j).refused for j in running)
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""
