@@ -48,6 +48,7 @@ from bmgd.sim.checkers.held import HeldHellosHaveAReason
 from bmgd.sim.checkers.hellos import HellosMeanWhatTheySay
 from bmgd.sim.checkers.hints import BestEffortIsTaken, HintsAreHeeded, NewWaysAreTaken
 from bmgd.sim.checkers.in_time import DetectionIsInTime
+from bmgd.sim.checkers.kept_ids import IdsAreKept
 from bmgd.sim.checkers.leaving import LeavingDrains
 from bmgd.sim.checkers.linking import (
     LinksLoseNothing,
@@ -55,7 +56,7 @@ from bmgd.sim.checkers.linking import (
     StepsAreBounded,
     UrgentOvertakesBulk,
 )
-from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, IdsAreKept, LivesGrow
+from bmgd.sim.checkers.lives import AccusationIsAnswered, ExitsHaveAReason, LivesGrow
 from bmgd.sim.checkers.log_lines import LogLinesAreTrue
 from bmgd.sim.checkers.looks import LooksAreTrue
 from bmgd.sim.checkers.losses import LossesAreTold
