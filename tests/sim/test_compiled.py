@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -42,3 +43,12 @@ def test_no_field_of_a_compiled_module_has_its_value_in_the_class(path: Path) ->
     for found in re.finditer(r"\bfield\((.*)\)", source):
         words = found[1]
         assert not ("init=False" in words and re.search(r"\bdefault=", words)), words
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_no_compiled_module_looks_in_a_tuple_with_a_star(path: Path) -> None:
+    """At `x in (a, *b)` mypyc ends with an error of its own."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            within = ast.iter_child_nodes(node.comparators[0])
+            assert not any(isinstance(each, ast.Starred) for each in within), ast.unparse(node)

@@ -404,7 +404,7 @@ class MemoriesAreOfUse(Checker):
             seen = journal.links.get(link_id)
             if seen is not None and link.heard_ns < min(seen.heard_ns, journal.now_ns):
                 self.violate(journal, f"has heard {link.peer} and does not know it")
-        full = inside.outbound.sending.held.links - inside.links.table.keys()
+        full = inside.outbound.sending.held.links.difference(inside.links.table)
         if full:
             self.violate(journal, f"lets bulk wait for links {sorted(full)}, which are gone")
         membership = inside.membership

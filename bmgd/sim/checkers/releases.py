@@ -149,8 +149,9 @@ class OlderAreTold(Checker):
         for effect in effects if news else ():
             if isinstance(effect, Send) and isinstance(effect.message, OlderMembers):
                 told |= {(effect.link, member) for member in effect.message.members}
+        exempt = {came_on, *opened}
         for link in journal.links.values():
-            if link.id in (came_on, *opened) or not link.features & Feature.OLDER_MEMBERS:
+            if link.id in exempt or not link.features & Feature.OLDER_MEMBERS:
                 continue
             for member in news:
                 if (link.id, member) not in told:
