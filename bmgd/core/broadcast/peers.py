@@ -142,9 +142,12 @@ class BroadcastPeers:
         life = message.route.source_incarnation
         if context.membership.status_of(node_id) in (None, Status.LEFT):
             return False
-        if message.route.destination_tag != context.own_tag:
-            return False
         if node_id == context.id or context.standing(node_id, life) is not Standing.CURRENT:
+            return False
+        if message.route.destination_tag != context.own_tag:
+            if message.asks:
+                # It has copies of a former life of this node, and knows of no other one.
+                self._frames.tell_skips(node_id, life, ())
             return False
         peer = self._acknowledging(node_id, life)
         # One that was told untruly what is stable may be beyond all that there is: it gets none of that.

@@ -13,12 +13,14 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, LinkId, NodeId, Record, Status, incarnation_tag
-from bmgd.wire.broadcast_messages import Watermark
+from bmgd.wire.broadcast_messages import ReliableBroadcast, Watermark
 from bmgd.wire.link_messages import Notice
 from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, settle
 
 TOPIC = "news"
+ORPHANS_GO_S = 60
+"""Longer than copies of a source that is gone are kept, and until their holder asks again."""
 
 
 def broadcast(network: Network, source: int, payload: bytes, timeout_s: float = 60) -> int:
@@ -140,3 +142,21 @@ def test_source_keeps_nothing_of_joiners_that_have_left() -> None:
     link = next(iter(source.node.parts.links.table))
     network._step(source, Received(link, late))
     assert sorted(peers.by_id) == [1]
+
+
+def test_copies_of_a_former_life_go_where_nothing_else_told_of_their_source() -> None:
+    """Its holder asks that life; the source answers in its present one, which is then looked into."""
+    network = Network(6)
+    settle(network)
+    source, holder = network.hosts[NodeId(5)], network.hosts[NodeId(2)]
+    assert not holder.node.parts.context.membership.vouched(source.id)
+    former = Incarnation(source.node.incarnation - 1)
+    copy = ReliableBroadcast(
+        Route(holder.id, source.id, former, 0, 1, 8, 0), TOPIC, b"x", 0, (), 6, 0, (), 0
+    )
+    network._step(holder, Received(next(iter(holder.node.parts.links.table)), copy))
+    lives = holder.node.parts.to_many.retention.lives
+    assert list(lives) == [(source.id, former)]
+    network.run(ORPHANS_GO_S)
+    assert former not in {life for _, life in lives}
+    assert holder.node.parts.to_many.retention.copies.held_bytes == 0
