@@ -52,7 +52,8 @@ class AllHaveItOrNone(Checker):
 
     A source gives up pieces when it learns of a member of an older release: who lacks one is told. So is
     who keeps less beyond a gap than a source may have underway, which only a narrow bound makes possible.
-    Where the room for copies is full, and their source has ended, who lacks one may not be told.
+    Where the room for copies is full, and their source has ended, who lacks one misses it, and may not
+    be told.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -179,7 +180,7 @@ class AllHaveItOrNone(Checker):
             told = count in process.missed.get(life, ()) or _waits(journal, life, count)
             if told and (self._may_be_given_up(life, count) or self._was_full(journal)):
                 continue
-            if told and retention.AHEAD_MAX < window.UNSTABLE_MAX:
+            if told and (retention.AHEAD_MAX < window.UNSTABLE_MAX or self._had_no_room(life)):
                 continue
             always = self._last_dead_ns.get(process.node_id, -1) + ANSWER_NS < sent_ns
             if always and have:
