@@ -9,10 +9,10 @@
     python -m benchmarks.seeds report    docs/seeds.md, of what there is
 
 Each goes on where it ended (`build/seeds/*.jsonl`, a line for each seed). What is kept in the repository
-has a line for each hundred of seeds, with a hash of their digests: a run of the same code gives the same.
-It is kept of which core (`core_sources.py`): on another machine a campaign goes on after the hundreds
-that are kept of the same one. All but `twice` run compiled (`compiled.py`); that and `again` run the
-plain sources.
+has a line for each hundred of seeds (of `hours` and `long` for twenty), with a hash of their digests: a
+run of the same code gives the same. It is kept of which core (`core_sources.py`): on another machine a
+campaign goes on after what is kept of the same one. All but `twice` run compiled (`compiled.py`); that
+and `again` run the plain sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is kept of the campaigns of random seeds: a row for each hundred, and of which core."""
+"""What is kept of the campaigns of random seeds: a row for each group of them, and of which core."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Part:
         seconds: how long faults go on in each.
         hash_seed: Python's, for all processes; "" for whatever there is.
         compiled: whether the core and the simulator run compiled.
+        group: so many seeds have a row in common; what is not whole is run again on another machine.
     """
 
     count: int
@@ -36,13 +37,14 @@ class Part:
     seconds: float
     hash_seed: str
     compiled: bool
+    group: int = GROUP
 
 
 PARTS = {
     "small": Part(10_000, (2, 12), 2.0, "", True),
     "many": Part(1_000, (2, 33), 5.0, "", True),
-    "hours": Part(500, (2, 3), 3600.0, "", True),
-    "long": Part(100, (3, 9), 700.0, "", True),
+    "hours": Part(500, (2, 3), 3600.0, "", True, group=20),
+    "long": Part(100, (3, 9), 700.0, "", True, group=20),
     "twice": Part(200, (2, 33), 5.0, "4242", False),
 }
 
@@ -53,15 +55,16 @@ def rows_of(name: str, core: str) -> Path:
 
 
 def missing(rows: Iterable[Row], name: str, core: str) -> list[tuple[int, int]]:
-    """The ranges of seeds of a campaign that no whole hundred that is kept of this core has."""
+    """The ranges of seeds of a campaign that no whole group that is kept of this core has."""
+    part = PARTS[name]
     whole = {
         row["first"]
         for row in rows
-        if (row["campaign"], row.get("core")) == (name, core) and row["seeds"] == GROUP
+        if (row["campaign"], row.get("core")) == (name, core) and row["seeds"] == part.group
     }
     ranges: list[tuple[int, int]] = []
-    for first in range(1, PARTS[name].count, GROUP):
-        last = min(first + GROUP - 1, PARTS[name].count)
+    for first in range(1, part.count, part.group):
+        last = min(first + part.group - 1, part.count)
         if first in whole:
             continue
         if ranges and ranges[-1][1] == first - 1:
@@ -79,18 +82,19 @@ def kept() -> list[Row]:
 
 
 def summaries(name: str, core: str) -> Iterator[Row]:
-    """One row for each hundred of seeds of a campaign with a core, by seed."""
+    """One row for each group of seeds of a campaign with a core, by seed."""
     rows = sorted(read_rows(rows_of(name, core)), key=lambda row: int(row["seed"]))
-    for _, group in groupby(rows, key=lambda row: (int(row["seed"]) - 1) // GROUP):
+    for _, group in groupby(rows, key=lambda row: (int(row["seed"]) - 1) // PARTS[name].group):
         yield _summary(name, core, list(group))
 
 
 def _summary(name: str, core: str, rows: list[Row]) -> Row:
+    size = PARTS[name].group
     digests = " ".join(row["digest"] for row in rows)
     return {
         "campaign": name,
         "core": core,
-        "first": (rows[0]["seed"] - 1) // GROUP * GROUP + 1,
+        "first": (rows[0]["seed"] - 1) // size * size + 1,
         "last": rows[-1]["seed"],
         "seeds": len(rows),
         "failed": [row["seed"] for row in rows if row["verdict"] != "pass"],
@@ -111,7 +115,7 @@ def other_digests(core: str) -> tuple[int, list[int]]:
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
-    """The rows, without those of which a later one has as many seeds of the same hundred, or more."""
+    """The rows, without those of which a later one has as many seeds of the same group, or more."""
     best: dict[tuple[str, str, int], Row] = {}
     for row in rows:
         key = row["campaign"], row.get("core", ""), row.get("first", 0)

@@ -10,18 +10,21 @@ import pytest
 
 from benchmarks import core_sources
 from benchmarks.seeds import command as seeds
-from benchmarks.seeds.kept import GROUP, Row, merged, missing
+from benchmarks.seeds.kept import GROUP, PARTS, Row, merged, missing
 
 
 def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> Row:
     return {"campaign": name, "core": core, "first": first, "seeds": seeds, "failed": []}
 
 
-def test_campaign_goes_on_with_what_no_whole_hundred_of_its_core_has() -> None:
+def test_campaign_goes_on_with_what_no_whole_group_of_its_core_has() -> None:
     rows = [row(1), row(101), row(201, seeds=99), row(301), row(201, core="b")]
     assert missing(rows, "many", "a") == [(201, 300), (401, 1_000)]
     assert missing(rows, "many", "b") == [(1, 200), (301, 1_000)]
     assert missing(rows, "hours", "a") == [(1, 500)]
+    size = PARTS["hours"].group
+    hours = [row(1, size, name="hours"), row(1 + size, size - 1, name="hours")]
+    assert missing(hours, "hours", "a") == [(1 + size, 500)]
 
 
 @pytest.mark.parametrize("code", [0, seeds.VIOLATED])
