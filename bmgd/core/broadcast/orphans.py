@@ -280,9 +280,10 @@ class BroadcastOrphans:
     def _pull(self, heard: Heard) -> None:
         """Ask the neighbor that was asked in vain least often; of those, the one that has most.
 
-        Who is not further may yet have what is missing here below something that came. Each time
-        another gap is asked for: what is too much for a link at once drops the same ones again. One
-        answer is waited for at a time: over a slow link each copy of it would ask for as much again.
+        Who is further comes first of those, but may have skipped what is missing here; who is not may
+        yet have it, below something that came. Each time in vain a neighbor is asked for another gap:
+        what is too much for a link at once drops the same ones again. One answer is waited for at a
+        time: over a slow link each copy of it would ask for as much again.
         """
         if heard.asked is not None and heard.asked_at != (heard.watermark, len(heard.copies)):
             heard.pulled.pop(heard.asked, None)
@@ -294,12 +295,11 @@ class BroadcastOrphans:
         if not asked:
             return
         further = self._further(heard)
-        ahead = [p for p in asked if p in further]
-        best = max(ahead or asked, key=lambda p: (-heard.pulled.get(p, 0), heard.told[p]))
+        best = max(asked, key=lambda p: (-heard.pulled.get(p, 0), p in further, heard.told[p]))
         if self._awaits(heard, best):
             return
         gaps = [first for first in gaps if first <= max(heard.told[best])]
-        first = gaps[heard.asks % len(gaps)]
+        first = gaps[heard.pulled.get(best, 0) % len(gaps)]
         heard.asks += 1
         heard.pulled[best] = heard.pulled.get(best, 0) + 1
         heard.asked, heard.asked_at = best, (heard.watermark, len(heard.copies))
@@ -349,14 +349,11 @@ class BroadcastOrphans:
         return [c + 1 for c in (heard.watermark, *waiting) if c + 1 not in heard.copies]
 
     def _ask_anew(self, heard: Heard) -> None:
-        """All who are further were asked in vain; what they sent can have been lost on its way.
-
-        Who is not linked cannot be asked, and holds nobody up.
-        """
+        """All linked ones that may have more were asked in vain; what they sent can have been lost."""
         most = self._pulls_max(self._gaps(heard))
-        further = self._further(heard) & self._links.by_peer.keys()
-        if all(heard.pulled.get(peer, 0) >= most for peer in further):
-            for peer in further:
+        beyond = self._beyond(heard)
+        if all(heard.pulled.get(peer, 0) >= most for peer in beyond):
+            for peer in beyond:
                 heard.pulled.pop(peer, None)
 
     def on_pull(self, link: Link, message: Pull) -> None:

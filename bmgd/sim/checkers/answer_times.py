@@ -21,6 +21,7 @@ class AnswerTimes:
         pause_ns: what is sent now is waited for so long.
         measured_ns: the same, as measured last.
         doubled_ns: when that was doubled last, since something was sent again.
+        single_ns: what it was before.
         dark_ns: when there was last nobody to send something to.
     """
 
@@ -29,6 +30,7 @@ class AnswerTimes:
     mean_ns: int = 0
     apart_ns: int = 0
     doubled_ns: int = 0
+    single_ns: int = AGAIN_NS
     dark_ns: int = -DARK_NS
 
     def measure(self, took_ns: int) -> None:
@@ -44,13 +46,18 @@ class AnswerTimes:
     def double(self, now_ns: int, sent_ns: int) -> None:
         """Something that was sent once is sent again."""
         if sent_ns >= self.doubled_ns:
-            self.doubled_ns = now_ns
+            self.doubled_ns, self.single_ns = now_ns, self.pause_ns
             self.pause_ns = max(self.pause_ns, min(2 * self.pause_ns, AGAIN_MAX_NS))
 
     def follow(self, now_ns: int, pause_ns: int) -> bool:
-        """Whether a source's pause can be this one; it may have doubled where nothing was to be seen."""
-        expected_ns = self.pause_ns
-        while expected_ns < pause_ns and now_ns - self.dark_ns < DARK_NS:
+        """Whether a source's pause can be this one; it may have doubled where nothing was to be seen.
+
+        At its bound that shows only later: what was sent before that doubles it no more.
+        """
+        expected_ns, is_dark = self.pause_ns, now_ns - self.dark_ns < DARK_NS
+        if is_dark and self.doubled_ns == now_ns and pause_ns == self.single_ns:
+            expected_ns = pause_ns
+        while expected_ns < pause_ns and is_dark:
             expected_ns = min(2 * expected_ns, AGAIN_MAX_NS)
             if expected_ns == AGAIN_MAX_NS:
                 break

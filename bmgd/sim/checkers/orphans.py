@@ -28,8 +28,8 @@ class _Asked(NamedTuple):
 class NeighborsAreAskedAnew(Checker):
     """Neighbors are asked for what is missing of a source that is gone, as often as is remembered.
 
-    After something came, who sent it counts as never asked. When all who have more were asked in vain,
-    as often as may be, they are asked anew with the next telling. Nothing is remembered of what
+    After something came, who sent it counts as never asked. When all who may have more were asked in
+    vain, as often as may be, they are asked anew with the next telling. Nothing is remembered of what
     neighbors told of a life when it is shared with them no more.
     """
 
@@ -110,14 +110,22 @@ def _is_fresh(heard: Heard) -> bool:
 
 
 def _is_given_up(heard: Heard, linked: Set[NodeId]) -> bool:
-    """Whether all linked ones who told of more were asked three times in vain, and for each gap."""
+    """Whether all linked ones who may have more were asked three times in vain, and for each gap.
+
+    Who told of no more than is here may have what is missing below that.
+    """
     top = max(heard.copies, default=0)
-    further = [
-        peer
-        for peer, (watermark, highest) in heard.told.items()
-        if peer in linked and (watermark > heard.watermark or highest > max(top, heard.watermark))
-    ]
     here = {heard.watermark, *(count for count in heard.copies if count > heard.watermark)}
     gaps = sum(count + 1 not in here for count in here)
+    beyond = [
+        peer
+        for peer, (watermark, highest) in heard.told.items()
+        if peer in linked
+        and (
+            watermark > heard.watermark
+            or highest > max(top, heard.watermark)
+            or (gaps > 1 and highest > heard.watermark)
+        )
+    ]
     most = orphans.PULLS_MAX + min(gaps, orphans.GAPS_MAX)
-    return bool(further) and all(heard.pulled.get(peer, 0) >= most for peer in further)
+    return bool(beyond) and all(heard.pulled.get(peer, 0) >= most for peer in beyond)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bmgd.core.broadcast.heard import Heard
 from bmgd.core.broadcast.orphans import PULLS_MAX
@@ -33,10 +33,10 @@ class Copies(Watcher):
         self.sent += sum(isinstance(frame, ReliableBroadcast) for frame in frames)
 
 
-def take(network: Network, number: int) -> None:
+def take(network: Network, number: int, counts: Iterable[int] = range(1, COUNT + 1)) -> None:
     """A node gets the source's broadcasts, and nobody else does."""
     host, life = network.hosts[NodeId(number)], network.hosts[SOURCE].node.incarnation
-    for count in range(1, COUNT + 1):
+    for count in counts:
         route = Route(host.id, SOURCE, life, 0, count, 0, 1)
         frame = ReliableBroadcast(route, "t", bytes(PAYLOAD_BYTES), 0, (), SIZE, 0, (), 0)
         network._step(host, Received(LinkId(10**6), frame))
@@ -70,6 +70,20 @@ def test_copies_of_which_links_drop_most_come_in_time() -> None:
     network.kill(SOURCE)
     network.run(20)
     assert watermarks(network) == [COUNT] * (SIZE - 1)
+
+
+def test_copies_that_who_is_further_has_skipped_come_from_another() -> None:
+    network = Network(SIZE)
+    settle(network)
+    key = SOURCE, network.hosts[SOURCE].node.incarnation
+    skipping, lacking = (network.hosts[NodeId(i)].node.parts.to_many.retention for i in (1, 2))
+    take(network, 1, range(21, COUNT + 1))
+    skipping.skip(skipping.lives[key], 1, 20)
+    take(network, 2, [COUNT])
+    take(network, 3, [*range(2, 21), COUNT])
+    network.kill(SOURCE)
+    network.run(15)
+    assert sorted(lacking.lives[key].copies) == list(range(2, COUNT + 1))
 
 
 def test_longest_wait_is_for_copies_that_were_asked_for() -> None:
