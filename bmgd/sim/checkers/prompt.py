@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from bmgd.core.effects import Effect, Send
-from bmgd.core.events import Event
+from bmgd.core.events import Event, Received
 from bmgd.core.streams.acknowledging import ACK_TIMER
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.sim.checkers.journal import Journal
@@ -68,6 +68,7 @@ class AcksComeInTime(Checker):
             if isinstance(effect, Send)
             and isinstance(effect.message, SegmentAck)
             and effect.message.route.source == journal.host.id
+            and not _comes_back(event)
         }
         came = [
             segment
@@ -127,3 +128,8 @@ class AcksComeInTime(Checker):
         return not is_gone and any(
             link.incarnation == stream.incarnation for link in journal.to(stream.source)
         )
+
+
+def _comes_back(event: Event) -> bool:
+    """Whether an acknowledgement is on its way already, and here again as it found no other."""
+    return isinstance(event, Received) and isinstance(event.message, SegmentAck)
