@@ -156,8 +156,9 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
     if "narrow_percent" in simulated:
         simulated |= FREE_STEPS
     if "tick_us" in simulated:
-        # Clocks that drift show no two equal times; pipes would pass one write at each tick.
-        simulated |= {"drift_ppm": 0, "pipe_bytes": 0, "write_bytes_max": 0}
+        # Clocks that drift show no two equal times; pipes would pass one write at each tick, and hosts
+        # take one step.
+        simulated |= {"drift_ppm": 0, "pipe_bytes": 0, "write_bytes_max": 0, "step_cost_us": 0}
     if "floods" in simulated:
         # Thousands of messages in small pieces are too much for one seed.
         simulated |= {"step_cost_us": 0, "write_bytes_max": 0}
