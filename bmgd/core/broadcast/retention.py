@@ -89,10 +89,17 @@ class BroadcastRetention:
             sent: how many broadcasts that node has numbered: its own readers were shown all of them.
         """
         given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
-        if sent:
-            given[former._context.id, former._context.incarnation] = sent
+        former.on_own_life_over(former._context.incarnation, sent)
         known = former._inherited if len(former._inherited) < LIVES_MAX else {}
         self._inherited = known | given
+
+    def on_own_life_over(self, incarnation: Incarnation, sent: int) -> None:
+        """A life of this node is over, in which it has numbered so many: its readers were shown all.
+
+        They are again others' broadcasts where this process is another node later.
+        """
+        if sent and len(self._inherited) < LIVES_MAX:
+            self._inherited[self._context.id, incarnation] = sent
 
     def show(self) -> dict[str, Any]:
         """For `bmgd status --json`."""

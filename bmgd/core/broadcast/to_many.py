@@ -178,6 +178,7 @@ class ToMany:
 
     def on_own_new_life(self, former: Incarnation) -> None:
         """This node began a new life after the former one."""
+        self.retention.on_own_life_over(former, self.source.window.next - 1)
         self.broadcasting.on_own_new_life()
         self.source.on_own_new_life()
         self.programs.on_own_new_life(former)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 
 from bmgd.core.broadcast.source import SENT_PER_STEP_MAX
 from bmgd.core.commands import BroadcastTo, Leave
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
+from bmgd.core.node import Node
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -160,3 +163,27 @@ def test_copies_of_a_former_life_go_where_nothing_else_told_of_their_source() ->
     network.run(ORPHANS_GO_S)
     assert former not in {life for _, life in lives}
     assert holder.node.parts.to_many.retention.copies.held_bytes == 0
+
+
+def test_process_that_is_another_node_now_has_shown_what_former_lives_of_the_first_one_sent() -> (
+    None
+):
+    network = Network(4)
+    settle(network)
+    host = network.hosts[NodeId(1)]
+    first = host.node.incarnation
+    broadcast(network, 1, b"x")
+    broadcast(network, 1, b"y")
+    network.run(1)
+    dead = Record(Incarnation(first + 9), 0, Status.DEAD, host.node.parts.context.settings.address)
+    network._step(
+        host, Received(next(iter(host.node.parts.links.table)), Notice(((host.id, dead),)))
+    )
+    network.run(1)
+    assert host.node.incarnation > first
+    settings = replace(host.node.parts.context.settings, id=NodeId(2))
+    node = Node(settings, Incarnation(9 << 32), Random(1), network.now_ns)
+    node.inherit(host.node)
+    heard = node.parts.to_many.retention.hear(host.id, first)
+    assert heard is not None
+    assert (heard.watermark, heard.given) == (2, True)
