@@ -126,7 +126,8 @@ class Programs(Watcher):
     def start(self, until_ns: int) -> None:
         """Send messages until then."""
         self._readers.start(until_ns)
-        self._network.timeline.plan(until_ns, self._finish_longs)
+        # Where time goes in ticks the last messages are begun at the end itself.
+        self._network.timeline.plan(until_ns + FINISHING_NS, self._finish_longs)
         self._arrivals.start(until_ns)
 
     def _send_any(self) -> None:
