@@ -457,3 +457,19 @@ def test_node_that_inherits_programs_sends_nothing_before_its_first_step() -> No
     assert node.parts.to_many.source.window.next == 1
     node.step(now_ns, DeadlineReached())
     assert node.parts.to_many.source.window.next == 2
+
+
+def test_who_asks_a_former_life_for_its_programs_learns_of_the_present_one() -> None:
+    """Nothing else told node 2 of a life of node 5, of which an old frame has come."""
+    network = Network(6)
+    settle(network)
+    asker, source = network.hosts[NodeId(2)].node, network.hosts[NodeId(5)].node
+    membership, programs = asker.parts.context.membership, asker.parts.to_many.programs
+    assert not membership.vouched(NodeId(5))
+    former = Incarnation(source.incarnation - 1)
+    assert asker.parts.to_many.retention.hear(NodeId(5), former) is not None
+    programs.on_skipped(NodeId(5), former)
+    assert list(programs._wanted) == [5]
+    network.run(5)
+    assert membership.vouched(NodeId(5)) == source.incarnation
+    assert not programs._wanted
