@@ -22,6 +22,7 @@ from bmgd.wire.broadcast_messages import (
     Stable,
     Watermark,
 )
+from bmgd.wire.routes import Route
 
 PIECE_AGAIN_NS: Final = 1_500_000_000
 MORE_NS: Final = 10_000_000
@@ -86,7 +87,8 @@ class SourcesSendWhatIsMissed(Checker):
     The pause is 200 ms (of a piece 1.5 s) and doubles, up to 2 s; it is longer where nodes take longer to
     acknowledge what was sent once, or nothing is acknowledged before it is sent again. What is stable
     goes with broadcasts; it is told by itself when none has told it within 100 ms, and once. Who asks is
-    answered. To more than a bound who lack it a broadcast goes by the tree, not to each by its own way.
+    answered, also who asks a former life of the source. To more than a bound who lack it a broadcast goes
+    by the tree, not to each by its own way.
     """
 
     name: ClassVar[str] = "sources-send-what-is-missed"
@@ -128,6 +130,8 @@ class SourcesSendWhatIsMissed(Checker):
     def _on_watermark(
         self, journal: Journal, life: _Life, came: Watermark, effects: Sequence[Effect]
     ) -> None:
+        if came.asks:
+            self._check_answered(journal, came.route, effects)
         if not is_taken(journal, came):
             return
         route, membership = came.route, journal.inside.membership
@@ -139,9 +143,15 @@ class SourcesSendWhatIsMissed(Checker):
         key = route.source, route.source_incarnation
         count = acknowledged_by(journal, came)
         life.acknowledged[key] = max(life.acknowledged.get(key, 0), count)
-        if not came.asks or not journal.to(route.source):
+
+    def _check_answered(self, journal: Journal, route: Route, effects: Sequence[Effect]) -> None:
+        """Over a link to who asks, if its life is believed; it may mean a former life of this node."""
+        inside = journal.inside
+        is_believed = inside.believes(route.source, route.source_incarnation)
+        is_there = inside.membership.in_layout(route.source) and journal.to(route.source)
+        if route.destination != journal.host.id or not is_believed or not is_there:
             return
-        if membership.in_layout(route.source) and not any(
+        if not any(
             isinstance(effect, Send)
             and isinstance(effect.message, Skipped)
             and effect.message.route.destination == route.source

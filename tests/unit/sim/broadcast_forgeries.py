@@ -335,6 +335,12 @@ def does_not_answer_who_asks(f: Any) -> None:
     f.step(Received(f.link, replace(_watermark(f), asks=True)))
 
 
+def does_not_answer_who_asks_a_former_life(f: Any) -> None:
+    asked = _watermark(f)
+    route = replace(asked.route, destination_tag=asked.route.destination_tag ^ 1)
+    f.step(Received(f.link, replace(asked, route=route, asks=True)))
+
+
 def _acknowledges(f: Any, watermark: int, **changes: Any) -> Send:
     tag = incarnation_tag(f.life)
     route = Route(PEER, ME, f.inside.context.incarnation, tag)
@@ -527,6 +533,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("sources-send-what-is-missed", tells_again_what_is_stable),
     ("sources-send-what-is-missed", does_not_tell_what_is_stable),
     ("sources-send-what-is-missed", does_not_answer_who_asks),
+    ("sources-send-what-is-missed", does_not_answer_who_asks_a_former_life),
     ("broadcasts-are-taken", drops_a_copy),
     ("broadcasts-are-taken", waits_for_what_it_is_to_skip),
     ("broadcasts-are-taken", hears_nobody_who_tells_what_it_skips),
