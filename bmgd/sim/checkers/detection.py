@@ -62,14 +62,15 @@ class VerdictsAreProven(Checker):
             self._versions[peer] = record.incarnation, record.version
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
-        for effect in effects:
+        for place, effect in enumerate(effects):
             if isinstance(effect, Observed) and effect.event == "verdict":
                 peer, life = effect.peer, effect.incarnation
                 assert peer is not None
                 assert life is not None
                 if not self._is_proven(event, peer, life):
                     self._check_suspicion(journal, event, peer, life)
-                self._check_record(journal, effects, peer, life)
+                # In the same step another life of it may have been looked into, and be forgotten.
+                self._check_record(journal, effects[place + 1 :], peer, life)
 
     def _is_proven(self, event: Event, peer: NodeId, life: Incarnation) -> bool:
         if not isinstance(event, DialFailed) or event.evidence is not Evidence.REFUSED:
