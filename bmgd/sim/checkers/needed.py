@@ -27,6 +27,8 @@ from bmgd.wire.routes import Route
 PIECE_AGAIN_NS: Final = 1_500_000_000
 MORE_NS: Final = 10_000_000
 """Until the next part of many that are sent again."""
+SHORT_COST: Final = 512
+"""More than a short broadcast costs of what may be sent again in a step."""
 TOLD_NS: Final = 100_000_000
 SLACK_NS: Final = 50_000_000
 STEPS_NS: Final = 200_000_000
@@ -88,7 +90,8 @@ class SourcesSendWhatIsMissed(Checker):
     acknowledge what was sent once, or nothing is acknowledged before it is sent again. What is stable
     goes with broadcasts; it is told by itself when none has told it within 100 ms, and once. Who asks is
     answered, also who asks a former life of the source. To more than a bound who lack it a broadcast goes
-    by the tree, not to each by its own way.
+    by the tree, not to each by its own way. Of very many the last may wait, as the first are due again
+    before their turn.
     """
 
     name: ClassVar[str] = "sources-send-what-is-missed"
@@ -261,7 +264,7 @@ class SourcesSendWhatIsMissed(Checker):
             self.violate(journal, f"has not told that {life.stable} is stable")
             life.stable_ns = now_ns
         slack_ns = AGAIN_NS + STEPS_NS + MORE_NS * len(window.unstable)
-        for sent in window.unstable:
+        for behind, sent in enumerate(window.unstable):
             known = life.out.setdefault(sent.sequence, _Out(since_ns=now_ns))
             if is_late or not sent.missing & living & linked:
                 known.dark_pause_ns = max(known.dark_pause_ns, life.times.pause_ns)
@@ -270,7 +273,7 @@ class SourcesSendWhatIsMissed(Checker):
             pause_ns = max(known.pause_ns, known.dark_pause_ns, life.times.measured_ns)
             if known.dark_pause_ns or not known.times:
                 pause_ns = max(pause_ns, AGAIN_MAX_NS, life.times.pause_ns)
-            if now_ns - known.since_ns < pause_ns:
+            if now_ns - known.since_ns < pause_ns or _has_no_turn(behind):
                 known.early_ns = now_ns
             elif now_ns > max(known.since_ns + pause_ns, known.early_ns) + slack_ns:
                 self.violate(journal, f"does not send {sent.sequence} again, which is missed")
@@ -282,6 +285,13 @@ def _steps_ahead(layout: Sequence[int], node_id: NodeId) -> list[NodeId]:
     size, rank = len(layout), layout.index(node_id)
     steps = (1 << bit for bit in range(size.bit_length()))
     return [NodeId(layout[(rank + step) % size]) for step in steps if step < size]
+
+
+def _has_no_turn(behind: int) -> bool:
+    """Whether so many come before it that the first of them may be due again before its turn."""
+    of_bytes = source.RESENT_BYTES_PER_STEP_MAX // SHORT_COST + 1
+    per_step = min(source.RESENT_PER_STEP_MAX, of_bytes)
+    return behind // per_step * MORE_NS >= AGAIN_NS
 
 
 def _times_sent(journal: Journal, count: int) -> int:
