@@ -126,10 +126,11 @@ class Broadcasting:
     def on_message(self, message: Broadcast | Multicast) -> None:
         """A copy came: take it where it is new and for this node, and send on what it is to reach."""
         context, route = self.context, message.route
-        is_foreign = (
-            context.membership.status_of(route.source) is None or route.source == context.id
-        )
-        if is_foreign:
+        if route.source == context.id and route.source_incarnation == context.incarnation:
+            # This node lies on the way from one head to another.
+            self.branching.send(message, _without(message.branches, context.id))
+            return
+        if context.membership.status_of(route.source) is None or route.source == context.id:
             self.tally.refused += 1
             return
         standing = context.standing(route.source, route.source_incarnation)

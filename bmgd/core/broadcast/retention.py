@@ -90,8 +90,9 @@ class BroadcastRetention:
         """
         given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
         former.on_own_life_over(former._context.incarnation, sent)
-        known = former._inherited if len(former._inherited) < LIVES_MAX else {}
-        self._inherited = known | given
+        # The latest are the likeliest to be heard of again.
+        kept = list((former._inherited | given).items())[-LIVES_MAX:]
+        self._inherited = dict(kept)
 
     def on_own_life_over(self, incarnation: Incarnation, sent: int) -> None:
         """A life of this node is over, in which it has numbered so many: its readers were shown all.
@@ -181,11 +182,15 @@ class BroadcastRetention:
 
     def on_broadcast(self, message: ReliableBroadcast) -> None:
         """A copy came: send it on, and take it where it is new."""
-        route = message.route
+        route, context = message.route, self._context
+        if route.source == context.id and route.source_incarnation == context.incarnation:
+            # This node lies on the way from one head to another.
+            self._send_on(message)
+            return
         heard = self.hear(route.source, route.source_incarnation)
         if heard is None:
             self.refused += 1
-            if route.source == self._context.id:
+            if route.source == context.id:
                 return
         else:
             self._take(heard, message)

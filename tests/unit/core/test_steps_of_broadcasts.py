@@ -23,7 +23,13 @@ from bmgd.types import (
     Record,
     Status,
 )
-from bmgd.wire.broadcast_messages import Broadcast, BroadcastPiece, Piece, ReliableBroadcast
+from bmgd.wire.broadcast_messages import (
+    Broadcast,
+    BroadcastPiece,
+    Multicast,
+    Piece,
+    ReliableBroadcast,
+)
 from bmgd.wire.routes import Route, Search
 from tests.unit.core.clusters import S, reply_to
 from tests.unit.core.four_nodes import PEER, life_of
@@ -218,3 +224,23 @@ def test_broadcasts_are_acknowledged_by_the_quarter_of_a_window(
     heard = Heard(PEER, life_of(network, PEER))
     node.parts.to_many.retention.watermarks.acknowledge_soon(heard, size)
     assert (heard.unacknowledged_bytes == 0) == is_told
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+@pytest.mark.parametrize("kind", ["broadcast", "multicast", "reliable"])
+def test_source_on_the_way_between_two_heads_passes_its_own_message_on(
+    node: Node, kind: str, is_own: bool
+) -> None:
+    context = node.parts.context
+    life = Incarnation(context.incarnation - (not is_own))
+    route, branches = Route(context.id, context.id, life, 0, 1, 5), (Branch(PEER, 1 << PEER),)
+    came: dict[str, Broadcast | Multicast | ReliableBroadcast] = {
+        "broadcast": Broadcast(route, "t", b"x", 0, branches),
+        "multicast": Multicast(route, "t", b"x", branches),
+        "reliable": ReliableBroadcast(route, "t", b"x", 0, branches, 4, 0, (), 0),
+    }
+    node.parts.to_many.on_message(came[kind])
+    sent = [e.message for e in context.effects if isinstance(e, Send)]
+    passed = [m for m in sent if isinstance(m, Broadcast | Multicast | ReliableBroadcast)]
+    assert [m.branches for m in passed] == ([branches] if is_own else [])
+    context.effects.clear()
