@@ -32,6 +32,7 @@ from bmgd.types import (
 )
 from bmgd.wire.features import NEEDS
 from bmgd.wire.messages import Message
+from bmgd.wire.routes import Route
 
 
 @dataclass(slots=True, eq=False)
@@ -293,6 +294,10 @@ class Context:
         if found is Standing.UNVOUCHED:
             self.tell(LifeContested(node_id))
         return found
+
+    def is_of_own_life(self, route: Route) -> bool:
+        """Whether a routed message is one of this node's, of its present life."""
+        return route.source == self.id and route.source_incarnation == self.incarnation
 
     def lose_id(self, why: str, told_by: NodeId | None = None) -> None:
         """Another life has this node's id: a joiner takes a new one, a founder ends.

@@ -126,7 +126,7 @@ class Broadcasting:
     def on_message(self, message: Broadcast | Multicast) -> None:
         """A copy came: take it where it is new and for this node, and send on what it is to reach."""
         context, route = self.context, message.route
-        if route.source == context.id and route.source_incarnation == context.incarnation:
+        if context.is_of_own_life(route):
             # This node lies on the way from one head to another.
             self.branching.send(message, _without(message.branches, context.id))
             return

@@ -88,19 +88,19 @@ class BroadcastRetention:
         Args:
             sent: how many broadcasts that node has numbered: its own readers were shown all of them.
         """
-        given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
         former.on_own_life_over(former._context.incarnation, sent)
-        # The latest are the likeliest to be heard of again.
-        kept = list((former._inherited | given).items())[-LIVES_MAX:]
-        self._inherited = dict(kept)
+        given = {heard.key: heard.watermark for heard in former.lives.values() if heard.given}
+        self._inherited = _latest(former._inherited | given)
 
     def on_own_life_over(self, incarnation: Incarnation, sent: int) -> None:
         """A life of this node is over, in which it has numbered so many: its readers were shown all.
 
         They are again others' broadcasts where this process is another node later.
         """
-        if sent and len(self._inherited) < LIVES_MAX:
-            self._inherited[self._context.id, incarnation] = sent
+        if sent:
+            # Such a life is over, and seldom heard of again: it is the first to be forgotten.
+            own = {(self._context.id, incarnation): sent}
+            self._inherited = _latest(own | self._inherited)
 
     def show(self) -> dict[str, Any]:
         """For `bmgd status --json`."""
@@ -182,15 +182,15 @@ class BroadcastRetention:
 
     def on_broadcast(self, message: ReliableBroadcast) -> None:
         """A copy came: send it on, and take it where it is new."""
-        route, context = message.route, self._context
-        if route.source == context.id and route.source_incarnation == context.incarnation:
+        route = message.route
+        if self._context.is_of_own_life(route):
             # This node lies on the way from one head to another.
             self._send_on(message)
             return
         heard = self.hear(route.source, route.source_incarnation)
         if heard is None:
             self.refused += 1
-            if route.source == context.id:
+            if route.source == self._context.id:
                 return
         else:
             self._take(heard, message)
@@ -301,3 +301,8 @@ class BroadcastRetention:
             self.changed[heard.key] = None
         else:
             self.watermarks.remind(heard)
+
+
+def _latest(shown: dict[LifeKey, int]) -> dict[LifeKey, int]:
+    """As many lives as are remembered: the latest are the likeliest to be heard of again."""
+    return dict(list(shown.items())[-LIVES_MAX:])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from bmgd.core.broadcast.source import SENT_PER_STEP_MAX
 from bmgd.core.commands import BroadcastTo, Leave
 from bmgd.core.effects import Effect
@@ -187,3 +189,22 @@ def test_process_that_is_another_node_now_has_shown_what_former_lives_of_the_fir
     heard = node.parts.to_many.retention.hear(host.id, first)
     assert heard is not None
     assert (heard.watermark, heard.given) == (2, True)
+
+
+def test_process_that_is_another_node_remembers_of_the_latest_lives_how_far_readers_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = Network(4)
+    settle(network)
+    former = network.hosts[NodeId(1)].node
+    broadcast(network, 2, b"x")
+    broadcast(network, 3, b"y")
+    network.run(1)
+    retention = former.parts.to_many.retention
+    retention.on_own_life_over(Incarnation(1), 7)
+    monkeypatch.setattr("bmgd.core.broadcast.retention.LIVES_MAX", 2)
+    settings = replace(former.parts.context.settings, id=NodeId(0))
+    node = Node(settings, Incarnation(9 << 32), Random(1), network.now_ns)
+    node.inherit(former)
+    lives = {(NodeId(i), network.hosts[NodeId(i)].node.incarnation): 1 for i in (2, 3)}
+    assert node.parts.to_many.retention._inherited == lives
