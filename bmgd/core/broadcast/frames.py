@@ -66,6 +66,13 @@ class BroadcastFrames:
         )
         self._forwarding.originate(Skipped(route, tuple(skips[:SKIPS_MAX]), window.stable))
 
+    def tell_own_life(self, node_id: NodeId, life: Incarnation) -> None:
+        """Answer who asks a former life of this node: it takes that for the present one.
+
+        Perhaps nothing else tells it of this one; any frame of it does.
+        """
+        self.tell_skips(node_id, life, ())
+
     def plan_stable(self) -> None:
         """More is stable: tell it soon, unless a broadcast does before."""
         key = (STABLE_TIMER, 0, 0)

@@ -146,8 +146,7 @@ class BroadcastPeers:
             return False
         if message.route.destination_tag != context.own_tag:
             if message.asks:
-                # It has copies of a former life of this node, and knows of no other one.
-                self._frames.tell_skips(node_id, life, ())
+                self._frames.tell_own_life(node_id, life)
             return False
         peer = self._acknowledging(node_id, life)
         # One that was told untruly what is stable may be beyond all that there is: it gets none of that.

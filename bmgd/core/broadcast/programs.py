@@ -355,8 +355,7 @@ class Programs:
         """Another node wants the list of this one's programs: a page of it."""
         route = message.route
         if route.destination_tag not in (0, self._context.own_tag):
-            # It takes a former life of this node for the present one, and knows of no other.
-            self._source.frames.tell_skips(route.source, route.source_incarnation, ())
+            self._source.frames.tell_own_life(route.source, route.source_incarnation)
             return
         starts = (own for own in self._own.values() if own.revision > message.after)
         body, is_last = pack_starts(starts, PROGRAMS_BYTES_MAX)
