@@ -90,8 +90,8 @@ class SourcesSendWhatIsMissed(Checker):
     acknowledge what was sent once, or nothing is acknowledged before it is sent again. What is stable
     goes with broadcasts; it is told by itself when none has told it within 100 ms, and once. Who asks is
     answered, also who asks a former life of the source. To more than a bound who lack it a broadcast goes
-    by the tree, not to each by its own way. Of very many the last may wait, as the first are due again
-    before their turn.
+    by the tree, not to each by its own way. Where a narrow bound lets one be sent again in a step, the
+    last of many may wait, as the first are due again before their turn.
     """
 
     name: ClassVar[str] = "sources-send-what-is-missed"
@@ -288,10 +288,12 @@ def _steps_ahead(layout: Sequence[int], node_id: NodeId) -> list[NodeId]:
 
 
 def _has_no_turn(behind: int) -> bool:
-    """Whether so many come before it that the first of them may be due again before its turn."""
-    of_bytes = source.RESENT_BYTES_PER_STEP_MAX // SHORT_COST + 1
-    per_step = min(source.RESENT_PER_STEP_MAX, of_bytes)
-    return behind // per_step * MORE_NS >= AGAIN_NS
+    """Whether so many come before it that the first of them may be due again before its turn.
+
+    It may only be so where a narrow bound lets one be sent again in a step.
+    """
+    has_one = source.RESENT_PER_STEP_MAX == 1 or source.RESENT_BYTES_PER_STEP_MAX < SHORT_COST
+    return has_one and behind * MORE_NS >= AGAIN_NS
 
 
 def _times_sent(journal: Journal, count: int) -> int:

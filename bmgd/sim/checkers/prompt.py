@@ -68,7 +68,7 @@ class AcksComeInTime(Checker):
             if isinstance(effect, Send)
             and isinstance(effect.message, SegmentAck)
             and effect.message.route.source == journal.host.id
-            and not _comes_back(event)
+            and not _comes_back(journal, event)
         }
         came = [
             segment
@@ -130,6 +130,7 @@ class AcksComeInTime(Checker):
         )
 
 
-def _comes_back(event: Event) -> bool:
-    """Whether an acknowledgement is on its way already, and here again as it found no other."""
-    return isinstance(event, Received) and isinstance(event.message, SegmentAck)
+def _comes_back(journal: Journal, event: Event) -> bool:
+    """Whether an own acknowledgement was on its way already, and is here again as it found no other."""
+    came = event.message if isinstance(event, Received) else None
+    return isinstance(came, SegmentAck) and came.route.source == journal.host.id
