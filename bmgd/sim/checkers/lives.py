@@ -6,25 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from bmgd.core.commands import Leave
-from bmgd.core.effects import (
-    Dial,
-    Effect,
-    Exit,
-    RecordChanged,
-    Renewed,
-)
+from bmgd.core.effects import Dial, Effect, Exit, RecordChanged, Renewed
 from bmgd.core.events import CommandIssued, DialFailed, Event, Greeted, LinkUp, Received
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import order_of
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene, is_deadline
-from bmgd.types import (
-    Incarnation,
-    NodeId,
-    NodeState,
-    Record,
-    Status,
-)
+from bmgd.types import Incarnation, NodeId, NodeState, Record, Status
 from bmgd.wire.hello import MISCONFIGURED
 from bmgd.wire.link_messages import Notice
 
