@@ -30,7 +30,7 @@ LATELY = (
     "can do.",
     "",
     "Of the 16 seeds that 3c622676a0e2, 5198126e542e and 05be549638d1 violated, with many new checkers,",
-    "half showed faults of the core; 5df1edab195b is without them. A node that got copies of a",
+    "half showed faults of the core; 2a2983388a3b is without them. A node that got copies of a",
     "founder's former life, and knew no other life of it, kept them for ever (683, 1033, 9655); so it",
     "asked for the programs of that life for ever (621). Of a source that was gone a node asked only a",
     "neighbor that was further, which had skipped what was missing, and not the others that had it",
