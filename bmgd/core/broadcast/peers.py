@@ -148,6 +148,11 @@ class BroadcastPeers:
             if message.asks:
                 self._frames.tell_own_life(node_id, life)
             return False
+        if self._window.next == 1:
+            # Records are not followed yet: a life that is noted now would stay when another has come.
+            if message.asks:
+                self._frames.tell_skips(node_id, life, ())
+            return False
         peer = self._acknowledging(node_id, life)
         # One that was told untruly what is stable may be beyond all that there is: it gets none of that.
         watermark = min(message.watermark, self._window.next - 1)

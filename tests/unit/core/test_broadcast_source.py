@@ -167,6 +167,22 @@ def test_copies_of_a_former_life_go_where_nothing_else_told_of_their_source() ->
     assert holder.node.parts.to_many.retention.copies.held_bytes == 0
 
 
+def test_life_that_acknowledged_before_anything_was_sent_is_not_held_for_the_present_one() -> None:
+    network = Network(4)
+    settle(network)
+    source, former = network.hosts[NodeId(0)], network.hosts[NodeId(3)].node.incarnation
+    tag = incarnation_tag(source.node.incarnation)
+    frame = Watermark(Route(NodeId(0), NodeId(3), former, tag, 0, 8), 0, 0, False)
+    network._step(source, Received(LinkId(10**6), frame))
+    network.kill(3)
+    network.run(2)
+    network.boot(3, counter=2)
+    network.run(2)
+    request = broadcast(network, 0, b"x")
+    network.run(2)
+    assert source.replies[request].result == {"confirmed": [0, 1, 2, 3], "failed": []}
+
+
 def test_process_that_is_another_node_now_has_shown_what_former_lives_of_the_first_one_sent() -> (
     None
 ):
