@@ -26,6 +26,12 @@ def copy_cost(message: ReliableBroadcast) -> int:
     return len(message.payload) + OVERHEAD_BYTES + audience_bytes(message)
 
 
+def copy_for(message: ReliableBroadcast, peer: NodeId, stable: int) -> ReliableBroadcast:
+    """A copy for one neighbor, that covers nobody else and tells what is stable."""
+    route = replace(message.route, destination=peer, hop_budget=0, search=None)
+    return replace(message, route=route, branches=(), stable=stable)
+
+
 class BroadcastCopies:
     """The copies of all sources.
 
@@ -72,10 +78,3 @@ class BroadcastCopies:
         heard.copies.clear()
         heard.copies_bytes = 0
         self._reserve.forget(heard.key)
-
-    @staticmethod
-    def copy_for(heard: Heard, count: int, peer: NodeId) -> ReliableBroadcast:
-        """A copy for one neighbor, that covers nobody else."""
-        message = heard.copies[count]
-        route = replace(message.route, destination=peer, hop_budget=0, search=None)
-        return replace(message, route=route, branches=(), stable=heard.stable)

@@ -52,6 +52,8 @@ class Heard:
         asked_ns, awaited: when that was, and `came` when all that can come of it has come.
         unanswered: how often neighbors were asked since all of that came from them.
         asks: how often anybody was.
+        wanted: from which count on neighbors asked for copies that this node skips.
+        relayed, relay_from_ns: how often another was asked for those in vain, and when one may be again.
         came, came_ns: how many frames with copies have come, and when the last one did.
         gap_ns: the longest wait for one of those that a neighbor was asked for.
     """
@@ -84,6 +86,9 @@ class Heard:
     awaited: int = 0
     unanswered: dict[NodeId, int] = field(default_factory=dict)
     asks: int = 0
+    wanted: dict[NodeId, int] = field(default_factory=dict)
+    relayed: int = 0
+    relay_from_ns: int = 0
     came: int = 0
     came_ns: int = 0
     gap_ns: int = 0
@@ -105,6 +110,7 @@ class Heard:
         self.said_ns.clear()
         self.pulled.clear()
         self.unanswered.clear()
+        self.wanted.clear()
         self.asked, self.gap_ns = None, 0
 
     def note_came(self, now_ns: int) -> None:

@@ -1,10 +1,12 @@
 """Reliable broadcasts whose source is gone: neighbors compare what they have, the lower pulls.
 
 Theory of operation. A life of a source that is held dead, or was followed by another, sends nothing
-again. Whoever has copies of it then tells its watermark to all its neighbors, and to each that it
-links later. A neighbor that has less pulls the copies, one that has more answers with its own, and
-whoever gets more tells it on. So what one survivor has, all get that it is connected to, over links
-that exist; nobody decides anything, so nothing has to be taken back when the source turns out to live.
+again. Whoever has copies of it then tells its watermark to all its neighbors, and to each that it links
+later. A neighbor that has less pulls the copies, one that has more answers with its own, and whoever
+gets more tells it on. Who skips what a neighbor told of tells it on too, and fetches the copies for
+whoever asks (`broadcast/copy_relay.py`). So what one survivor has, all get that it is connected to,
+over links that exist; nobody decides anything, so nothing has to be taken back when the source turns
+out to live.
 
     a source is gone --copies here--> tell all neighbors --theirs is higher--> pull, tell on
                                                          --theirs is lower---> they pull
@@ -16,6 +18,8 @@ that it lacks such ones was held dead, or began later: it skips them.
 
 from __future__ import annotations
 
+from bmgd.core.broadcast.copies import copy_for
+from bmgd.core.broadcast.copy_relay import CopyRelay
 from bmgd.core.broadcast.heard import Heard, LifeKey
 from bmgd.core.broadcast.retention import BroadcastRetention
 from bmgd.core.context import Context, Link, RecordMoved
@@ -24,6 +28,7 @@ from bmgd.core.membership.membership import Standing
 from bmgd.core.timers import TimerKey
 from bmgd.types import NodeId
 from bmgd.wire.bounds import WATERMARKS_MAX
+from bmgd.wire.broadcast_messages import ReliableBroadcast
 from bmgd.wire.link_messages import Held, Pull, Watermarks
 
 ORPHAN_NS = 30_000_000_000
@@ -50,6 +55,7 @@ class BroadcastOrphans:
         self._context = context
         self._links = links
         self._retention = retention
+        self._relay = CopyRelay(context, links)
         self._orphans: dict[LifeKey, None] = {}
         self._untold: dict[LifeKey, None] = {}
         self._told_again_ns = 0
@@ -136,10 +142,11 @@ class BroadcastOrphans:
             heard.pulled.pop(link.peer, None)
             heard.unanswered.pop(link.peer, None)
             heard.said.pop(link.peer, None)
+            heard.wanted.pop(link.peer, None)
             if heard.asked == link.peer:
                 # Its answer went with the former link.
                 heard.asked = None
-            if heard.copies:
+            if self._has_news(heard):
                 self._tell_soon(heard)
 
     def ask_neighbors(self) -> None:
@@ -204,8 +211,17 @@ class BroadcastOrphans:
         if peer == heard.source:
             # It lives again: what its former life sent is nothing that it would take.
             return False
-        wants = bool(heard.copies) or peer in heard.told or peer in self._askers
+        wants = self._has_news(heard) or peer in heard.told or peer in self._askers
         return heard.said.get(peer) != heard.reach and wants
+
+    @staticmethod
+    def _has_news(heard: Heard) -> bool:
+        """Whether there are copies here, or this node skips some that a neighbor told of.
+
+        Of what it skips nobody else may tell those behind it. What is stable everybody has.
+        """
+        skipped = min(heard.watermark, heard.told_top)
+        return bool(heard.copies) or skipped > max(heard.stable, heard.told_stable)
 
     def _tell(self, link: Link, lives: list[Heard]) -> None:
         entries = []
@@ -357,12 +373,21 @@ class BroadcastOrphans:
                 heard.pulled.pop(peer, None)
 
     def on_pull(self, link: Link, message: Pull) -> None:
-        """A neighbor asks for copies: it gets the next few, and asks again."""
+        """A neighbor asks for copies: it gets the next few, and asks again; or they are asked for."""
         heard = self._retention.lives.get((message.source, message.incarnation))
         if heard is None:
             return
         counts = sorted(count for count in heard.copies if count >= message.first)
         for count in counts[:PULLED_MAX]:
-            copy = self._retention.copies.copy_for(heard, count, link.peer)
+            copy = copy_for(heard.copies[count], link.peer, heard.stable)
             if link.knows(type(copy)):
                 self._context.send(link.id, copy)
+        if not counts and heard.key in self._orphans:
+            self._relay.ask_for(link, heard, message.first)
+
+    def on_copy(self, message: ReliableBroadcast) -> None:
+        """A copy came: what is not kept here may be what a neighbor asked for."""
+        route = message.route
+        heard = self._retention.lives.get((route.source, route.source_incarnation))
+        if heard is not None and heard.key in self._orphans and route.sequence not in heard.copies:
+            self._relay.pass_on(heard, message)

@@ -114,6 +114,7 @@ class ToMany:
                 self.multicasting.on_segment(message)
             case ReliableBroadcast():
                 self.retention.on_broadcast(message)
+                self.orphans.on_copy(message)
             case Watermark():
                 self.source.on_watermark(message)
             case Stable():

@@ -28,6 +28,7 @@ from bmgd.sim.checkers.comparing import NeighborsAreHeard
 from bmgd.sim.checkers.configured import SettingsAreAsConfigured
 from bmgd.sim.checkers.contents import ContentsAreWhatTheySay
 from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
+from bmgd.sim.checkers.copy_relay import WhoIsAskedInVainAsksOthers
 from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.cut_off import CutOffIsFound
 from bmgd.sim.checkers.detection import (
@@ -222,6 +223,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     WhatCameIsNoted,
     NeighborsAreAskedAnew,
     NeighborsAreHeard,
+    WhoIsAskedInVainAsksOthers,
     AllHaveItOrNone,
     OlderAreSpared,
     OlderAreTold,

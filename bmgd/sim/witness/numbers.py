@@ -33,6 +33,7 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
     },
     "core.broadcast.broadcasting": {"WINDOW": 1024, "SOURCES_MAX": 2**16},
     "core.broadcast.copies": {"HELD_BYTES_MAX": 2**27},
+    "core.broadcast.copy_relay": {"ASK_NS": 250_000_000},
     "core.broadcast.delivery": {
         "SHOWN_MAX": 2**64 - 1,
         "REFUTED_NS": 10 * S,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from bmgd.core.broadcast.heard import Heard
 from bmgd.core.broadcast.orphans import PULLS_MAX
 from bmgd.core.effects import Effect, Send
@@ -38,7 +40,7 @@ def take(network: Network, number: int, counts: Iterable[int] = range(1, COUNT +
     host, life = network.hosts[NodeId(number)], network.hosts[SOURCE].node.incarnation
     for count in counts:
         route = Route(host.id, SOURCE, life, 0, count, 0, 1)
-        frame = ReliableBroadcast(route, "t", bytes(PAYLOAD_BYTES), 0, (), SIZE, 0, (), 0)
+        frame = ReliableBroadcast(route, "t", bytes(PAYLOAD_BYTES), 0, (), network.size, 0, (), 0)
         network._step(host, Received(LinkId(10**6), frame))
 
 
@@ -84,6 +86,26 @@ def test_copies_that_who_is_further_has_skipped_come_from_another() -> None:
     network.kill(SOURCE)
     network.run(15)
     assert sorted(lacking.lives[key].copies) == list(range(2, COUNT + 1))
+
+
+@pytest.mark.parametrize(("size", "holder", "lacking"), [(16, 3, 9), (64, 3, 31)])
+def test_copies_come_through_nodes_that_skip_them(size: int, holder: int, lacking: int) -> None:
+    """All between began later, as far as they know: none of them keeps a copy."""
+    network = Network(size)
+    settle(network)
+    life = network.hosts[SOURCE].node.incarnation
+    linked = network.hosts[NodeId(lacking)].node.parts.links.by_peer
+    assert NodeId(holder) not in linked
+    for number in set(range(1, size)) - {holder, lacking}:
+        retention = network.hosts[NodeId(number)].node.parts.to_many.retention
+        heard = retention.hear(SOURCE, life)
+        assert heard is not None
+        retention.skip(heard, 1, COUNT)
+    take(network, holder)
+    network.kill(SOURCE)
+    network.run(5)
+    retention = network.hosts[NodeId(lacking)].node.parts.to_many.retention
+    assert sorted(retention.lives[SOURCE, life].copies) == list(range(1, COUNT + 1))
 
 
 def test_longest_wait_is_for_copies_that_were_asked_for() -> None:

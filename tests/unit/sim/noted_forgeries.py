@@ -183,6 +183,24 @@ def neighbors_that_are_given_up(f: Forger) -> None:
     _comes(f, DeadlineReached(), change)
 
 
+def pull_that_is_let_lie(f: Forger) -> None:
+    heard = _shared(f)
+    heard.told[NodeId(6)] = 9, 9
+    heard.wanted[PEER] = 2
+    f.step(Received(f.link, Pull(PEER, f.life, 2)))
+
+
+def pull_that_is_not_noted(f: Forger) -> None:
+    _shared(f)
+    f.step(Received(f.link, Pull(PEER, f.life, 2)))
+
+
+def copy_that_is_not_passed_on(f: Forger) -> None:
+    heard = _shared(f)
+    heard.wanted[PEER] = 2
+    _comes(f, Received(f.link, _copy(f, 3)), lambda: None)
+
+
 # --- what is counted ------------------------------------------------------------------------------
 
 
@@ -262,6 +280,9 @@ FORGERIES_OF_NOTES: list[tuple[str, Callable[[Forger], None]]] = [
     ("neighbors-are-asked-anew", ask_that_is_not_sent),
     ("neighbors-are-asked-anew", answer_that_counts_for_nothing),
     ("neighbors-are-asked-anew", neighbors_that_are_given_up),
+    ("asked-in-vain-asks-others", pull_that_is_let_lie),
+    ("asked-in-vain-asks-others", pull_that_is_not_noted),
+    ("asked-in-vain-asks-others", copy_that_is_not_passed_on),
     ("best-effort-is-counted", best_effort_that_is_not_counted),
     ("best-effort-is-counted", best_effort_of_an_unknown_life),
     ("best-effort-is-counted", best_effort_at_a_node_that_leaves),
