@@ -252,3 +252,10 @@ def test_applicant_waits_for_a_frame_of_a_length_that_there_can_be(
     with pytest.raises(ProtocolError, match="wrong length") if is_refused else nullcontext():
         applicant.receive(length.to_bytes(4, "big"))
     assert applicant.state is HelloState.WAITING
+
+
+def test_applicant_has_not_dialled_as_a_member_yet() -> None:
+    applicant, contact = pair(b"")
+    contact.receive(applicant.take_output())
+    assert contact.peer is not None
+    assert contact.peer.dial_number == 0
