@@ -38,8 +38,9 @@ class WhoIsAskedInVainAsksOthers(Checker):
 
     def before(self, journal: Journal, event: Event) -> None:
         self._wanted = {}
-        if isinstance(event, Received) and isinstance(event.message, ReliableBroadcast):
-            heard = retention_of(journal).lives.get(_life_of(event.message))
+        message = event.message if isinstance(event, Received) else None
+        if isinstance(message, ReliableBroadcast) and message.route.destination == journal.host.id:
+            heard = retention_of(journal).lives.get(_life_of(message))
             if heard is not None and heard.key in journal.inside.to_many.orphans._orphans:
                 self._wanted = dict(heard.wanted)
 
