@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from bmgd.core.broadcast import watermarks
@@ -31,6 +31,7 @@ class _Told:
         came: how many frames of it have come since.
         came_bytes: what they count for, with their payloads.
         has_pieces: whether pieces of long broadcasts were among them.
+        pieces: the counts of such that came beyond the watermark: readers get them later.
     """
 
     watermark: int = 0
@@ -38,6 +39,7 @@ class _Told:
     came: int = 0
     came_bytes: int = 0
     has_pieces: bool = False
+    pieces: set[int] = field(default_factory=set)
 
 
 class NodesAcknowledgeWhatCame(Checker):
@@ -81,7 +83,9 @@ class NodesAcknowledgeWhatCame(Checker):
         told.came_bytes += FRAME_BYTES
         if isinstance(came, ReliableBroadcast):
             told.came_bytes += len(came.payload)
-            told.has_pieces |= isinstance(came, BroadcastPiece)
+        if isinstance(came, BroadcastPiece):
+            told.has_pieces = True
+            told.pieces.add(came.route.sequence)
 
     def _check(
         self, journal: Journal, message: Watermark, *, is_moved: bool, in_time: bool
@@ -101,7 +105,8 @@ class NodesAcknowledgeWhatCame(Checker):
                     )
                     self.violate(journal, text)
                 told.vain_ns = journal.now_ns
-            window = _window_of(journal, has_pieces=told.has_pieces)
+            has_pieces = told.has_pieces or any(each <= message.watermark for each in told.pieces)
+            window = _window_of(journal, has_pieces=has_pieces)
             if not (in_time or message.asks or told.came_bytes * 4 >= window):
                 text = (
                     f"acknowledges {told.came_bytes} bytes of {source}, with a window of {window}"
@@ -110,6 +115,7 @@ class NodesAcknowledgeWhatCame(Checker):
             told.watermark = max(told.watermark, message.watermark)
             told.came = told.came_bytes = 0
             told.has_pieces = False
+            told.pieces = {each for each in told.pieces if each > told.watermark}
 
 
 def _window_of(journal: Journal, *, has_pieces: bool) -> int:
