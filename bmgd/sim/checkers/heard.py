@@ -113,8 +113,11 @@ class AnswersAreHeeded(Checker):
         is_open = journal.inside.open_ids(route.source).get(route.sequence >> 32) is stream
         if not is_open or not stream.answered or stream.tag != ack.tag:
             return
+        if not journal.inside.believes(route.source, route.source_incarnation):
+            # It was not taken for an answer: of a former life.
+            return
         if any(number in stream.underway for number in done):
-            # It was not taken for an answer: of another life, or of what was never sent.
+            # Nor is one of another life for which the stream is, or of what was never sent.
             return
         self._check_trips(journal, stream, trips)
         if ack.full or following < min(asked.underway, default=following + 1):
