@@ -36,9 +36,11 @@ _SETUP: Final = """\
 import sys
 from mypyc.build import mypycify
 from setuptools import setup
-setup(name="compiled", packages=[], ext_modules=mypycify(["--ignore-missing-imports", *sys.argv[3:]]),
+words = ["--ignore-missing-imports", *sys.argv[3:]]
+setup(name="compiled", packages=[], ext_modules=mypycify(words, opt_level="1", debug_level="0"),
       script_args=sys.argv[1:3])
 """
+"""With full optimization the compiler takes nearly twice as long: 14 minutes where this takes 8."""
 
 
 def modules(package: Path) -> Iterator[Path]:
