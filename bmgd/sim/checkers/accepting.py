@@ -8,7 +8,7 @@ from typing import ClassVar
 from bmgd.core.broadcast import delivery, retention
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
-from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
+from bmgd.sim.checkers.broadcasts import life_of, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import incarnation_tag
@@ -36,7 +36,7 @@ class BroadcastsAreTaken(Checker):
         if not isinstance(message, ReliableBroadcast | Skipped):
             return
         known = retention_of(journal)
-        heard = known.lives.get(_life_of(message))
+        heard = known.lives.get(life_of(message))
         self._refused, self._watermark = known.refused, heard.watermark if heard else 0
         self._skips = len(heard.skips) if heard else 0
 
@@ -61,7 +61,7 @@ class BroadcastsAreTaken(Checker):
 
     def _has(self, journal: Journal, message: ReliableBroadcast) -> bool:
         """Whether a node has that copy, had it, skips it, or it was too far ahead."""
-        heard = retention_of(journal).lives.get(_life_of(message))
+        heard = retention_of(journal).lives.get(life_of(message))
         if heard is None:
             return False
         count = message.route.sequence
@@ -71,7 +71,7 @@ class BroadcastsAreTaken(Checker):
 
     def _check_skips(self, journal: Journal, message: Skipped) -> None:
         me, route, known = journal.host.id, message.route, retention_of(journal)
-        key = _life_of(message)
+        key = life_of(message)
         is_for_me = route.destination_tag in (0, incarnation_tag(journal.incarnation))
         is_for_me &= route.destination == me != route.source
         if not is_for_me or journal.exited or not journal.inside.believes(*key):
@@ -92,7 +92,3 @@ class BroadcastsAreTaken(Checker):
                 for each in heard.skips
             ):
                 self.violate(journal, f"waits for {skip.first} of {key}, which it is to skip")
-
-
-def _life_of(message: ReliableBroadcast | Skipped) -> LifeKey:
-    return message.route.source, message.route.source_incarnation

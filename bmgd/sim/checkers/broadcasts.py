@@ -43,6 +43,11 @@ def retention_of(journal: Journal) -> BroadcastRetention:
     return journal.inside.to_many.retention
 
 
+def life_of(message: ReliableBroadcast | Skipped) -> LifeKey:
+    """The life of a source that a message of its reliable broadcasts names."""
+    return message.route.source, message.route.source_incarnation
+
+
 def is_taken(journal: Journal, message: Watermark) -> bool:
     """Whether a source takes an acknowledgement: it is for its life, and of one that is believed."""
     route = message.route

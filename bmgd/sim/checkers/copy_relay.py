@@ -8,7 +8,7 @@ from typing import ClassVar
 from bmgd.core.broadcast.copy_relay import ASK_NS
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
-from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
+from bmgd.sim.checkers.broadcasts import LifeKey, life_of, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import NodeId
@@ -40,7 +40,7 @@ class WhoIsAskedInVainAsksOthers(Checker):
         self._wanted = {}
         message = event.message if isinstance(event, Received) else None
         if isinstance(message, ReliableBroadcast) and message.route.destination == journal.host.id:
-            heard = retention_of(journal).lives.get(_life_of(message))
+            heard = retention_of(journal).lives.get(life_of(message))
             if heard is not None and heard.key in journal.inside.to_many.orphans._orphans:
                 self._wanted = dict(heard.wanted)
 
@@ -81,7 +81,7 @@ class WhoIsAskedInVainAsksOthers(Checker):
     def _check_passing_on(
         self, journal: Journal, message: ReliableBroadcast, sent: Sequence[Send]
     ) -> None:
-        key, count = _life_of(message), message.route.sequence
+        key, count = life_of(message), message.route.sequence
         heard = retention_of(journal).lives.get(key)
         if heard is None or count in heard.copies:
             return
@@ -95,7 +95,3 @@ class WhoIsAskedInVainAsksOthers(Checker):
         for peer in linked - to:
             if self._wanted[peer] <= count:
                 self.violate(journal, f"does not pass {count} of {key} on to {peer}")
-
-
-def _life_of(message: ReliableBroadcast) -> LifeKey:
-    return message.route.source, message.route.source_incarnation

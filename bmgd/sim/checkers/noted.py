@@ -10,7 +10,7 @@ from bmgd.core.broadcast import copies
 from bmgd.core.broadcast.heard import Heard
 from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
-from bmgd.sim.checkers.broadcasts import LifeKey, retention_of
+from bmgd.sim.checkers.broadcasts import LifeKey, life_of, retention_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.recounted import touching
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
@@ -78,7 +78,7 @@ class WhatCameIsNoted(Checker):
         if not isinstance(message, _Came) or message.route.destination != journal.host.id:
             return
         known = retention_of(journal)
-        heard = known.lives.get(_life_of(message))
+        heard = known.lives.get(life_of(message))
         awaited_ns = None
         if heard is not None and heard.asked is not None and heard.came < heard.awaited:
             awaited_ns = journal.now_ns - max(heard.asked_ns, heard.came_ns)
@@ -100,9 +100,9 @@ class WhatCameIsNoted(Checker):
         message = event.message if isinstance(event, Received) else None
         before, self._before = self._before, None
         if isinstance(message, _Came) and before is not None:
-            heard = retention_of(journal).lives.get(_life_of(message))
+            heard = retention_of(journal).lives.get(life_of(message))
             if any(skip.id == journal.host.id for skip in message.skips):
-                self._said[journal.place].add(_life_of(message))
+                self._said[journal.place].add(life_of(message))
             self._check_shown(journal, message, before)
             if heard is not None:
                 self._check_skips(journal, heard, message, before)
@@ -165,10 +165,6 @@ class WhatCameIsNoted(Checker):
             waits_since_ns = known.copies._reserve._refused_ns.get(heard.key)
             if waits_since_ns != journal.now_ns:
                 self.violate(journal, f"has no room for {count} of {heard.key}, and forgets it")
-
-
-def _life_of(message: _Came) -> LifeKey:
-    return message.route.source, message.route.source_incarnation
 
 
 def _reached(journal: Journal, source: NodeId) -> int:
