@@ -50,8 +50,8 @@ HEAD = (
     "round is one `bmgd chaos` on a launched cluster: its plan is carried out while programs send each",
     "other messages, then all must agree and have exactly the links of the graph; its verdict is that of",
     "the checkers of [fault-plans.md](fault-plans.md). *Core* is the digest of the sources that ran,",
-    "where it was kept (`python -m benchmarks.core_sources` prints that of these). Daemons, faults and",
-    "judge share the machine:",
+    "where it was kept (`python -m benchmarks.core_sources` prints that of these). A name that ends in",
+    "`beside-...` says what else ran meanwhile. Daemons, faults and judge share the machine:",
     "",
 )
 Document = dict[str, Any]
