@@ -8,6 +8,7 @@ import pytest
 
 from bmgd.core.broadcast.heard import Heard
 from bmgd.core.broadcast.orphans import PULLS_MAX
+from bmgd.core.broadcast.to_many import ToMany
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.sim import Network
@@ -49,6 +50,16 @@ def watermarks(network: Network) -> list[int]:
     key = SOURCE, network.hosts[SOURCE].node.incarnation
     lives = [network.hosts[NodeId(i)].node.parts.to_many.retention.lives for i in range(1, SIZE)]
     return [known[key].watermark if key in known else 0 for known in lives]
+
+
+def heard_at_node_2() -> tuple[ToMany, Heard]:
+    """What a node of a small cluster knows of the source's broadcasts: there may be some."""
+    network = Network(SIZE)
+    settle(network)
+    to_many = network.hosts[NodeId(2)].node.parts.to_many
+    heard = to_many.retention.hear(SOURCE, network.hosts[SOURCE].node.incarnation)
+    assert heard is not None
+    return to_many, heard
 
 
 def test_copies_that_come_slowly_are_not_asked_for_again_and_again() -> None:
@@ -118,11 +129,7 @@ def test_longest_wait_is_for_copies_that_were_asked_for() -> None:
 
 
 def test_neighbors_are_asked_anew_when_all_were_asked_in_vain_as_often_as_may_be() -> None:
-    network = Network(SIZE)
-    settle(network)
-    to_many = network.hosts[NodeId(2)].node.parts.to_many
-    heard = to_many.retention.hear(SOURCE, network.hosts[SOURCE].node.incarnation)
-    assert heard is not None
+    to_many, heard = heard_at_node_2()
     heard.told = {NodeId(1): (5, 5), NodeId(3): (5, 5)}
     heard.pulled = {NodeId(1): PULLS_MAX + 1, NodeId(3): PULLS_MAX}
     to_many.orphans._ask_anew(heard)
@@ -133,11 +140,7 @@ def test_neighbors_are_asked_anew_when_all_were_asked_in_vain_as_often_as_may_be
 
 
 def test_neighbor_without_a_link_does_not_hold_up_that_others_are_asked_anew() -> None:
-    network = Network(SIZE)
-    settle(network)
-    to_many = network.hosts[NodeId(2)].node.parts.to_many
-    heard = to_many.retention.hear(SOURCE, network.hosts[SOURCE].node.incarnation)
-    assert heard is not None
+    to_many, heard = heard_at_node_2()
     assert NodeId(SIZE) not in to_many.orphans._links.by_peer
     heard.told = {NodeId(1): (5, 5), NodeId(SIZE): (5, 5)}
     heard.pulled = {NodeId(1): PULLS_MAX + 1}
