@@ -79,10 +79,11 @@ class StreamExpiry:
             sending.doubted = True
         self._tell_expired(stream, withdrawn, doubted, was_full, why)
         everything = bool(stream.underway) and all(s.doubted for s in stream.underway.values())
-        if everything and self._may_go_on_anew(stream):
+        goes_on_anew = everything and self._may_go_on_anew(stream)
+        if goes_on_anew:
             self._sending.done(stream, sum(s.put_cost for s in stream.underway.values()))
             self._sending.give_id_up(stream)
-        if withdrawn or doubted:
+        if withdrawn or doubted or goes_on_anew:
             self._sending.told(stream)
         waiting = (*stream.queue, *stream.underway.values())
         stream.earliest_ns = min(

@@ -15,7 +15,7 @@ from bmgd.core.commands import (
     Withdraw,
 )
 from bmgd.core.effects import Effect, Reply, StreamEnded, StreamMoved
-from bmgd.core.events import Backlog, Event
+from bmgd.core.events import Backlog, Event, Received
 from bmgd.core.streams import outbound
 from bmgd.core.streams import table as stream_table
 from bmgd.core.streams.sending import ABANDONED_NS
@@ -24,8 +24,10 @@ from bmgd.sim.conditions import Conditions
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.sim.wires import ends_between
-from bmgd.types import NodeId
-from bmgd.wire.segments import packed
+from bmgd.types import NodeId, incarnation_tag
+from bmgd.wire.routes import Route
+from bmgd.wire.segments import COST_MAX, packed
+from bmgd.wire.stream_messages import SegmentAck
 from tests.unit.core.clusters import S, settle
 from tests.unit.segments import payloads_of
 
@@ -121,6 +123,33 @@ def test_stream_that_is_held_within_a_long_message_keeps_its_id(
     pieces = [deliver.last for deliver in network.hosts[NodeId(1)].delivered]
     assert pieces == [False, True]
     assert moves.ends == []
+
+
+def test_stream_that_goes_on_under_a_new_id_tells_its_program_what_it_may_put() -> None:
+    """What is in doubt counts as over from then on, though nothing is told of it once more."""
+    network = Network(2)
+    settle(network)
+    source, peer = network.hosts[NodeId(0)], network.hosts[NodeId(1)]
+    stream = network.issue(0, OpenStream(NodeId(1), "t"))
+    network.issue_as(source, stream, PutSegment(1, packed(b"first")))
+    network.run(0.1)
+    network.stop(1)
+    network.issue_as(source, stream, PutSegment(1, packed(b"confirmed"), timeout_ns=S // 5))
+    network.issue_as(source, stream, PutSegment(1, packed(b"doubted"), timeout_ns=S // 10))
+    network.run(0.15)
+    out = source.node.parts.outbound.table.owned[stream]
+    (end,) = ends_between(source, NodeId(1))
+    life, here = peer.node.incarnation, source.node.parts.context.own_tag
+    route = Route(NodeId(0), NodeId(1), life, here, sequence=out.id << 32 | 3)
+    ack = SegmentAck(route, incarnation_tag(life), 1 << 20, full=False)
+    network._step(source, Received(end.link, ack))
+    assert [sending.doubted for sending in out.underway.values()] == [True]
+    moves = Moves()
+    network.watchers.append(moves)
+    network.run(0.1)
+    assert not out.underway
+    assert out.done_cost == out.put_cost
+    assert [moved.credit - out.done_cost >= COST_MAX for moved in moves.moved] == [True]
 
 
 def test_stream_without_a_way_keeps_its_id_however_long_the_clock_runs() -> None:
