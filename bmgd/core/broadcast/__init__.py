@@ -26,7 +26,9 @@ source hears of, and `following` is the first number for L that was sent since L
     L has not got a piece that is given up       nothing              that one
 
 So a life that begins has missed nothing of what was before it, whoever tells it. A broadcast that is not
-acknowledged by who began a new life is reported as that; the new life may get it all the same.
+acknowledged by who began a new life is reported as that; the new life may get it all the same. So is what
+a node had not acknowledged when it was known to have left: if it is back, it misses that, and says so by
+its watermark.
 
     how a node hears that it skips something     its readers
     `Skipped`, which names the life              miss what it says

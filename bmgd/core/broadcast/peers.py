@@ -212,9 +212,7 @@ class BroadcastPeers:
         before, after = moved.before, moved.after
         peer = self.by_id.get(moved.id)
         if after.status is Status.LEFT and self._waited_for(moved, peer) <= after.incarnation:
-            # That life does not return, and ids that have left are more and more.
-            self.by_id.pop(moved.id, None)
-            self._left_at = self._window.next
+            self._on_left(moved.id)
             return
         was_gone = before is None or before.status >= Status.DEAD
         if after.status < Status.DEAD:
@@ -232,6 +230,16 @@ class BroadcastPeers:
             if not peer.life and linked > after.incarnation:
                 # It was that life that was waited for: here the death of a former one is told.
                 peer.life = linked
+
+    def _on_left(self, node_id: NodeId) -> None:
+        """That life does not return, and ids that have left are more and more: it is forgotten.
+
+        Should it return all the same, it is told that it misses what it has not confirmed until now.
+        """
+        for sent in self._window.unstable:
+            sent.left |= sent.missing & 1 << node_id
+        self.by_id.pop(node_id, None)
+        self._left_at = self._window.next
 
     def _waited_for(self, moved: RecordMoved, peer: Peer | None) -> Incarnation:
         """The life that is waited for; where no record told of that one, it is linked."""

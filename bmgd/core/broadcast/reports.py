@@ -53,10 +53,11 @@ class BroadcastReports:
             return
         self._close(sent)
         audience = ((1 << sent.id_space) - 1) & ~sent.exceptions
-        confirmed = audience & ~sent.missing & ~sent.restarted
+        unconfirmed = sent.missing | sent.restarted | sent.left
+        confirmed = audience & ~unconfirmed
         failed = [
             failure_of(NodeId(each), self._why(sent, NodeId(each)), sent=bool(sent.sequence))
-            for each in ids_in(sent.missing | sent.restarted)
+            for each in ids_in(unconfirmed)
         ]
         self._context.emit(
             Reply(sent.request, {"confirmed": list(ids_in(confirmed)), "failed": failed})
@@ -87,6 +88,8 @@ class BroadcastReports:
             return NewLifeError(node_id, "it began a new life before it confirmed")
         if status is not None and status >= Status.DEAD:
             return DeadError(node_id, f"it is {status.name.lower()}")
+        if sent.left >> node_id & 1:
+            return DeadError(node_id, "it was known to have left before it confirmed")
         if not sent.sequence:
             return UnreachableError(node_id, "no room in the window before the deadline")
         return UnreachableError(node_id, "sent, not confirmed before the deadline")

@@ -55,6 +55,7 @@ class OwnBroadcast:
         skips: what its frames say that nodes need not wait for.
         missing: who of the audience is not known to have it, this node apart.
         restarted: who of the audience began a new life before it confirmed.
+        left: who of the audience was known to have left before it confirmed, back or not.
         sent_ns, times: when it was sent last, and how often.
         pause_ns: so long after that it is sent again.
         answered: whether its program was told, or none waits.
@@ -69,6 +70,7 @@ class OwnBroadcast:
     skips: tuple[Skip, ...] = ()
     missing: int = 0
     restarted: int = 0
+    left: int = 0
     sent_ns: int = 0
     times: int = 0
     pause_ns: int = 0

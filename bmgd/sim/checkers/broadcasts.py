@@ -231,7 +231,7 @@ class ConfirmedMeansRetained(Checker):
 
     And what a source calls stable, all have whom it holds alive, as the lives that it knows. Who confirms
     and then begins a new life stays confirmed, as who confirms and then dies: a report promises nothing
-    of lives that follow.
+    of lives that follow. Who acknowledges only what it was told to miss has confirmed nothing.
     """
 
     name: ClassVar[str] = "confirmed-means-retained"
@@ -244,6 +244,8 @@ class ConfirmedMeansRetained(Checker):
         self._count: dict[tuple[NodeId, int], tuple[LifeKey, int]] = {}
         self._audience: dict[tuple[LifeKey, int], int] = {}
         self._acknowledged: dict[tuple[LifeKey, NodeId], dict[Incarnation, int]] = {}
+        self._missed: dict[tuple[LifeKey, int], set[NodeId]] = {}
+        """Of broadcasts that programs wait for: who was told to miss it before it acknowledged it."""
 
     def before(self, journal: Journal, event: Event) -> None:
         if isinstance(event, Received) and isinstance(event.message, Watermark):
@@ -262,6 +264,8 @@ class ConfirmedMeansRetained(Checker):
                 life = route.source, route.source_incarnation
                 audience = ((1 << message.id_space) - 1) & ~message.exceptions
                 self._audience.setdefault((life, route.sequence), audience)
+            elif isinstance(effect, Send) and isinstance(effect.message, Skipped):
+                self._on_skipped(journal, effect.message)
         key, source = (journal.host.id, journal.incarnation), source_of(journal)
         before, stable = self._stable.get(key, 0), source.window.stable
         if stable > before:
@@ -276,14 +280,29 @@ class ConfirmedMeansRetained(Checker):
         before = lives.get(route.source_incarnation, 0)
         lives[route.source_incarnation] = max(before, acknowledged_by(journal, message))
 
+    def _on_skipped(self, journal: Journal, message: Skipped) -> None:
+        route = message.route
+        life = journal.host.id, journal.incarnation
+        if (route.source, route.source_incarnation) != life:
+            return
+        lives = self._acknowledged.get((life, route.destination), {})
+        acknowledged = max(lives.values(), default=0)
+        for key, count in self._count.values():
+            is_missed = any(s.missed and s.first <= count <= s.last for s in message.skips)
+            if key == life and count > acknowledged and is_missed:
+                self._missed.setdefault((life, count), set()).add(route.destination)
+
     def _on_reply(self, journal: Journal, reply: Reply) -> None:
         known = self._count.pop((journal.host.id, reply.request), None)
         if known is None:
             return
         life, count = known
+        missed = self._missed.pop(known, set())
         for node_id in reply.result["confirmed"]:
             if node_id == life[0]:
                 continue
+            if node_id in missed:
+                self.violate(journal, f"{node_id} confirms {count}, which it was told to miss")
             told = self._acknowledged.get((life, node_id), {})
             if max(told.values(), default=0) < count:
                 self.violate(journal, f"{node_id} never acknowledged {count}")

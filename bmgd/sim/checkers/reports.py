@@ -23,6 +23,7 @@ Failure = dict[str, Any]
 NOT_SENT: Final = "no room in the window before the deadline"
 NOT_CONFIRMED: Final = "sent, not confirmed before the deadline"
 NEW_LIFE: Final = "it began a new life before it confirmed"
+LEFT: Final = "it was known to have left before it confirmed"
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class _Asked:
         count: the number that its source gave it; 0 before.
         audience: whom it is for.
         lives: those of the audience, as the source knew them then.
+        left: who was known to have left since it was asked for, back or not.
     """
 
     command: BroadcastTo
@@ -41,14 +43,15 @@ class _Asked:
     count: int = 0
     audience: int = 0
     lives: dict[NodeId, Incarnation] = field(default_factory=dict)
+    left: set[NodeId] = field(default_factory=set)
 
 
 class ReportsAreTrue(Checker):
     """A report of a broadcast names everybody of its audience once, with what became of it there.
 
     The audience is who lives when it is numbered. Who failed did not acknowledge it: it is held dead, or
-    led another life, or the deadline came. What is reported as not sent never was, and never is.
-    A report comes at once when all who live have acknowledged. At best effort nobody is named.
+    had left, or led another life, or the deadline came. What is reported as not sent never was, and
+    never is. A report comes at once when all who live have acknowledged. At best effort nobody is named.
     """
 
     name: ClassVar[str] = "reports-are-true"
@@ -90,7 +93,10 @@ class ReportsAreTrue(Checker):
                 is_acknowledged = self._note(journal, watermark)
             case _:
                 pass
-        moved = {effect.id for effect in effects if isinstance(effect, RecordChanged)}
+        changes = [effect for effect in effects if isinstance(effect, RecordChanged)]
+        moved = {effect.id for effect in changes}
+        for known in asked.values():
+            known.left |= {each.id for each in changes if each.record.status is Status.LEFT}
         self._note_numbers(journal, is_moved=bool(moved))
         brief = self._numbered_and_settled(journal)
         for effect in effects:
@@ -201,13 +207,16 @@ class ReportsAreTrue(Checker):
         if failure["sent"] != bool(known.count):
             yield f"it has the number {known.count}"
         kind, detail = failure["error"], failure["detail"]
-        is_renewed = kind == NewLifeError.__name__
-        # A new life acknowledges what it skips.
-        if known.count and not is_renewed and self._has(journal, node_id, known.count):
+        is_renewed, has_left = kind == NewLifeError.__name__, detail == LEFT
+        # A new life acknowledges what it skips, and so does who had left and is back.
+        is_skipped = is_renewed or has_left
+        if known.count and not is_skipped and self._has(journal, node_id, known.count):
             yield "it has acknowledged it"
         if kind == DeadError.__name__:
             is_so = status is not None and is_dead and detail == f"it is {status.name.lower()}"
-            if not is_so and not is_moved:
+            if has_left and node_id not in known.left:
+                yield "it had never left"
+            elif not is_so and not is_moved and not has_left:
                 yield f"its status is {status}"
         elif is_renewed:
             if detail != NEW_LIFE or not known.count:

@@ -201,6 +201,30 @@ def test_life_that_is_linked_did_not_begin_anew_when_its_id_is_told_to_have_left
     assert sent.missing >> LEAVER & 1
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_life_that_is_told_to_miss_a_broadcast_after_it_had_left_has_not_confirmed_it(
+    network: Network, again: bool
+) -> None:
+    """It refutes that it has left, and acknowledges what it may skip; it may leave once more."""
+    broadcast(network, b"first")
+    network.stop(STOPPED)
+    network.stop(VICTIM)
+    request = network.issue(SOURCE, BroadcastTo("t", b"missed", True, S // 2))
+    life = network.hosts[NodeId(VICTIM)].node.incarnation
+    record = believed(network, VICTIM)._replace(incarnation=life)
+    tell(network, (NodeId(VICTIM), record._replace(status=Status.LEFT)))
+    tell(network, (NodeId(VICTIM), record._replace(version=record.version + 1)))
+    acknowledge(network, VICTIM, record.incarnation)
+    if again:
+        tell(network, (NodeId(VICTIM), believed(network, VICTIM)._replace(status=Status.LEFT)))
+    replies = network.hosts[NodeId(SOURCE)].replies
+    network.run_until(lambda: request in replies, 5)
+    failed = {each["id"]: each for each in replies[request].result["failed"]}
+    assert set(failed) == {STOPPED, VICTIM}
+    why = "it is left" if again else "it was known to have left before it confirmed"
+    assert failed[VICTIM] == {"id": VICTIM, "error": "DeadError", "detail": why, "sent": True}
+
+
 def test_broadcasts_that_a_death_lets_go_are_for_a_new_life_that_is_back_by_the_same_notice(
     network: Network,
 ) -> None:

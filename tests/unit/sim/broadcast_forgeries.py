@@ -245,6 +245,11 @@ def reports_a_living_one_as_dead(f: Any) -> None:
     _reports(f, _failed(error="DeadError", detail="it is dead"))
 
 
+def reports_as_left_who_never_left(f: Any) -> None:
+    detail = "it was known to have left before it confirmed"
+    _reports(f, _failed(error="DeadError", detail=detail))
+
+
 def reports_the_same_life_as_new(f: Any) -> None:
     detail = "it began a new life before it confirmed"
     _reports(f, _failed(error="NewLifeError", detail=detail))
@@ -397,6 +402,17 @@ def acknowledges_less(f: Any) -> None:
     f.deadline(_acknowledges(f, 1))
 
 
+def confirms_what_was_to_be_missed(f: Any) -> None:
+    f.network.stop(PEER)
+    request = f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    route = Route(PEER, ME, f.inside.context.incarnation, hop_budget=9)
+    f.deadline(Send(f.link, Skipped(route, (Skip(PEER, 1, 1, True),), 0)))
+    f.step(Received(f.link, replace(_watermark(f), watermark=1)))
+    f.deadline(Reply(request, {"confirmed": [4], "failed": []}))
+    told = [v.text for v in f.scene.violations if v.checker == "confirmed-means-retained"]
+    assert "4 confirms 1, which it was told to miss" in told
+
+
 def calls_stable_what_is_not(f: Any) -> None:
     f.network.stop(PEER)
     for payload in (b"x", b"y"):
@@ -516,10 +532,12 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("own-bulk-waits", sends_bulk_over_a_full_link),
     ("confirmed-means-retained", confirms_what_is_not_there),
     ("confirmed-means-retained", calls_stable_what_is_not),
+    ("confirmed-means-retained", confirms_what_was_to_be_missed),
     ("reports-are-true", reports_too_early),
     ("reports-are-true", reports_as_not_sent),
     ("reports-are-true", reports_another_reason),
     ("reports-are-true", reports_a_living_one_as_dead),
+    ("reports-are-true", reports_as_left_who_never_left),
     ("reports-are-true", reports_the_same_life_as_new),
     ("reports-are-true", reports_on_too_few),
     ("reports-are-true", names_somebody_at_best_effort),
