@@ -20,7 +20,16 @@ from bmgd.core.commands import (
     SendTo,
     Withdraw,
 )
-from bmgd.core.effects import Displaced, Effect, Exit, Renewed, Reply, StreamEnded, StreamMoved
+from bmgd.core.effects import (
+    Displaced,
+    Effect,
+    Exit,
+    RecordChanged,
+    Renewed,
+    Reply,
+    StreamEnded,
+    StreamMoved,
+)
 from bmgd.core.events import CommandIssued, Event, Received
 from bmgd.core.streams import finding, outbound
 from bmgd.core.topics import inboxes
@@ -122,6 +131,8 @@ class ErrorsHaveTheirReason(Checker):
         self._full: dict[NodeId, set[NodeId]] = {}
         self._may_refuse = False
         """Whether the command underway may be refused."""
+        self._passed: dict[NodeId, list[Status]] = {}
+        """What was believed of nodes within the step: one may be dead first, and then have left."""
 
     def on_boot(self, journal: Journal) -> None:
         self._asked[journal.place] = {}
@@ -181,8 +192,11 @@ class ErrorsHaveTheirReason(Checker):
         is_over = any(isinstance(effect, Renewed | Displaced | Exit) for effect in effects)
         is_over |= journal.inside.context.state is NodeState.LEAVING
         ended: set[tuple[NodeId, str]] = set()
+        self._passed.clear()
         for effect in effects:
             match effect:
+                case RecordChanged(peer, record):
+                    self._passed.setdefault(peer, []).append(record.status)
                 case Reply(request, _, error):
                     asked = known.get(request)
                     if asked is not None and error is not None:
@@ -248,7 +262,8 @@ class ErrorsHaveTheirReason(Checker):
             case RequestError():
                 return self._may_refuse
             case DeadError():
-                return is_told_gone(inside.membership.status_of(peer), error)
+                statuses = (inside.membership.status_of(peer), *self._passed.get(peer, ()))
+                return any(is_told_gone(status, error) for status in statuses)
             case NoQuorumError():
                 return inside.context.stands_aside
             case LeavingError():

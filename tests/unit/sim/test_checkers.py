@@ -53,7 +53,7 @@ from bmgd.core.events import (
 from bmgd.core.streams import inbound
 from bmgd.core.streams.stream_in import StreamIn
 from bmgd.core.topics.taken import Offer, Taken
-from bmgd.errors import NewLifeError, UnreachableError
+from bmgd.errors import DeadError, NewLifeError, UnreachableError
 from bmgd.policy import HealingPolicy
 from bmgd.routing import Snapshot
 from bmgd.routing.branches import Branch
@@ -1012,6 +1012,24 @@ def test_message_may_fail_with_an_earlier_one_of_its_stream_that_was_for_another
     forger.deadline(Reply(10**6, error=error), Reply(10**6 + 1, error=error))
     fired = [v for v in forger.scene.violations if v.checker == "errors-have-their-reason"]
     assert len(fired) == (0 if is_first_for_another else 1)
+
+
+@pytest.mark.parametrize("is_dead_first", [True, False])
+def test_message_may_fail_with_what_was_believed_of_its_node_within_a_step(
+    is_dead_first: bool,
+) -> None:
+    """It is dead first, its stream ends with that, and then it is known to have left."""
+    forger = cluster()
+    forger.network.stop(ME)
+    forger.step(CommandIssued(10**6, SendTo(PEER, "t", b"x", 10 * S)))
+    forger.inside.membership._records[PEER] = forger.record(Status.LEFT)
+    told = [RecordChanged(PEER, forger.record(), 1)] if is_dead_first else []
+    error = DeadError(PEER, f"node {PEER}: it is dead")
+    forger.deadline(
+        *told, Reply(10**6, error=error), RecordChanged(PEER, forger.record(Status.LEFT), 2)
+    )
+    fired = [v for v in forger.scene.violations if v.checker == "errors-have-their-reason"]
+    assert len(fired) == (0 if is_dead_first else 1)
 
 
 @pytest.mark.parametrize("is_believed", [True, False])
