@@ -39,6 +39,8 @@ _READINGS: Final = ((4, 20_000), (1, 200_000), (2, 4_000_000))
 """How many messages a slow program has in its hands, and for how long at most, in microseconds."""
 MESSAGES_MAX: Final = 10_000
 """So many are sent in one scenario, about: one that lasts for an hour is for what takes an hour."""
+HAPPENINGS_MAX: Final = 10_000
+"""So often at most, about, a program looks in one scenario, or sends what nobody can use, or lies."""
 FRAMES_PER_SECOND: Final = 1_000.0
 """A share of all messages is for all nodes: many nodes have as much to do with fewer messages."""
 _WAITING_POLICIES: Final = (
@@ -118,6 +120,7 @@ _SELDOM: Final = (
     _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
     _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),
 )
+_PER_SECOND: Final = ("looks_per_s", "unusable_per_s", "malformed_per_s")
 
 
 def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
@@ -150,7 +153,7 @@ def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
         simulated |= {"reading_messages": messages, "reading_us_max": us_max}
     if courses:
         simulated["start_us_max"] = min(int(simulated["start_us_max"]), 10_000)
-    simulated |= _seldom(seed, grows="growing" in courses)
+    simulated |= _seldom(seed, seconds, grows="growing" in courses)
     if "older_percent" in simulated and not courses and (new := _drawn("upgraded", seed, 0.6)):
         plan = upgraded(new, plan)
     if "narrow_percent" in simulated:
@@ -225,13 +228,18 @@ def _drawn(name: str, seed: int, share: float) -> Random | None:
     return random if random.random() < share else None
 
 
-def _seldom(seed: int, *, grows: bool) -> dict[str, Scalar]:
+def _seldom(seed: int, seconds: float, *, grows: bool) -> dict[str, Scalar]:
     """What most seeds leave alone."""
-    return {
+    chosen = {
         one.option: random.choice(one.values)
         for one in _SELDOM
         if (random := _drawn(one.name, seed, one.share_growing if grows else one.share))
     }
+    most_per_s = max(1, int(HAPPENINGS_MAX / max(1.0, seconds)))
+    for option in _PER_SECOND:
+        if option in chosen:
+            chosen[option] = min(chosen[option], most_per_s)
+    return dict(chosen)
 
 
 def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, frozenset[str]]:
