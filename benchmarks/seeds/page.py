@@ -21,11 +21,12 @@ COLUMNS = (
 )
 
 LATELY = (
-    "Three of the first hours of 96b6a69e332b violate something, and nothing of it is mended yet. 131:",
-    "a node was held dead while a broadcast was underway, came back, was told that it missed it, and",
-    "left; its source then reports it among the confirmed. 152: a stream whose segments are all in",
-    "doubt gets a new id later, and its program is not told of the credit that it has again. 134: a",
-    "checker knows only how a step ended, in which a node was first dead and then known to have left.",
+    "Three of the first 168 hours of 96b6a69e332b violated something; all of it is mended now, and has a",
+    "test. 131: a node was held dead while a broadcast was underway, had left, came back, and was told",
+    "that it missed it; its source reported it among the confirmed, for it acknowledges what it skips.",
+    "152: where all that is underway of a stream is in doubt already, the stream gets a new id later, and",
+    "its program was not told of the credit that it has again. 134: a checker knew only how a step ended,",
+    "in which a node was first dead and then known to have left.",
     "",
     "Two faults that fresh seeds of 2 to 33 nodes showed are mended in 96b6a69e332b. Where a source was",
     "gone, and all neighbors of a node that lacked its broadcast had begun after it was sent, that node",
