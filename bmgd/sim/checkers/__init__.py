@@ -15,7 +15,7 @@ from bmgd.sim.checkers.answers import AnswersAreTrue, VetoesWin
 from bmgd.sim.checkers.assigning import JoinersAreGivenIds
 from bmgd.sim.checkers.backends import BackendsAgree
 from bmgd.sim.checkers.best_effort import BestEffortIsCounted
-from bmgd.sim.checkers.bounds import BoundsHold, DeadlinesHaveSubjects, MemoriesAreOfUse
+from bmgd.sim.checkers.bounds import BoundsHold
 from bmgd.sim.checkers.broadcasts import (
     AudiencesNeverChange,
     ConfirmedMeansRetained,
@@ -31,6 +31,7 @@ from bmgd.sim.checkers.control_frames import ControlFramesMeanWhatTheySay
 from bmgd.sim.checkers.copy_relay import WhoIsAskedInVainAsksOthers
 from bmgd.sim.checkers.crowding import HealsInTime
 from bmgd.sim.checkers.cut_off import CutOffIsFound
+from bmgd.sim.checkers.deadlines import DeadlinesHaveSubjects
 from bmgd.sim.checkers.detection import (
     LateNodesReset,
     NoFalseDeath,
@@ -68,6 +69,7 @@ from bmgd.sim.checkers.memberships import (
     RanksAreABijection,
     RecordsAreJoined,
 )
+from bmgd.sim.checkers.memories import MemoriesAreOfUse
 from bmgd.sim.checkers.messages import MessagesAreTakenOnce
 from bmgd.sim.checkers.multicasts import BodiesCrossLinksOnce, EntriesArePartedOnce, WaysAreShared
 from bmgd.sim.checkers.needed import SourcesSendWhatIsMissed

@@ -9,7 +9,7 @@ from typing import ClassVar, get_args
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event
 from bmgd.core.neighbors.watched_links import watched_peers
-from bmgd.sim.checkers.bounds import STANDING
+from bmgd.sim.checkers.deadlines import STANDING
 from bmgd.sim.checkers.inside import Inside
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.memberships import binomial_neighbors
