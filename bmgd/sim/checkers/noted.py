@@ -12,7 +12,7 @@ from bmgd.core.effects import Effect
 from bmgd.core.events import Event, Received
 from bmgd.sim.checkers.broadcasts import LifeKey, life_of, retention_of
 from bmgd.sim.checkers.journal import Journal
-from bmgd.sim.checkers.recounted import touching
+from bmgd.sim.checkers.recounted_broadcasts import touching
 from bmgd.sim.checkers.scene import Checker, Kinds, Look, Scene
 from bmgd.types import NodeId, incarnation_tag
 from bmgd.wire.broadcast_messages import ReliableBroadcast, Skip, Skipped
