@@ -41,6 +41,8 @@ OBJECTS_UNTIL_COLLECTED: Final = 20_000
 """A run makes few cycles of objects: they are looked for less often than Python would."""
 SEEDS_PER_WORKER: Final = 50
 """Compiled classes leave cycles behind that are never freed, and each look for cycles passes them all."""
+SECONDS_PER_WORKER: Final = 10_000.0
+"""Of simulated time, for the same reason: what seeds of an hour leave behind is much sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,11 @@ def _is_row(row: object) -> bool:
     )
 
 
+def seeds_per_worker(campaign: Campaign) -> int:
+    """How many seeds one process runs before another takes its place."""
+    return min(SEEDS_PER_WORKER, 1 + int(SECONDS_PER_WORKER / max(1.0, campaign.seconds)))
+
+
 def run_campaign(
     campaign: Campaign, path: Path, jobs: int, report: Callable[[Progress, Row | None], None]
 ) -> Progress:
@@ -197,7 +204,7 @@ def _results(
     waiting = iter(seeds)
     underway: set[Future[Row]] = set()
     pool = ProcessPoolExecutor(
-        jobs, context, initializer=begin_worker, max_tasks_per_child=SEEDS_PER_WORKER
+        jobs, context, initializer=begin_worker, max_tasks_per_child=seeds_per_worker(campaign)
     )
     with pool as workers, _ended_early():
         while True:

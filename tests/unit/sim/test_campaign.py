@@ -13,7 +13,15 @@ import psutil
 import pytest
 
 from bmgd.errors import BmgdError, PlanError
-from bmgd.sim.campaign import Campaign, Progress, Row, read_rows, run_campaign
+from bmgd.sim.campaign import (
+    SEEDS_PER_WORKER,
+    Campaign,
+    Progress,
+    Row,
+    read_rows,
+    run_campaign,
+    seeds_per_worker,
+)
 from bmgd.sim.options import random_scenario
 
 SMALL = Campaign(3, 6, 2, 4, seconds=1.0)
@@ -208,3 +216,8 @@ def _busy_children(pid: int) -> list[psutil.Process]:
     """The workers that have begun with a seed: they have had processor time for that."""
     children = psutil.Process(pid).children()
     return [child for child in children if sum(child.cpu_times()[:2]) > 1.5]
+
+
+def test_worker_of_a_campaign_ends_after_many_short_seeds_or_few_long_ones() -> None:
+    hours = Campaign(1, 500, 2, 3, seconds=3600.0)
+    assert (seeds_per_worker(SMALL), seeds_per_worker(hours)) == (SEEDS_PER_WORKER, 3)
