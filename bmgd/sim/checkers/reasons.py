@@ -122,7 +122,7 @@ class ErrorsHaveTheirReason(Checker):
     name: ClassVar[str] = "errors-have-their-reason"
     events: ClassVar[Kinds] = (CommandIssued, SegmentAck)
     before_events: ClassVar[Kinds] = (CommandIssued,)
-    effects: ClassVar[Kinds] = (Reply, StreamMoved, StreamEnded)
+    effects: ClassVar[Kinds] = (Reply, StreamMoved, StreamEnded, RecordChanged)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -131,11 +131,14 @@ class ErrorsHaveTheirReason(Checker):
         self._full: dict[NodeId, set[NodeId]] = {}
         self._may_refuse = False
         """Whether the command underway may be refused."""
+        self._statuses: dict[NodeId, dict[NodeId, Status]] = {}
+        """What was believed of others before the step, where a record of theirs has changed."""
         self._passed: dict[NodeId, list[Status]] = {}
-        """What was believed of nodes within the step: one may be dead first, and then have left."""
+        """What was believed before the step and within it: one may be dead first, and then have left."""
 
     def on_boot(self, journal: Journal) -> None:
         self._asked[journal.place] = {}
+        self._statuses[journal.place] = {}
         self._multicasts[journal.place] = {}
         self._full[journal.place] = set()
 
@@ -192,11 +195,9 @@ class ErrorsHaveTheirReason(Checker):
         is_over = any(isinstance(effect, Renewed | Displaced | Exit) for effect in effects)
         is_over |= journal.inside.context.state is NodeState.LEAVING
         ended: set[tuple[NodeId, str]] = set()
-        self._passed.clear()
+        self._note_statuses(journal, effects)
         for effect in effects:
             match effect:
-                case RecordChanged(peer, record):
-                    self._passed.setdefault(peer, []).append(record.status)
                 case Reply(request, _, error):
                     asked = known.get(request)
                     if asked is not None and error is not None:
@@ -229,6 +230,15 @@ class ErrorsHaveTheirReason(Checker):
         for effect in effects:
             if isinstance(effect, Reply):
                 self._multicasts[journal.place].pop(effect.request, None)
+
+    def _note_statuses(self, journal: Journal, effects: Sequence[Effect]) -> None:
+        known = self._statuses[journal.place]
+        self._passed.clear()
+        for effect in effects:
+            if isinstance(effect, RecordChanged):
+                before = [known[effect.id]] if effect.id in known else []
+                self._passed.setdefault(effect.id, before).append(effect.record.status)
+        known.update({peer: statuses[-1] for peer, statuses in self._passed.items()})
 
     def _was_put_for_another(self, journal: Journal, asked: _Asked) -> bool:
         """Whether a multicast to that topic was put for another life of the destination."""
