@@ -208,8 +208,8 @@ class ReportsAreTrue(Checker):
             yield f"it has the number {known.count}"
         kind, detail = failure["error"], failure["detail"]
         is_renewed, has_left = kind == NewLifeError.__name__, detail == LEFT
-        # A new life acknowledges what it skips, and so does who had left and is back.
-        is_skipped = is_renewed or has_left
+        # A new life acknowledges what it skips, and so does who had left and was back.
+        is_skipped = is_renewed or node_id in known.left
         if known.count and not is_skipped and self._has(journal, node_id, known.count):
             yield "it has acknowledged it"
         if kind == DeadError.__name__:

@@ -124,6 +124,8 @@ class RequestsHaveOneOutcome(Checker):
         self._longs: set[tuple[NodeId, Incarnation, int]] = set()
         self._answers: dict[tuple[Host, int, int], list[_Asked]] = {}
         """Questions that a segment was the first to answer, by its stream and number."""
+        self._pieces: dict[tuple[Host, int], dict[int, _Asked]] = {}
+        """Of which long question each piece is, by its stream and number."""
         self._askers: dict[tuple[Host, int], tuple[NodeId, Incarnation]] = {}
         """The lives that streams of answers are opened for."""
         self._is_refused = scene.network.conditions.refusing_percent > 0
@@ -164,21 +166,11 @@ class RequestsHaveOneOutcome(Checker):
                     self._on_settled(journal, number)
 
     def _on_put(self, journal: Journal, stream: StreamOut, put: PutSegment) -> None:
-        if stream.inbox and (put.first or not put.size):
-            names = [put.body] if put.size else unpack_messages(put.body, put.count)
-            first = stream.first_question + stream.asked
-            for at, name in enumerate(names):
-                key = journal.host.id, journal.incarnation, first + at
-                if key in self._asked:
-                    self.violate(journal, f"gives the number {first + at} to two questions")
-                self._asked[key] = _Asked(
-                    name[:NAME_BYTES],
-                    stream.destination,
-                    stream.topic,
-                    stream.owner,
-                    stream.inbox,
-                    self.scene.now_ns,
-                )
+        if stream.inbox:
+            if put.first or not put.size:
+                self._on_asked(journal, stream, put)
+            if put.size:
+                self._on_piece(journal, stream, put)
         elif stream.answers is not None:
             asker = self._askers[journal.host, stream.owner]
             times = Counter((*asker, each) for each in put.answers)
@@ -188,6 +180,30 @@ class RequestsHaveOneOutcome(Checker):
             self._answers[journal.host, stream.owner, stream.next_number] = segment
             for key, asked in zip(unanswered, segment, strict=True):
                 asked.answered, asked.answers = True, times[key]
+
+    def _on_asked(self, journal: Journal, stream: StreamOut, put: PutSegment) -> None:
+        names = [put.body] if put.size else unpack_messages(put.body, put.count)
+        first = stream.first_question + stream.asked
+        for at, name in enumerate(names):
+            key = journal.host.id, journal.incarnation, first + at
+            if key in self._asked:
+                self.violate(journal, f"gives the number {first + at} to two questions")
+            self._asked[key] = _Asked(
+                name[:NAME_BYTES],
+                stream.destination,
+                stream.topic,
+                stream.owner,
+                stream.inbox,
+                self.scene.now_ns,
+            )
+
+    def _on_piece(self, journal: Journal, stream: StreamOut, put: PutSegment) -> None:
+        """Pieces of one long question follow each other."""
+        pieces = self._pieces.setdefault((journal.host, stream.owner), {})
+        key = journal.host.id, journal.incarnation, stream.first_question + stream.asked
+        asked = self._asked.get(key) if put.first else pieces.get(stream.next_number - 1)
+        if asked is not None:
+            pieces[stream.next_number] = asked
 
     def _on_abandoned(self, journal: Journal, request: int) -> None:
         """A program goes away: of what it has put, nobody is told what was not sent in time."""
@@ -236,15 +252,24 @@ class RequestsHaveOneOutcome(Checker):
                         self._on_said(journal, effect.source, message)
                 case Deliver() if effect.inbox:
                     self._on_handed(journal, effect)
-                case StreamMoved(request) if effect.withdrawn:
+                case StreamMoved(request) if effect.withdrawn or effect.doubted:
+                    self._on_pieces_lost(journal, request, effect)
                     self._on_withdrawn(journal, request, effect)
                 case StreamEnded(request):
+                    self._pieces.pop((journal.host, request), None)
                     if is_put(event, request):
                         self._on_refused(journal, request)
                     for asked in self._asked.values():
                         asked.over |= asked.stream == request
                 case _:
                     pass
+
+    def _on_pieces_lost(self, journal: Journal, request: int, moved: StreamMoved) -> None:
+        """By that its program is told of a long question: nobody else need say more of it."""
+        pieces = self._pieces.get((journal.host, request), {})
+        for number in (*moved.withdrawn, *moved.doubted):
+            if number in pieces:
+                pieces[number].over = True
 
     def _on_withdrawn(self, journal: Journal, request: int, moved: StreamMoved) -> None:
         """Answers were not sent: they may be given again, unless they are not owed."""

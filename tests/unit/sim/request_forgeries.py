@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bmgd.core.commands import (
     CloseStream,
     Command,
+    Consumed,
     OpenAnswers,
     OpenInbox,
     OpenQuestions,
@@ -161,6 +162,26 @@ def loss_behind_a_long_message(f: Forger, freed: int) -> None:
     f.network.run(5)
     ids.next_id -= freed
     asked.put(ME, asked.inbox, Settled(0, (asked.number,)))
+
+
+def loss_after_a_piece_was_given_up(f: Forger, *, is_told: bool) -> None:
+    """Node 5 asks in two pieces, and may be told that the last one is given up; node 4's reader ends."""
+    asked = _Asked(f)
+    number = asked.number + 1
+    for first in (True, False):
+        piece = PutSegment(0, bytes(50_000), 100_000, first=first, last=not first)
+        asked.put(ME, asked.stream, piece)
+    f.network.run(1)
+    topics = f.network.hosts[PEER].node.parts.topics
+    (long,) = topics.longs.by_stream.values()
+    asked.put(PEER, asked.reader, Consumed(2, long.number))
+    f.network.run(1)
+    if is_told:
+        f.deadline(StreamMoved(asked.stream, 3, 0, (3,), (), "QueueFullError", "it is full"))
+    topics.questions.forget_all()
+    asked.put(PEER, asked.reader, Unsubscribe())
+    f.network.run(10)
+    asked.put(ME, asked.inbox, Settled(0, (number,)))
 
 
 def lost_though_its_answer_is_underway(f: Forger) -> None:

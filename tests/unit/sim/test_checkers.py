@@ -120,7 +120,11 @@ from tests.unit.sim.noted_forgeries import FORGERIES_OF_NOTES
 from tests.unit.sim.own_time_forgeries import FORGERIES_OF_OWN_TIME
 from tests.unit.sim.program_forgeries import FORGERIES_OF_PROGRAMS
 from tests.unit.sim.release_forgeries import FORGERIES_OF_RELEASES
-from tests.unit.sim.request_forgeries import FORGERIES_OF_REQUESTS, loss_behind_a_long_message
+from tests.unit.sim.request_forgeries import (
+    FORGERIES_OF_REQUESTS,
+    loss_after_a_piece_was_given_up,
+    loss_behind_a_long_message,
+)
 from tests.unit.sim.stated_forgeries import FORGERIES_OF_NUMBERS
 from tests.unit.sim.stream_forgeries import (
     FORGERIES_OF_STREAMS,
@@ -1014,22 +1018,53 @@ def test_message_may_fail_with_an_earlier_one_of_its_stream_that_was_for_another
     assert len(fired) == (0 if is_first_for_another else 1)
 
 
-@pytest.mark.parametrize("is_dead_first", [True, False])
-def test_message_may_fail_with_what_was_believed_of_its_node_within_a_step(
-    is_dead_first: bool,
+@pytest.mark.parametrize("died", ["in the step", "before", "never"])
+def test_message_may_fail_with_what_was_believed_of_its_node_until_the_step_was_over(
+    died: str,
 ) -> None:
     """It is dead first, its stream ends with that, and then it is known to have left."""
     forger = cluster()
     forger.network.stop(ME)
     forger.step(CommandIssued(10**6, SendTo(PEER, "t", b"x", 10 * S)))
+    death = RecordChanged(PEER, forger.record(), 1)
+    if died == "before":
+        forger.deadline(death)
     forger.inside.membership._records[PEER] = forger.record(Status.LEFT)
-    told = [RecordChanged(PEER, forger.record(), 1)] if is_dead_first else []
     error = DeadError(PEER, f"node {PEER}: it is dead")
-    forger.deadline(
-        *told, Reply(10**6, error=error), RecordChanged(PEER, forger.record(Status.LEFT), 2)
-    )
+    left = RecordChanged(PEER, forger.record(Status.LEFT), 2)
+    forger.deadline(*[death][: died == "in the step"], Reply(10**6, error=error), left)
     fired = [v for v in forger.scene.violations if v.checker == "errors-have-their-reason"]
-    assert len(fired) == (0 if is_dead_first else 1)
+    assert len(fired) == (1 if died == "never" else 0)
+
+
+@pytest.mark.parametrize("is_piece_told", [True, False])
+def test_reader_that_ends_need_not_tell_of_a_question_whose_piece_was_given_up(
+    is_piece_told: bool,
+) -> None:
+    forger = cluster()
+    loss_after_a_piece_was_given_up(forger, is_told=is_piece_told)
+    found = {violation.checker for violation in forger.scene.violations}
+    assert ("requests-have-one-outcome" in found) != is_piece_told
+
+
+def test_who_was_back_and_left_again_may_have_acknowledged_what_it_skipped() -> None:
+    forger = cluster()
+    forger.network.stop(PEER)
+    request = forger.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    forger.network.run(0.5)
+    left, alive = forger.record(Status.LEFT), forger.record(Status.ALIVE)
+    life, own = forger.life, incarnation_tag(forger.inside.context.incarnation)
+    forger.deadline(RecordChanged(PEER, left, 1))
+    forger.deadline(RecordChanged(PEER, alive, 2))
+    ack = Received(forger.link, Watermark(Route(ME, PEER, life, own), 1, 0, asks=False))
+    forger.step(ack)
+    forger.inside.membership._records[PEER] = left
+    failure = {"id": PEER, "error": "DeadError", "detail": "it is left", "sent": True}
+    others = [each for each in range(8) if each != PEER]
+    reply = Reply(request, {"confirmed": others, "failed": [failure]})
+    forger.deadline(RecordChanged(PEER, left, 3), reply)
+    fired = [v.text for v in forger.scene.violations if v.checker == "reports-are-true"]
+    assert not [text for text in fired if "it has acknowledged it" in text]
 
 
 @pytest.mark.parametrize("is_believed", [True, False])
