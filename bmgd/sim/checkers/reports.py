@@ -35,7 +35,7 @@ class _Asked:
         count: the number that its source gave it; 0 before.
         audience: whom it is for.
         lives: those of the audience, as the source knew them then.
-        left: who was known to have left since it was asked for, back or not.
+        left: who was known to have left before it acknowledged, back or not.
     """
 
     command: BroadcastTo
@@ -95,9 +95,10 @@ class ReportsAreTrue(Checker):
                 pass
         changes = [effect for effect in effects if isinstance(effect, RecordChanged)]
         moved = {effect.id for effect in changes}
-        for known in asked.values():
-            known.left |= {each.id for each in changes if each.record.status is Status.LEFT}
         self._note_numbers(journal, is_moved=bool(moved))
+        for change in changes:
+            if change.record.status is Status.LEFT:
+                self._note_left(journal, change.id)
         brief = self._numbered_and_settled(journal)
         for effect in effects:
             if isinstance(effect, Reply) and effect.request in asked:
@@ -133,6 +134,11 @@ class ReportsAreTrue(Checker):
             if not is_moved and known.audience != window.living():
                 living = ids_in(known.audience ^ window.living())
                 self.violate(journal, f"broadcast {known.count} is not for who lives: {living}")
+
+    def _note_left(self, journal: Journal, node_id: NodeId) -> None:
+        for known in self._asked[journal.place].values():
+            if known.count and not self._has(journal, node_id, known.count):
+                known.left.add(node_id)
 
     def _numbered_and_settled(self, journal: Journal) -> deque[int]:
         """The numbers that were given since the last look, and are stable already."""
@@ -215,7 +221,9 @@ class ReportsAreTrue(Checker):
         if kind == DeadError.__name__:
             is_so = status is not None and is_dead and detail == f"it is {status.name.lower()}"
             if has_left and node_id not in known.left:
-                yield "it had never left"
+                yield "it had not left before it acknowledged"
+            elif has_left and is_dead and not is_moved:
+                yield "it is held dead"
             elif not is_so and not is_moved and not has_left:
                 yield f"its status is {status}"
         elif is_renewed:

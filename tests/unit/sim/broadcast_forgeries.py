@@ -14,12 +14,12 @@ from bmgd.core.broadcast.announcements import _Gap
 from bmgd.core.broadcast.watermarks import WATERMARK_TIMER
 from bmgd.core.broadcast.window import OwnBroadcast
 from bmgd.core.commands import BroadcastTo, MulticastTo, Subscribe
-from bmgd.core.effects import Announce, Reply, Send, TellMissed
+from bmgd.core.effects import Announce, RecordChanged, Reply, Send, TellMissed
 from bmgd.core.events import Backlog, CommandIssued, Received
 from bmgd.routing.branches import Branch
 from bmgd.routing.id_sets import id_set
 from bmgd.sim.checkers.all_or_none import AllHaveItOrNone
-from bmgd.types import Incarnation, NodeId, incarnation_tag
+from bmgd.types import Incarnation, NodeId, Status, incarnation_tag
 from bmgd.wire.broadcast_messages import (
     Broadcast,
     BroadcastPiece,
@@ -248,6 +248,18 @@ def reports_a_living_one_as_dead(f: Any) -> None:
 def reports_as_left_who_never_left(f: Any) -> None:
     detail = "it was known to have left before it confirmed"
     _reports(f, _failed(error="DeadError", detail=detail))
+
+
+def reports_as_failed_who_confirmed_and_left(f: Any) -> None:
+    f.network.stop(SOURCE)
+    request = f.network.issue(ME, BroadcastTo("news", b"x", True, 10 * S))
+    f.network.run(0.5)
+    f.inside.membership._records[PEER] = f.record(Status.LEFT)
+    f.deadline(RecordChanged(PEER, f.record(Status.LEFT), 1))
+    failed = [_failed(error="DeadError", detail="it is left"), _failed(id=SOURCE)]
+    f.deadline(Reply(request, {"confirmed": [0, 1, 2, 5, 6, 7], "failed": failed}))
+    told = [v.text for v in f.scene.violations if v.checker == "reports-are-true"]
+    assert any("'it is left'" in text and "it has acknowledged it" in text for text in told)
 
 
 def reports_the_same_life_as_new(f: Any) -> None:
@@ -538,6 +550,7 @@ FORGERIES_TO_MANY: list[tuple[str, Callable[[Any], None]]] = [
     ("reports-are-true", reports_another_reason),
     ("reports-are-true", reports_a_living_one_as_dead),
     ("reports-are-true", reports_as_left_who_never_left),
+    ("reports-are-true", reports_as_failed_who_confirmed_and_left),
     ("reports-are-true", reports_the_same_life_as_new),
     ("reports-are-true", reports_on_too_few),
     ("reports-are-true", names_somebody_at_best_effort),
