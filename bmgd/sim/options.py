@@ -120,7 +120,6 @@ _SELDOM: Final = (
     _Seldom("narrow", "narrow_percent", (10, 40, 100), 0.25, 0.7),
     _Seldom("refusing", "refusing_percent", (20, 60), 0.3, 0.3),
 )
-_PER_SECOND: Final = ("looks_per_s", "unusable_per_s", "malformed_per_s")
 
 
 def random_scenario(seed: int, nodes: int, seconds: float) -> Plan:
@@ -230,16 +229,13 @@ def _drawn(name: str, seed: int, share: float) -> Random | None:
 
 def _seldom(seed: int, seconds: float, *, grows: bool) -> dict[str, Scalar]:
     """What most seeds leave alone."""
-    chosen = {
-        one.option: random.choice(one.values)
-        for one in _SELDOM
-        if (random := _drawn(one.name, seed, one.share_growing if grows else one.share))
-    }
+    chosen: dict[str, Scalar] = {}
     most_per_s = max(1, int(HAPPENINGS_MAX / max(1.0, seconds)))
-    for option in _PER_SECOND:
-        if option in chosen:
-            chosen[option] = min(chosen[option], most_per_s)
-    return dict(chosen)
+    for one in _SELDOM:
+        if random := _drawn(one.name, seed, one.share_growing if grows else one.share):
+            value, is_rate = random.choice(one.values), one.option.endswith("_per_s")
+            chosen[one.option] = min(value, most_per_s) if is_rate else value
+    return chosen
 
 
 def _course(seed: int, plan: Plan, settings: dict[str, Scalar]) -> tuple[Plan, frozenset[str]]:
