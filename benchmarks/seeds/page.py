@@ -21,6 +21,11 @@ COLUMNS = (
 )
 
 LATELY = (
+    "What 32cede4bbbc8 violated was no fault of its own. Who had left, was back, and left once more may",
+    "have acknowledged what it skipped (118 of the hours, 3387 of the small ones); a node may have been",
+    "dead before the step in which it is known to have left (134); and nobody owes word of a long",
+    "question of which a piece was given up (139). The checkers know it now.",
+    "",
     "Three of the first 168 hours of 96b6a69e332b violated something; all of it is mended now, and has a",
     "test. 131: a node was held dead while a broadcast was underway, had left, came back, and was told",
     "that it missed it; its source reported it among the confirmed, for it acknowledges what it skips.",
