@@ -23,7 +23,18 @@ import subprocess
 import sys
 
 from benchmarks import compiled, core_sources
-from benchmarks.seeds.kept import BUILD, PARTS, ROOT, Row, keep, kept, missing, rows_of, write
+from benchmarks.seeds.kept import (
+    BUILD,
+    PARTS,
+    ROOT,
+    Row,
+    file_of,
+    keep,
+    kept,
+    missing,
+    rows_of,
+    write,
+)
 from benchmarks.seeds.page import report, shares_table
 from bmgd.sim.campaign import Campaign, read_rows
 
@@ -44,15 +55,16 @@ def run(name: str, jobs: int) -> int:
     for first, last in missing(kept(), name, core):
         words = [sys.executable, "-m", "bmgd", "sim", "--campaign", f"{first}..{last}"]
         words += ["--nodes", f"{part.nodes[0]}..{part.nodes[1]}", "--time", f"{part.seconds:g}"]
-        words += ["--jobs", str(jobs), "--out", str(rows_of(name, core))]
+        out = file_of(name, core, first, last)
+        words += ["--jobs", str(jobs), "--out", str(out)]
         ended = subprocess.run(words, cwd=directory, env=os.environ | variables, check=False)
         if ended.returncode not in (0, VIOLATED):
             return ended.returncode
-        done = {row["seed"] for row in read_rows(rows_of(name, core))}
+        done = {row["seed"] for row in read_rows(out)}
         if not done.issuperset(range(first, last + 1)):
             # Python ends with the same code where an exception was caught by nobody.
             return ENDED_EARLY
-    return int(any(row["verdict"] != "pass" for row in read_rows(rows_of(name, core))))
+    return int(any(row["verdict"] != "pass" for row in rows_of(name, core)))
 
 
 def again(rows: list[Row]) -> list[Row]:

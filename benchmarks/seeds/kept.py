@@ -49,9 +49,16 @@ PARTS = {
 }
 
 
-def rows_of(name: str, core: str) -> Path:
-    """Where a campaign with a core has its lines."""
-    return BUILD / f"{name}-{core}.jsonl"
+def file_of(name: str, core: str, first: int, last: int) -> Path:
+    """Where a range of a campaign's seeds, run with a core, has its lines."""
+    return BUILD / f"{name}-{core}-{first}..{last}.jsonl"
+
+
+def rows_of(name: str, core: str) -> list[Row]:
+    """All lines of a campaign with a core, one for each seed, sorted by seed."""
+    files = sorted(BUILD.glob(f"{name}-{core}-*.jsonl"))
+    by_seed = {int(row["seed"]): row for path in files for row in read_rows(path)}
+    return [by_seed[seed] for seed in sorted(by_seed)]
 
 
 def missing(rows: Iterable[Row], name: str, core: str) -> list[tuple[int, int]]:
@@ -83,8 +90,9 @@ def kept() -> list[Row]:
 
 def summaries(name: str, core: str) -> Iterator[Row]:
     """One row for each group of seeds of a campaign with a core, by seed."""
-    rows = sorted(read_rows(rows_of(name, core)), key=lambda row: int(row["seed"]))
-    for _, group in groupby(rows, key=lambda row: (int(row["seed"]) - 1) // PARTS[name].group):
+    for _, group in groupby(
+        rows_of(name, core), key=lambda row: (int(row["seed"]) - 1) // PARTS[name].group
+    ):
         yield _summary(name, core, list(group))
 
 
@@ -108,8 +116,8 @@ def _summary(name: str, core: str, rows: list[Row]) -> Row:
 
 def other_digests(core: str) -> tuple[int, list[int]]:
     """How many seeds were run twice with a core, and those whose traces differ."""
-    first = {row["seed"]: row["digest"] for row in read_rows(rows_of("many", core))}
-    second = {row["seed"]: row["digest"] for row in read_rows(rows_of("twice", core))}
+    first = {row["seed"]: row["digest"] for row in rows_of("many", core)}
+    second = {row["seed"]: row["digest"] for row in rows_of("twice", core)}
     both = sorted(first.keys() & second.keys())
     return len(both), [seed for seed in both if first[seed] != second[seed]]
 

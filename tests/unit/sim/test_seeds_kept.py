@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import core_sources
 from benchmarks.seeds import command as seeds
-from benchmarks.seeds.kept import GROUP, PARTS, Row, merged, missing
+from benchmarks.seeds import kept
+from benchmarks.seeds.kept import GROUP, PARTS, Row, merged, missing, rows_of
 
 
 def row(first: int, seeds: int = GROUP, core: str = "a", name: str = "many") -> Row:
     return {"campaign": name, "core": core, "first": first, "seeds": seeds, "failed": []}
+
+
+def result(seed: int) -> Row:
+    return {"seed": seed, "nodes": 2, "seconds": 1.0, "virtual_s": 1.0, "verdict": "pass"}
 
 
 def test_campaign_goes_on_with_what_no_whole_group_of_its_core_has() -> None:
@@ -32,14 +38,37 @@ def test_campaign_that_ended_before_its_last_seed_is_not_done(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
 ) -> None:
     written = tmp_path / "out.jsonl"
-    row = {"seed": 1, "nodes": 2, "seconds": 1.0, "virtual_s": 1.0, "verdict": "pass"}
-    written.write_text(json.dumps(row) + "\n")
-    monkeypatch.setattr(seeds, "rows_of", lambda name, core: written)
+    written.write_text(json.dumps(result(1)) + "\n")
+    monkeypatch.setattr(seeds, "file_of", lambda name, core, first, last: written)
     monkeypatch.setattr(seeds, "kept", list)
     monkeypatch.setattr(
         subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, code)
     )
     assert seeds.run("twice", 1) == seeds.ENDED_EARLY
+
+
+def test_campaign_runs_each_missing_range_into_a_file_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A campaign refuses a file that has seeds of another range.
+    size = PARTS["twice"].group
+    monkeypatch.setattr(kept, "BUILD", tmp_path)
+    monkeypatch.setattr(kept, "PARTS", PARTS | {"twice": replace(PARTS["twice"], count=4 * size)})
+    monkeypatch.setattr(seeds, "kept", lambda: [row(1 + size, core="a", name="twice")])
+    monkeypatch.setattr(core_sources, "digest", lambda: "a")
+
+    def campaign(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        first, last = words[words.index("--campaign") + 1].split("..")
+        out = Path(words[words.index("--out") + 1])
+        assert not out.exists()
+        lines = [json.dumps(result(seed)) + "\n" for seed in range(int(first), int(last) + 1)]
+        out.write_text("".join(lines))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(subprocess, "run", campaign)
+    assert seeds.run("twice", 1) == 0
+    run = [each["seed"] for each in rows_of("twice", "a")]
+    assert run == [*range(1, 1 + size), *range(1 + 2 * size, 1 + 4 * size)]
 
 
 def test_merged_rows_have_the_fuller_hundred_and_what_passes_now() -> None:
