@@ -16,8 +16,9 @@ from typing import Final, Protocol, cast
 from bmgd.client import forked
 from bmgd.client.items import check_loop
 from bmgd.errors import BmgdError, NoDaemonError, ProtocolError
+from bmgd.transports import write_parts
 from bmgd.wire import control
-from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame, Parts
+from bmgd.wire.control import ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Frame
 from bmgd.wire.control_reader import FrameReader
 
 CROWDED_BYTES: Final = 128 * 1024
@@ -149,11 +150,3 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
                 self._on_frame(frame)
         except ProtocolError as error:
             self._lose(error)
-
-
-def write_parts(transport: asyncio.WriteTransport, parts: Parts) -> None:
-    """Write a frame; a long body is not copied where the loop can do without."""
-    if len(parts) == 1:
-        transport.write(parts[0])
-    else:
-        transport.writelines(parts)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, cast
 from bmgd.errors import ProtocolError, RequestError
 from bmgd.shell.access import Level, Peer, peer_of
 from bmgd.shell.turns import Turns
+from bmgd.transports import write_parts
 from bmgd.wire import control
 from bmgd.wire.control import Frame
 from bmgd.wire.control_errors import failure_of
@@ -168,10 +169,7 @@ class ProgramConnection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             detail = RequestError(f"the answer cannot be sent: {error}")
             parts = control.encode_parts(failure_of(frame.sequence, detail))
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        write_parts(self._transport, parts)
 
     def finish(self) -> None:
         """Say no more, and close when the program does, or after `LINGER_S`.

@@ -19,7 +19,7 @@ import bmgd
 PACKAGE: Final = Path(bmgd.__file__).parent
 
 LAYERS: Final[tuple[tuple[str, ...], ...]] = (
-    ("dataclass", "errors", "printable", "version"),
+    ("dataclass", "errors", "printable", "transports", "version"),
     ("types",),
     ("frameheader", "peers"),
     ("profiles", "policy", "secret"),
@@ -358,7 +358,9 @@ def test_layers_laboratory_reaches_only_the_pure_rooms() -> None:
 def test_layers_client_knows_neither_core_nor_shell() -> None:
     of_client = [f for f in IMPORTS if room_of(f.by) in ("client", "blocking")]
     rooms = {room_of(found.target) for found in of_client if is_own(found.target)} - {""}
-    assert rooms <= {"blocking", "client", "config", "errors", "routing", "types", "wire"}
+    assert rooms <= {
+        *("blocking", "client", "config", "errors", "routing", "transports", "types", "wire"),
+    }
 
 
 def test_layers_client_modules_are_imported_downwards_only() -> None:
