@@ -81,6 +81,11 @@ class Outgoing(Putting):
                 self._connection.write(control.Withdraw(self._sequence, 0))
             self._pump()
 
+    def withdraw_long(self) -> None:
+        """Ask the daemon to give up a long message that was put, whole, as if its time were over."""
+        if not self._over and self._underway:
+            self._connection.write(control.Withdraw(self._sequence, self._underway.last_number))
+
     async def _until_turn(self, size: int, until: float) -> None:
         """Wait until all that waited before is put; what is added from then on waits."""
         if self._writers.count or self._backlog.payloads or self._in_long:

@@ -251,7 +251,7 @@ class Putting:
     def withdraw(self, message: Pending) -> bool:
         """Nobody waits for a message any more; whether it was still here, and is not sent.
 
-        A message alone in its segment the daemon is asked to take back.
+        The daemon is asked to take back a segment of which nobody waits for any message.
         """
         message.given_up = True
         self._changed.set()
@@ -259,7 +259,7 @@ class Putting:
             self._backlog.drop(message)
             self._tell_change()
             return True
-        if self._underway.is_alone(message):
+        if self._underway.is_given_up(message):
             self._connection.write(control.Withdraw(self._sequence, message.segment))
         return False
 

@@ -100,7 +100,7 @@ class Question:
         self._asker = asker
         self._number = number
         self.answered = False
-        self._soon: asyncio.Future[None] | None = None
+        self._soon: Pending | None = None
 
     async def answer(self, payload: Payload, timeout: float) -> None:  # noqa: ASYNC109
         """Answer it; returns when the asker's daemon holds the answer.
@@ -142,12 +142,13 @@ class Question:
             stream = await self._stream_with_room(len(whole), until)
             message = Pending(whole, until, loop.create_future())
             stream.add(whole, message)
-            end_in_time(stream, message, self._replies.trim)
+            # As in `_send_short`.
+            end_in_time(stream, message, self._replies.trim, takes_back=False)
             is_put = True
         finally:
             # Not where it was cancelled, or failed, before it was put.
             self.answered = is_put
-        self._soon = message.confirmed
+        self._soon = message
         return message.confirmed
 
     async def _stream_with_room(self, size: int, until: float) -> Outgoing:
@@ -199,15 +200,17 @@ class Question:
         overdue = "no confirmation of the whole answer before the deadline"
         try:
             stream = self._replies.new_stream(self._asker)
-            await send_long(stream, whole, timeout, overdue)
+            await send_long(stream, whole, timeout, overdue, takes_back=False)
         finally:
             # As of a short one.
             self.answered = stream is not None and stream.has_put
 
 
-def _is_unsent(soon: asyncio.Future[None] | None) -> bool:
+def _is_unsent(soon: Pending | None) -> bool:
     """Whether an answer that nobody waited for was not taken, and will not be."""
-    if soon is None or not soon.done() or soon.cancelled():
+    if soon is None or not soon.confirmed.done():
         return False
-    error = soon.exception()
+    if soon.confirmed.cancelled():
+        return not soon.segment
+    error = soon.confirmed.exception()
     return isinstance(error, DeliveryError) and not error.sent

@@ -79,6 +79,11 @@ class Underway:
             message.segment = number
         return number
 
+    def is_given_up(self, message: Pending) -> bool:
+        """Whether nobody waits for any message of the segment that a message is underway in."""
+        segment = self._segments.get(message.segment)
+        return segment is not None and segment.is_settled
+
     def is_alone(self, message: Pending) -> bool:
         """Whether a message is underway in a segment of its own, of which the daemon tells in time."""
         segment = self._segments.get(message.segment)

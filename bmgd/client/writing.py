@@ -169,19 +169,29 @@ async def outcome_of(
         timer.cancel()
 
 
-def end_in_time(stream: Outgoing, message: Pending, then: Callable[[Outgoing], None]) -> None:
+def end_in_time(
+    stream: Outgoing,
+    message: Pending,
+    then: Callable[[Outgoing], None],
+    *,
+    takes_back: bool = True,
+) -> None:
     """See that a message that was added, and that nobody waits for yet, has its outcome in time.
 
     Its segment has the time of the one in it that has most; and a daemon that is stopped tells nothing.
+    One whose future is cancelled is not sent, where it has not been.
 
     Args:
         then: called with the stream when it has.
+        takes_back: see `outcome_of`.
     """
     loop = asyncio.get_running_loop()
     timer = loop.call_at(message.deadline, _on_deadline, stream, message, _OVERDUE)
 
     def on_outcome(confirmed: asyncio.Future[None]) -> None:
         timer.cancel()
+        if confirmed.cancelled() and (takes_back or not message.segment):
+            stream.withdraw(message)
         then(stream)
 
     message.confirmed.add_done_callback(on_outcome)
@@ -223,6 +233,8 @@ async def send_long(
     payload: Payload | FilePayload,
     timeout: float,  # noqa: ASYNC109
     overdue: str,
+    *,
+    takes_back: bool = True,
 ) -> None:
     """Send one long message over a stream of its own, which ends with it.
 
@@ -231,6 +243,7 @@ async def send_long(
         payload: the whole.
         timeout: seconds until the whole must be confirmed.
         overdue: what the error says when it is not.
+        takes_back: see `outcome_of`.
 
     Raises:
         DeliveryError: it is not confirmed; `sent` says whether it may have been taken.
@@ -249,4 +262,6 @@ async def send_long(
         if is_confirmed:
             stream.finish()
         else:
+            if takes_back:
+                stream.withdraw_long()
             stream.abandon()

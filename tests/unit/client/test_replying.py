@@ -240,3 +240,22 @@ async def test_long_answer_that_is_refused_here_can_be_given_again(
         with pytest.raises(RequestError, match="too much"):
             await question.answer(2 * FULL, DEADLINE_S)
     await answered_again(daemon, question)
+
+
+async def test_answer_whose_future_is_cancelled_can_be_given_again_unless_the_daemon_has_it() -> (
+    None
+):
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    first = await question.answer_soon(b"first", DEADLINE_S)
+    first.cancel()
+    await turn()
+    second = await question.answer_soon(b"second", DEADLINE_S)
+    daemon.open_streams()
+    await turn()
+    assert daemon.answers() == [b"second"]
+    second.cancel()
+    await turn()
+    assert not [frame for frame in daemon.written if isinstance(frame, control.Withdraw)]
+    with pytest.raises(RequestError, match="answered already"):
+        await question.answer_soon(b"third", DEADLINE_S)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bmgd
-from bmgd.core.commands import PutSegment
+from bmgd.core.commands import CloseStream, PutSegment, Withdraw
 from bmgd.core.effects import StreamMoved
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
@@ -110,3 +110,74 @@ async def test_one_who_waits_for_room_in_vain_or_is_cancelled_leaves_no_gap(
         await core.until_told(lambda: len(texts(core)) == 2)
     assert texts(core) == [b"1", b"3"]
     go_on(core)
+
+
+def withdrawn(core: FakeCore) -> list[int]:
+    return [each.number for _, each in core.told if isinstance(each, Withdraw)]
+
+
+async def test_messages_of_one_segment_are_taken_back_when_all_are_cancelled(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        core.holds_back = True
+        lone = asyncio.ensure_future(daemon.send(1, b"lone", timeout=60))
+        await core.until_told(lambda: put(core) == 1)
+        sending = [asyncio.ensure_future(daemon.send(1, b"m", timeout=60)) for _ in range(3)]
+        await core.until_told(lambda: put(core) == 4)
+        for each in sending[:2]:
+            each.cancel()
+        await asyncio.wait(sending[:2])
+        await daemon.status()
+        assert not withdrawn(core)
+        sending[2].cancel()
+        await core.until_told(lambda: withdrawn(core) == [2])
+        lone.cancel()
+        await core.until_told(lambda: withdrawn(core) == [2, 1])
+
+
+async def test_message_whose_future_is_cancelled_is_not_sent(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        core.holds_back = True
+        first = [await daemon.send_soon(1, bytes(65_000)) for _ in range(16)]
+        # That is nearly all its credit.
+        await core.until_told(lambda: put(core) == 16)
+        given_up = await daemon.send_soon(1, b"1" * 10_000)
+        kept = await daemon.send_soon(1, b"2" * 10_000)
+        given_up.cancel()
+        await asyncio.wait((given_up,))
+        go_on(core)
+        await asyncio.wait(first)
+        await core.until_told(lambda: bool(texts(core)))
+        assert texts(core) == [b"2" * 10_000]
+        go_on(core)
+        await kept
+
+
+async def test_message_that_the_daemon_has_is_taken_back_when_its_future_is_cancelled(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        core.holds_back = True
+        sent = await daemon.send_soon(1, b"m")
+        await core.until_told(lambda: put(core) == 1)
+        sent.cancel()
+        await core.until_told(lambda: withdrawn(core) == [1])
+
+
+async def test_long_message_is_taken_back_when_its_sender_is_cancelled(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        core.holds_back = True
+        payload = bytes(3 * PAYLOAD_BYTES_MAX)
+        sending = asyncio.ensure_future(daemon.send(1, payload, timeout=60))
+        puts = [PutSegment] * 3
+        await core.until_told(
+            lambda: [type(c) for _, c in core.told if isinstance(c, PutSegment)] == puts
+        )
+        sending.cancel()
+        await core.until_told(lambda: isinstance(core.told[-1][1], CloseStream))
+        assert withdrawn(core) == [3]
