@@ -115,7 +115,16 @@ class LoopThread:
 
         Raises: as `call`.
         """
-        return self.begin(_outcome(self.call(work)))
+        outcome = self.call(work)
+        soon = self.begin(_outcome(outcome))
+
+        def on_done(_: object) -> None:
+            # It may be cancelled before it waits for the outcome.
+            if soon.cancelled():
+                self._soon(outcome.cancel)
+
+        soon.add_done_callback(on_done)
+        return soon
 
     def _start(self, call: Call[Any]) -> None:
         """As `begin`, for what is waited for at once."""

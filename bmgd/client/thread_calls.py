@@ -136,6 +136,8 @@ class Soon(concurrent.futures.Future[T]):
         """Let it run, unless it was cancelled before; in the loop's thread."""
         if self.cancelled():
             self._work.close()
+            # Whoever waits for several of them is told by this alone.
+            self.set_running_or_notify_cancel()
             return
         self._task = asyncio.get_running_loop().create_task(self._guard(self._work))
         self._task.add_done_callback(self._follow)

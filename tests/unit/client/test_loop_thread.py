@@ -341,3 +341,28 @@ async def test_loop_thread_that_cannot_be_started_leaves_nothing_behind(
     assert [loop.is_closed() for loop in made] == [True]
     # Some that others began may have ended meanwhile.
     assert set(threading.enumerate()) <= set(threads)
+
+
+def test_future_that_is_cancelled_before_it_begins_is_done_for_who_waits_for_several(
+    loop: LoopThread,
+) -> None:
+    outcomes: list[asyncio.Future[None]] = []
+    held, went_on = threading.Event(), threading.Event()
+
+    async def begin() -> asyncio.Future[None]:
+        outcomes.append(asyncio.get_running_loop().create_future())
+        asyncio.get_running_loop().call_soon(hold)
+        return outcomes[0]
+
+    def hold() -> None:
+        held.set()
+        went_on.wait(DEADLINE_S)
+
+    soon = loop.begin_soon(begin())
+    assert held.wait(DEADLINE_S)
+    assert soon.cancel()
+    went_on.set()
+    done, waiting = concurrent.futures.wait([soon], DEADLINE_S)
+    assert (done, waiting) == ({soon}, set())
+    called(loop)
+    assert outcomes[0].cancelled()
