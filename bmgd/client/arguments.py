@@ -7,7 +7,7 @@ from operator import index
 from typing import Final, Literal, SupportsIndex, get_args
 
 from bmgd.errors import RequestError
-from bmgd.routing.id_sets import ID_SET_SPACE, ids_between, runs_in
+from bmgd.routing.id_sets import ID_SET_SPACE, runs_in, set_of_runs
 from bmgd.types import NODE_ID_MAX
 from bmgd.wire.bounds import ENTRIES_MAX, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOPIC_BYTES_MAX
 from bmgd.wire.control import TIMEOUT_S_MAX
@@ -166,19 +166,19 @@ def id_ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
         raise RequestError(
             f"destinations are node ids and ranges of them, not {destinations!r}: put it into a list"
         )
-    found = 0
+    runs: list[tuple[int, int]] = []
     for item in destinations:
         ids = item if isinstance(item, range) else _one_id(item)
         # Its ends are enough: a range may be longer than anybody has time to walk through.
         if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
             raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
-        for each in ids if ids.step != 1 else ():
-            found |= 1 << each
-        if ids.step == 1:
-            found |= ids_between(ids.start, ids.stop)
-    if not found:
+        if ids.step != 1:
+            runs += ((each, each) for each in ids)
+        elif ids:
+            runs.append((ids[0], ids[-1]))
+    if not runs:
         raise RequestError("a multicast needs a destination")
-    return runs_in(found)
+    return runs_in(set_of_runs(runs))
 
 
 def listed(ranges: list[tuple[int, int]]) -> list[int]:

@@ -146,10 +146,21 @@ class Connection(DaemonSocket):
         """
         return await do(timeout)
 
-    async def ask_this_daemon(self, verb: str, params: Mapping[str, Any], timeout: float) -> Any:  # noqa: ASYNC109
-        """As `ask_in_time`; fails where the daemon is gone, whether another one may come or not."""
+    async def ask_this_daemon(
+        self,
+        verb: str,
+        params: Mapping[str, Any],
+        timeout: float,  # noqa: ASYNC109
+        on_asked: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """As `ask_in_time`; fails where the daemon is gone, whether another one may come or not.
+
+        Args:
+            on_asked: called when the request is written.
+        """
         left_s = max(await self._until_read(verb, timeout), _LEAST_S)
         sequence = self._request(verb, {**params, "timeout": left_s})
+        on_asked()
         return await self._answer(sequence, verb, left_s + GRACE_S)
 
     @asynccontextmanager

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from bmgd.client.arguments import (
@@ -124,9 +125,9 @@ class SendsToMany:
         connection, loop = self._connection, asyncio.get_running_loop()
         until_s = loop.time() + timeout_s
 
-        async def ask_piece(params: dict[str, Any]) -> Report:
+        async def ask_piece(params: dict[str, Any], on_asked: Callable[[], None]) -> Report:
             left_s = max(0.001, until_s - loop.time())
-            answer = await connection.ask_this_daemon("broadcast_piece", params, left_s)
+            answer = await connection.ask_this_daemon("broadcast_piece", params, left_s, on_asked)
             connection.long_bytes += len(params["payload"])
             return report_of(answer)
 
@@ -225,12 +226,14 @@ class SendsToMany:
 
 
 async def _broadcast_pieces(
-    ask_piece: Callable[[dict[str, Any]], Any], payload: bytes, params: dict[str, Any]
+    ask_piece: Callable[[dict[str, Any], Callable[[], None]], Any],
+    payload: bytes,
+    params: dict[str, Any],
 ) -> Report:
     """Send a message in pieces, `PIECES_UNDERWAY` at a time.
 
     Args:
-        ask_piece: sends one, and returns its report.
+        ask_piece: sends one, calls when it is on its way to the daemon, and returns its report.
         payload: as `checked_payload` gave it.
         params: of every piece.
 
@@ -243,11 +246,15 @@ async def _broadcast_pieces(
     number = secrets.randbits(63) + 1
     confirmed: frozenset[int] | None = None
     failed: dict[int, DeliveryError] = {}
-    underway: list[asyncio.Task[Report]] = []
+    underway: dict[int, asyncio.Task[Report]] = {}
+    asked: set[int] = set()
     error: BmgdError | None = None
 
-    def take(report: Report) -> None:
+    async def take_first() -> None:
         nonlocal confirmed
+        at = next(iter(underway))
+        report = await underway[at]
+        del underway[at]
         confirmed = report.confirmed if confirmed is None else confirmed & report.confirmed
         for node_id, error in report.failed.items():
             failed.setdefault(node_id, error)
@@ -257,18 +264,20 @@ async def _broadcast_pieces(
             for at in range(0, size, PAYLOAD_BYTES_MAX):
                 body = bytes(payload[at : at + PAYLOAD_BYTES_MAX])
                 piece = {**params, "payload": body, "number": number, "at": at, "size": size}
-                underway.append(tasks.create_task(ask_piece(piece)))
+                asking = ask_piece(piece, partial(asked.add, at))
+                underway[at] = tasks.create_task(asking)
                 if len(underway) >= PIECES_UNDERWAY:
-                    take(await underway.pop(0))
-            for task in underway:
-                take(await task)
+                    await take_first()
+            while underway:
+                await take_first()
     except* BmgdError as group:
         found = innermost(group)
         assert isinstance(found, BmgdError)
         error = found
     if error is not None:
         # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
-        if confirmed is not None or any(map(_may_be_taken, underway)):
+        in_doubt = any(_may_be_taken(task, at in asked) for at, task in underway.items())
+        if confirmed is not None or in_doubt:
             error = with_sent(error, sent=True)
         raise error
     # A frozenset less the keys of a dict would be a set.
@@ -278,10 +287,10 @@ async def _broadcast_pieces(
     return report
 
 
-def _may_be_taken(asking: asyncio.Task[Report]) -> bool:
-    """Whether a piece is confirmed, or in doubt."""
+def _may_be_taken(asking: asyncio.Task[Report], is_asked: bool) -> bool:
+    """Whether a piece is confirmed, or in doubt: as one is that was asked, and not waited for."""
     if not asking.done() or asking.cancelled():
-        return False
+        return is_asked
     error = asking.exception()
     return error is None or says_sent(error)
 

@@ -11,7 +11,14 @@ import pytest
 import bmgd
 from bmgd.core.commands import Command, MulticastTo, OpenStream, PutSegment, ShowMembers
 from bmgd.core.effects import Reply
-from bmgd.errors import DeadError, NoDaemonError, PartialError, RequestError, UnreachableError
+from bmgd.errors import (
+    DeadError,
+    NoDaemonError,
+    PartialError,
+    ProtocolError,
+    RequestError,
+    UnreachableError,
+)
 from tests.unit.cli.test_commands import run
 from tests.unit.fake_core import FakeCore
 
@@ -143,3 +150,15 @@ async def test_multicast_command_takes_a_long_message_from_stdin(core: TenNodes)
     assert core.taken(1) == core.taken(2) == PAYLOAD
     ran = await run("multicast", "1-2", "-", "--best-effort", *there, stdin=PAYLOAD)
     assert ran.code == 1
+
+
+async def test_long_multicast_over_a_daemon_that_breaks_the_protocol_raises_one_error(
+    core: TenNodes,
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), bmgd.connect(core.address) as daemon:
+        core.holds_back = True
+        sending = asyncio.ensure_future(daemon.multicast([1, 2], PAYLOAD, timeout=10))
+        await core.until_told(lambda: core.taken(1) == core.taken(2) == PAYLOAD)
+        daemon._connection._lose(ProtocolError("no frame"))
+        with pytest.raises(ProtocolError, match="no frame"):
+            await sending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 import bmgd
 from bmgd.client import to_many
-from bmgd.client.arguments import checked_payload
+from bmgd.client.arguments import checked_payload, id_ranges
 from bmgd.client.reconnecting import LastingConnection
 from bmgd.client.to_many import _broadcast_pieces
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
@@ -24,9 +24,10 @@ from bmgd.errors import (
     PartialError,
     Report,
     RequestError,
+    SilentDaemonError,
     UnreachableError,
 )
-from bmgd.routing.id_sets import id_set
+from bmgd.routing.id_sets import ID_SET_SPACE, id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece
 from tests.unit.cli.test_commands import run
@@ -152,7 +153,7 @@ async def test_the_size_of_a_broadcast_is_that_of_its_bytes(core: ManyCore) -> N
     words = memoryview(bytes(range(256)) * 1024).cast("I")
     pieces: list[tuple[int, bytes]] = []
 
-    async def ask(params: dict[str, Any]) -> Report:
+    async def ask(params: dict[str, Any], _: Callable[[], None]) -> Report:
         assert params["size"] == words.nbytes
         pieces.append((params["at"], params["payload"]))
         return Report(frozenset([0]), {})
@@ -484,3 +485,33 @@ async def test_pieces_of_a_broadcast_are_not_asked_of_two_lives_of_a_daemon(
             assert (await daemon.broadcast(bytes(3 << 16), topic="good")).confirmed == {0, 1}
     pieces = [c.piece for _, c in core.told if isinstance(c, BroadcastTo)]
     assert len(pieces) == (1 if confirmed else 3)
+
+
+@pytest.mark.parametrize(
+    ("at_asked", "at_failing", "sent"),
+    [(0, 1 << 16, True), (-1, 1 << 16, False), (-1, 0, False)],
+)
+async def test_long_broadcast_that_fails_is_in_doubt_where_a_piece_was_asked(
+    monkeypatch: pytest.MonkeyPatch, at_asked: int, at_failing: int, sent: bool
+) -> None:
+    monkeypatch.setattr(to_many, "PIECES_UNDERWAY", 2)
+
+    async def ask(params: dict[str, Any], on_asked: Callable[[], None]) -> Report:
+        if params["at"] == at_asked:
+            on_asked()
+        if params["at"] == at_failing:
+            await asyncio.sleep(0)
+            raise SilentDaemonError("it does not read")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(SilentDaemonError) as failed:
+        await _broadcast_pieces(ask, bytes(3 << 16), {})
+    assert failed.value.sent is sent
+
+
+def test_multicast_takes_very_many_single_ids_and_ranges_of_any_step() -> None:
+    ids = list(range(0, ID_SET_SPACE, 2))
+    singly = [(each, each) for each in ids]
+    assert id_ranges(ids) == id_ranges([range(0, ID_SET_SPACE, 2)]) == singly
+    assert id_ranges([range(9, 3, -1), 5, 12, range(4, 2)]) == [(4, 9), (12, 12)]
