@@ -104,6 +104,7 @@ class Inbox:
 
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """The inbox is gone: nothing is answered any more."""
+        self._connection.forget(self._sequence)
         self._opening, self.number = None, 0
         self._taken = self._taken_bytes = 0
         self._settled = []

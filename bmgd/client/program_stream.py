@@ -24,6 +24,7 @@ from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
 from bmgd.client.programs import Program, ProgramEnd, read_programs
 from bmgd.errors import BmgdError, SubscriptionError
+from bmgd.wire import control
 
 DOUBT_S: Final = 5.0
 """How long a daemon that was started again has to hear of all programs: it asks for a list at once, and
@@ -38,12 +39,19 @@ class ProgramStream:
     Args:
         bound: how many starts and ends may wait for the program.
         call_later: as that of the event loop; None for that of the running one.
+        on_overflow: called where it ends here, because the program reads too slowly.
     """
 
-    def __init__(self, bound: int, call_later: CallLater | None = None) -> None:
+    def __init__(
+        self,
+        bound: int,
+        call_later: CallLater | None = None,
+        on_overflow: Callable[[], None] = lambda: None,
+    ) -> None:
         self.items: Stream[Program | ProgramEnd] = Stream(bound)
         self.sequence = 0
         self._call_later = call_later
+        self._on_overflow = on_overflow
         self._running: dict[Program, None] = {}
         self._in_doubt: dict[Program, None] = {}
         self._has_begun = False
@@ -124,6 +132,7 @@ class ProgramStream:
                 self.items.add([*ends])
             except SubscriptionError as error:
                 self.items.finish(error)
+                self._on_overflow()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -140,6 +149,10 @@ async def followed(
     connection: Connection, bound: int
 ) -> AsyncIterator[Stream[Program | ProgramEnd]]:
     """See `bmgd.Daemon.programs`."""
-    stream = ProgramStream(bound)
+
+    def cancel() -> None:
+        connection.write(control.Cancel(stream.sequence))
+
+    stream = ProgramStream(bound, on_overflow=cancel)
     async with connection.reading("programs", {}, stream):
         yield stream.items

@@ -389,7 +389,8 @@ class LastingConnection(Connection):
 
     async def _end_lasting(self, lasting: _Lasting, items: Stream[Any]) -> None:
         try:
-            if self.is_up and not items.over:
+            # 0 until its request is written: the daemon knows of none, and would tell of no end.
+            if self.is_up and lasting.sequence and not items.over:
                 self.write(control.Cancel(lasting.sequence))
                 await self._until_over(items)
         finally:

@@ -131,12 +131,14 @@ def test_program_that_ended_in_doubt_can_start_again(stream: ProgramStream, cloc
 
 
 def test_ends_after_doubt_respect_the_bound(clock: Clock) -> None:
-    stream = ProgramStream(1, clock.call_later)
+    cancelled: list[bool] = []
+    stream = ProgramStream(1, clock.call_later, lambda: cancelled.append(True))
     stream.on_item(snapshot(ONE, TWO))
     stream.interrupt()
     stream.on_item(snapshot())
     clock.pass_by()
     assert isinstance(stream.items.error, SubscriptionError)
+    assert cancelled == [True]
 
 
 def test_stream_that_is_over_is_told_nothing_later(stream: ProgramStream, clock: Clock) -> None:

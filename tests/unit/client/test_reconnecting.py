@@ -465,3 +465,29 @@ async def test_subscribing_waits_while_much_is_on_its_way_to_the_daemon(
         connection._uncrowded.set()
         await subscribing
         assert subscribed(core) == ["jobs"]
+
+
+async def test_subscription_that_is_cancelled_before_its_request_is_written_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames: list[control.Frame] = []
+    waits = asyncio.Event()
+
+    async def until_read(verb: str, within_s: float) -> float:
+        waits.set()
+        await asyncio.Event().wait()
+        raise AssertionError(verb)
+
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        fake_daemon(tmp_path / "d.sock") as core,
+        bmgd.connect(core.address, reconnect=True) as daemon,
+    ):
+        monkeypatch.setattr(daemon._connection, "_until_read", until_read)
+        monkeypatch.setattr(daemon._connection, "write", frames.append)
+        subscribing = asyncio.ensure_future(daemon.subscribe("jobs").__aenter__())
+        await waits.wait()
+        subscribing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await subscribing
+        assert not frames

@@ -257,3 +257,17 @@ async def test_rest_of_a_long_answer_is_not_kept_for_a_question_that_was_given_u
         for _ in range(3):
             asking.inbox.on_item({**piece, "body": bytes(1000)})
         assert [answer.pieces for answer in asking.inbox._longs.values()] == [[]]
+
+
+async def test_inbox_that_is_refused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        request = asyncio.ensure_future(asking.request(1, b"q", "t", DEADLINE_S, "normal", 9))
+        await wire.until(lambda: bool(wire.frames))
+        opening = wire.frames[0]
+        assert isinstance(opening, control.Request)
+        wire.connection._on_frame(control.Failure(opening.sequence, "RequestError", "too many", {}))
+        with pytest.raises(RequestError, match="too many"):
+            await request
+    assert not wire.connection._streams
