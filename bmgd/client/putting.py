@@ -86,6 +86,8 @@ class Putting:
         self._scheduled = False
         self._goes_alone = True
         """Whether the segment put last held one message only: others do not come at the same time."""
+        self._given_up: set[int] = set()
+        """The segments of which the daemon is to be asked at the end of this turn to take them back."""
         self._changed = asyncio.Event()
         self._error: BmgdError | None = None
         self._is_lossless = True
@@ -260,8 +262,17 @@ class Putting:
             self._tell_change()
             return True
         if self._underway.is_given_up(message):
-            self._connection.write(control.Withdraw(self._sequence, message.segment))
+            if not self._given_up:
+                self._loop.call_soon(self._take_back)
+            self._given_up.add(message.segment)
         return False
+
+    def _take_back(self) -> None:
+        """Ask for what was given up in a turn, the last first: each makes room for the one after it."""
+        given_up, self._given_up = self._given_up, set()
+        if not self._over:
+            for number in sorted(given_up, reverse=True):
+                self._connection.write(control.Withdraw(self._sequence, number))
 
     def is_alone(self, message: Pending) -> bool:
         """Whether it is underway in a segment of its own, of which the daemon tells in time."""
