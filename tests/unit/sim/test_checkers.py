@@ -1218,3 +1218,15 @@ def test_copy_that_is_for_others_may_be_forgotten(id_space: int, exceptions: int
     copy = ReliableBroadcast(route, "news", b"x", 0, (), id_space, exceptions, (), 0)
     forger.step(Received(forger.link, copy), [])
     assert "broadcasts-are-taken" not in {each.checker for each in forger.scene.violations}
+
+
+@pytest.mark.parametrize("retired", [False, True])
+def test_life_of_who_is_linked_is_forgotten_only_with_a_joiner_that_left(retired: bool) -> None:
+    f = cluster()
+    membership = f.inside.membership
+    del membership._lives[PEER]
+    if retired:
+        membership.retired.add(PEER, PEER)
+    f.deadline()
+    found = [each for each in f.scene.violations if each.checker == "lives-grow"]
+    assert bool(found) is not retired
