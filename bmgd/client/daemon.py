@@ -133,7 +133,8 @@ class Daemon(SendsToMany, ShowsCluster):
         """Send a message of at most 64 KiB; waits only until it may be sent.
 
         Returns:
-            Done when the message is confirmed, or failed with what `send` raises.
+            Done when the message is confirmed, or failed with what `send` raises. Cancelled, it takes its
+            message back as a `send` does that is cancelled.
 
         Raises: RequestError and NoDaemonError, as `send`; UnreachableError: it could not be sent.
         """
