@@ -16,7 +16,7 @@ from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import end_in_time, send_and_wait, send_long
-from bmgd.errors import DeliveryError, RequestError
+from bmgd.errors import DeliveryError, NoDaemonError, RequestError
 from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
@@ -48,9 +48,13 @@ class Replies:
 
         Raises:
             RequestError: the subscription is over, and so the asker was told that no answer comes.
+            NoDaemonError: it is over because the daemon is gone.
         """
-        self._connection.check_loop()
+        connection = self._connection
+        connection.check_loop()
         if self._over:
+            if not connection.lasts and isinstance(connection.lost, NoDaemonError):
+                raise connection.lost.with_traceback(None)
             raise RequestError("its subscription is over, and the asker knows that no answer comes")
 
     def stream(self, asker: Asker) -> Outgoing:

@@ -9,7 +9,7 @@ import pytest
 from bmgd.client import replying
 from bmgd.client.connection import Connection
 from bmgd.client.replying import Asker, Question, Replies
-from bmgd.errors import RequestError, UnreachableError
+from bmgd.errors import NoDaemonError, RequestError, UnreachableError
 from bmgd.wire import control
 from bmgd.wire.answers import ANSWER_HEAD_BYTES
 from bmgd.wire.batch import unpack_messages
@@ -259,3 +259,13 @@ async def test_answer_whose_future_is_cancelled_can_be_given_again_unless_the_da
     assert not [frame for frame in daemon.written if isinstance(frame, control.Withdraw)]
     with pytest.raises(RequestError, match="answered already"):
         await question.answer_soon(b"third", DEADLINE_S)
+
+
+async def test_answer_after_the_daemon_is_gone_says_so() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    question = Question(replies, Asker(3, 1, 1), 7)
+    daemon._lose(NoDaemonError("the daemon closed the connection"))
+    await replies.close()
+    with pytest.raises(NoDaemonError, match="closed the connection"):
+        await question.answer(b"late", DEADLINE_S)
