@@ -220,3 +220,18 @@ def innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class Ungrouped:
+    """A block of which a group of bmgd's errors comes out as the first of them.
+
+    A group that has another error in it, such as a bug, comes out whole.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            expected, rest = error.split(BmgdError)
+            if expected is not None and rest is None:
+                raise innermost(expected) from None

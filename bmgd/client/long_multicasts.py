@@ -15,14 +15,13 @@ from typing import Final
 
 from bmgd.client.backlog import with_sent
 from bmgd.errors import (
-    BmgdError,
     ControlError,
     DeliveryError,
     PartialError,
     Report,
     RequestError,
+    Ungrouped,
     UnreachableError,
-    innermost,
 )
 
 SINGLY_MAX: Final = 8
@@ -49,16 +48,10 @@ async def multicast_singly(
         ProtocolError: the daemon says what it may not.
     """
     singly = _Singly(send, ids, asyncio.get_running_loop().time() + timeout_s, lasts)
-    error: BaseException | None = None
-    try:
+    with Ungrouped():
         async with asyncio.TaskGroup() as tasks:
             for _ in range(min(SINGLY_MAX, len(ids))):
                 tasks.create_task(singly.send_in_turn())
-    except* BmgdError as group:
-        error = innermost(group)
-    if error is not None:
-        # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
-        raise error
     return singly.report()
 
 

@@ -7,7 +7,7 @@ import logging
 from types import ModuleType
 
 from bmgd.config import Config
-from bmgd.errors import BmgdError, ConfigError, innermost
+from bmgd.errors import BmgdError, ConfigError, Ungrouped
 from bmgd.shell.daemon import Daemon
 from bmgd.shell.early_log import begin
 from bmgd.shell.process import allow_descriptors, look_for_garbage_rarely
@@ -43,14 +43,8 @@ def run_daemon(config: Config, *, report: Report | None = None) -> int:
     try:
         allow_descriptors()
         daemon = Daemon(config, report)
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with Ungrouped(), asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(daemon.run())
     except BmgdError as error:
         logging.getLogger("bmgd").error("%s", error)
-        return 1
-    except BaseExceptionGroup as group:
-        expected, rest = group.split(BmgdError)
-        if rest is not None or expected is None:
-            raise
-        logging.getLogger("bmgd").error("%s", innermost(expected))
         return 1

@@ -21,7 +21,7 @@ from typing import Any, Final
 from bmgd.chaos.faults import NAME_OF, write_fault
 from bmgd.chaos.history import History, Showed
 from bmgd.chaos.plan import Plan
-from bmgd.errors import BmgdError, ControlError, innermost
+from bmgd.errors import ControlError, Ungrouped
 from bmgd.trials.cluster import TrialCluster
 from bmgd.trials.feasible import check_feasible
 from bmgd.trials.harm import Harm
@@ -81,16 +81,8 @@ async def run_trial(
     """
     check_feasible(plan, cluster)
     check_whole(cluster)
-    first: BaseException | None = None
-    try:
-        with _interruptible():
-            outcome = await _run(cluster, plan, show, rest_within_s)
-    except* BmgdError as group:
-        first = innermost(group)
-    if first is not None:
-        # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
-        raise first
-    return outcome
+    with Ungrouped(), _interruptible():
+        return await _run(cluster, plan, show, rest_within_s)
 
 
 @contextmanager

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from bmgd import errors
-from bmgd.errors import BmgdError, ControlError, DeadError, DeliveryError, PartialError, Report
+from bmgd.errors import (
+    BmgdError,
+    ControlError,
+    DeadError,
+    DeliveryError,
+    PartialError,
+    Report,
+    RequestError,
+    Ungrouped,
+)
 
 
 def _classes(root: type[BmgdError]) -> Iterator[type[BmgdError]]:
@@ -50,3 +59,22 @@ def test_error_is_the_same_in_another_process(
     error = _made(kind)
     error.add_note("from a worker")
     assert _told(again(error)) == _told(error)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_block_of_errors_raises_the_first_of_them_alone(depth: int) -> None:
+    first = DeadError(3, "it is dead")
+    raised: Exception = first
+    for _ in range(depth):
+        raised = ExceptionGroup("several", [raised, RequestError("later")])
+    with pytest.raises(DeadError) as caught, Ungrouped():
+        raise raised
+    assert caught.value is first
+
+
+def test_block_of_errors_lets_what_is_no_error_of_bmgd_pass() -> None:
+    with pytest.raises(ExceptionGroup) as caught, Ungrouped():
+        raise ExceptionGroup("several", [RequestError("no"), ValueError("a bug")])
+    assert [type(each) for each in caught.value.exceptions] == [RequestError, ValueError]
+    with Ungrouped():
+        pass
