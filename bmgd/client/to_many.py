@@ -6,11 +6,9 @@ A long broadcast goes in pieces. Each is a reliable broadcast, so all nodes get 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from bmgd.client.arguments import (
     Payload,
@@ -24,6 +22,7 @@ from bmgd.client.arguments import (
     listed,
 )
 from bmgd.client.backlog import says_sent, with_sent
+from bmgd.client.broadcast_pieces import broadcast_in_pieces
 from bmgd.client.connection import Connection
 from bmgd.client.long_multicasts import multicast_singly
 from bmgd.errors import (
@@ -36,13 +35,9 @@ from bmgd.errors import (
     RequestError,
     SilentDaemonError,
     UnreachableError,
-    innermost,
 )
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control_errors import error_of
-
-PIECES_UNDERWAY: Final = 14
-"""Pieces of one long broadcast that wait for their confirmation; less than a connection may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +129,7 @@ class SendsToMany:
         _checked(b"", topic, "reliable")
         # A reader puts together what came of one life of the source only.
         return await connection.with_one_daemon(
-            timeout_s, lambda _: _broadcast_pieces(ask_piece, payload, {"topic": topic})
+            timeout_s, lambda _: broadcast_in_pieces(ask_piece, payload, {"topic": topic})
         )
 
     async def multicast(
@@ -223,76 +218,6 @@ class SendsToMany:
             each: UnreachableError(each, str(error), sent=sent) for each in ids
         }
         return PartialError(Report(frozenset(), lost))
-
-
-async def _broadcast_pieces(
-    ask_piece: Callable[[dict[str, Any], Callable[[], None]], Any],
-    payload: bytes,
-    params: dict[str, Any],
-) -> Report:
-    """Send a message in pieces, `PIECES_UNDERWAY` at a time.
-
-    Args:
-        ask_piece: sends one, calls when it is on its way to the daemon, and returns its report.
-        payload: as `checked_payload` gave it.
-        params: of every piece.
-
-    Raises:
-        PartialError: some nodes have not confirmed each piece.
-        BmgdError: whatever a piece fails with; those that follow are not sent. `sent` is that of
-            the whole: whether any piece may have been taken.
-    """
-    size = len(payload)
-    number = secrets.randbits(63) + 1
-    confirmed: frozenset[int] | None = None
-    failed: dict[int, DeliveryError] = {}
-    underway: dict[int, asyncio.Task[Report]] = {}
-    asked: set[int] = set()
-    error: BmgdError | None = None
-
-    async def take_first() -> None:
-        nonlocal confirmed
-        at = next(iter(underway))
-        report = await underway[at]
-        del underway[at]
-        confirmed = report.confirmed if confirmed is None else confirmed & report.confirmed
-        for node_id, error in report.failed.items():
-            failed.setdefault(node_id, error)
-
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for at in range(0, size, PAYLOAD_BYTES_MAX):
-                body = bytes(payload[at : at + PAYLOAD_BYTES_MAX])
-                piece = {**params, "payload": body, "number": number, "at": at, "size": size}
-                asking = ask_piece(piece, partial(asked.add, at))
-                underway[at] = tasks.create_task(asking)
-                if len(underway) >= PIECES_UNDERWAY:
-                    await take_first()
-            while underway:
-                await take_first()
-    except* BmgdError as group:
-        found = innermost(group)
-        assert isinstance(found, BmgdError)
-        error = found
-    if error is not None:
-        # Not in the block: what is raised there becomes a group where Python is older than 3.11.4.
-        in_doubt = any(_may_be_taken(task, at in asked) for at, task in underway.items())
-        if confirmed is not None or in_doubt:
-            error = with_sent(error, sent=True)
-        raise error
-    # A frozenset less the keys of a dict would be a set.
-    report = Report((confirmed or frozenset()).difference(failed), failed)
-    if failed:
-        raise PartialError(report)
-    return report
-
-
-def _may_be_taken(asking: asyncio.Task[Report], is_asked: bool) -> bool:
-    """Whether a piece is confirmed, or in doubt: as one is that was asked, and not waited for."""
-    if not asking.done() or asking.cancelled():
-        return is_asked
-    error = asking.exception()
-    return error is None or says_sent(error)
 
 
 def missed_of(value: Any) -> Missed | None:

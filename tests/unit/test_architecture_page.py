@@ -157,7 +157,7 @@ BOUNDS: Final = {
     "{core.broadcast.window.UNSTABLE_MAX}",
     "nodes to which one long multicast": "{client.long_multicasts.SINGLY_MAX}",
     "pieces of long broadcasts": "{core.broadcast.window.PIECES_WINDOW_BYTES:MiB}; "
-    "{client.to_many.PIECES_UNDERWAY}",
+    "{client.broadcast_pieces.PIECES_UNDERWAY}",
     "what readers that are behind": "{core.broadcast.announcements.BEHIND_NS:s} without taking anything, "
     "{core.broadcast.announcements.BEHIND_BYTES:MiB} in the queue",
     "topics of pieces": "{core.broadcast.delivery.PIECE_TOPICS_MAX}",

@@ -94,7 +94,10 @@ CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "line",
         "thread_calls",
     ),
-    ("daemon_socket", "file_payload", "long_multicasts", "loop_thread", "turns", "underway"),
+    (
+        *("broadcast_pieces", "daemon_socket", "file_payload", "long_multicasts", "loop_thread"),
+        *("turns", "underway"),
+    ),
     ("connection",),
     ("connecting",),
     ("reconnecting",),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import bmgd
-from bmgd.client import to_many
+from bmgd.client import broadcast_pieces
 from bmgd.client.arguments import checked_payload, id_ranges
+from bmgd.client.broadcast_pieces import broadcast_in_pieces
 from bmgd.client.reconnecting import LastingConnection
-from bmgd.client.to_many import _broadcast_pieces
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
 from bmgd.core.effects import Announce, Reply, TellMissed
 from bmgd.errors import (
@@ -158,7 +158,7 @@ async def test_the_size_of_a_broadcast_is_that_of_its_bytes(core: ManyCore) -> N
         pieces.append((params["at"], params["payload"]))
         return Report(frozenset([0]), {})
 
-    await _broadcast_pieces(ask, checked_payload(words), {})
+    await broadcast_in_pieces(ask, checked_payload(words), {})
     assert b"".join(body for _, body in sorted(pieces)) == words.tobytes()
     async with bmgd.connect(core.address) as daemon:
         with pytest.raises(RequestError, match="262144 bytes"):
@@ -463,7 +463,7 @@ async def test_pieces_of_broadcasts_at_one_time_come_in_order(core: ManyCore) ->
 async def test_pieces_of_a_broadcast_are_not_asked_of_two_lives_of_a_daemon(
     core: ManyCore, monkeypatch: pytest.MonkeyPatch, confirmed: int
 ) -> None:
-    monkeypatch.setattr(to_many, "PIECES_UNDERWAY", 1)
+    monkeypatch.setattr(broadcast_pieces, "PIECES_UNDERWAY", 1)
     async with bmgd.connect(core.address, reconnect=True) as daemon, asyncio.timeout(DEADLINE_S):
         connection = daemon._connection
         assert isinstance(connection, LastingConnection)
@@ -494,7 +494,7 @@ async def test_pieces_of_a_broadcast_are_not_asked_of_two_lives_of_a_daemon(
 async def test_long_broadcast_that_fails_is_in_doubt_where_a_piece_was_asked(
     monkeypatch: pytest.MonkeyPatch, at_asked: int, at_failing: int, sent: bool
 ) -> None:
-    monkeypatch.setattr(to_many, "PIECES_UNDERWAY", 2)
+    monkeypatch.setattr(broadcast_pieces, "PIECES_UNDERWAY", 2)
 
     async def ask(params: dict[str, Any], on_asked: Callable[[], None]) -> Report:
         if params["at"] == at_asked:
@@ -506,7 +506,7 @@ async def test_long_broadcast_that_fails_is_in_doubt_where_a_piece_was_asked(
         raise AssertionError
 
     with pytest.raises(SilentDaemonError) as failed:
-        await _broadcast_pieces(ask, bytes(3 << 16), {})
+        await broadcast_in_pieces(ask, bytes(3 << 16), {})
     assert failed.value.sent is sent
 
 
