@@ -215,6 +215,6 @@ def _is_unsent(soon: Pending | None) -> bool:
     if soon is None or not soon.confirmed.done():
         return False
     if soon.confirmed.cancelled():
-        return not soon.segment
+        return soon.given_up and not soon.segment
     error = soon.confirmed.exception()
     return isinstance(error, DeliveryError) and not error.sent
