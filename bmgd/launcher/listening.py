@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 
-from bmgd.errors import ControlError, NoDaemonError
+from bmgd.errors import ControlError, NoDaemonError, RequestError
 from bmgd.shell.process_stat import process_began_s
 
 _CONNECT_S = 5.0
@@ -21,6 +21,13 @@ class ListeningProcess:
 
     The kernel tells who listens, so neither a stale file nor a process id that was given out again
     can name another process; and it works for a daemon that is stopped.
+
+    Args:
+        path: of the socket.
+
+    Raises:
+        NoDaemonError: nobody listens there.
+        RequestError: this user may not use the socket, or not see who listens.
     """
 
     def __init__(self, path: str) -> None:
@@ -34,6 +41,10 @@ class ListeningProcess:
                 )
                 self.pid: int = _PEER_CREDENTIALS.unpack(options)[0]
                 self._pidfd = os.pidfd_open(self.pid)
+            except PermissionError as error:
+                raise RequestError(
+                    f"this user may not use the socket {path}: {error.strerror}"
+                ) from None
             except OSError as error:
                 raise NoDaemonError(f"no daemon at {path}: {error.strerror or error}") from None
         # The number may have been given out again meanwhile; the socket says nothing of that, as a

@@ -180,7 +180,8 @@ def ask_restart(run_dir: str, node_id: int) -> dict[str, Any]:
 
     Raises:
         NoDaemonError: no launcher runs there.
-        RequestError: the daemon still runs, does not join, or the cluster has no such id.
+        RequestError: the daemon still runs, does not join, or the cluster has no such id; or this user
+            may not ask.
         ConfigError: the run directory could be another user's.
     """
     match _ask(run_dir, {"restart": node_id}):
@@ -197,7 +198,7 @@ def ask_grow(run_dir: str, count: int) -> dict[str, Any]:
 
     Raises:
         NoDaemonError: no launcher runs there.
-        RequestError: they are too many, or not all of them joined.
+        RequestError: they are too many, or not all of them joined; or this user may not ask.
         ConfigError: the run directory could be another user's.
     """
     match _ask(run_dir, {"grow": count}):
@@ -225,6 +226,10 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
             raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
         except ConnectionResetError:
             raise RequestError("the launcher has closed the connection: too many ask it") from None
+        except PermissionError as error:
+            raise RequestError(
+                f"this user may not ask the launcher: {path}: {error.strerror}"
+            ) from None
         except OSError as error:
             raise NoDaemonError(
                 f"no launcher runs in {run_dir} ({error.strerror}): give the --run-dir of a bmgd launch"

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
-from bmgd.errors import ControlError, NoDaemonError
+from bmgd.errors import ControlError, NoDaemonError, RequestError
 from bmgd.launcher.requests import CONNECTIONS_MAX, ask_grow, ask_restart
 from bmgd.launcher.rundir import Member, RunDir, read_members
 from bmgd.trials.adopting import AdoptingCluster, last_words_in
@@ -95,6 +95,7 @@ class LaunchedTrial(AdoptingCluster):
 
     Raises:
         NoDaemonError: no cluster runs there.
+        RequestError: its daemons are another user's, whom this one may not signal.
     """
 
     def __init__(self, run_dir: str) -> None:
@@ -102,6 +103,7 @@ class LaunchedTrial(AdoptingCluster):
         self._members: dict[int, Member] = {}
         self._adopted: dict[int, Adopted] = {}
         self.refresh()
+        self._check_permitted()
         path = self._place.between_socket
         self.proxy_path = path if os.path.exists(path) else None
         self.can_grow = True
@@ -127,6 +129,13 @@ class LaunchedTrial(AdoptingCluster):
         # one of this cluster yet, and gets no signal.
         with suppress(ControlError):
             self._adopted[node] = Adopted.of(pid, self._place.log(node))
+
+    def _check_permitted(self) -> None:
+        for node, member in self._members.items():
+            if member.pid is not None and node not in self._adopted and not _may_signal(member.pid):
+                raise RequestError(
+                    f"process {member.pid} of node {node} is another user's: make the trial as that user"
+                )
 
     def control(self, node: int) -> str:
         return self._member(node).control
@@ -174,3 +183,14 @@ class LaunchedTrial(AdoptingCluster):
     def place(self, node: int) -> str | None:
         member = self._member(node)
         return member.listen or member.address
+
+
+def _may_signal(pid: int) -> bool:
+    """Whether this user may signal a process; also where there is none any more."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except OSError:
+        pass
+    return True

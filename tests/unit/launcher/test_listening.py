@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.errors import NoDaemonError
+from bmgd.errors import NoDaemonError, RequestError
 from bmgd.launcher.listening import ListeningProcess
 
 DEADLINE_S = 30.0
@@ -55,3 +56,14 @@ def test_process_that_ends_after_it_was_asked_is_waited_for(tmp_path: Path) -> N
             assert process.wait(DEADLINE_S)
     with pytest.raises(NoDaemonError):
         ListeningProcess(path)
+
+
+def test_socket_that_this_user_may_not_use_is_not_taken_for_no_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(RequestError, match=r"may not use the socket /d\.sock: Permission denied"):
+        ListeningProcess("/d.sock")

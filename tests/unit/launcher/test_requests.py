@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import threading
@@ -58,6 +59,19 @@ def test_answer_that_no_launcher_gives_is_an_error(tmp_path: Path, answer: bytes
         with pytest.raises(RequestError, match="another answer than a launcher"):
             ask_restart(str(tmp_path), 1)
         serving.join()
+
+
+def test_launcher_that_this_user_may_not_ask_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    with pytest.raises(RequestError, match=r"may not ask the launcher: .*: Permission denied"):
+        ask_grow(str(tmp_path), 1)
+    with pytest.raises(RequestError, match=r"may not ask the launcher: .*: Permission denied"):
+        ask_restart(str(tmp_path), 1)
 
 
 def test_run_directory_that_could_be_anothers_is_asked_nothing(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.errors import ControlError, NoDaemonError
+from bmgd.errors import ControlError, NoDaemonError, RequestError
 from bmgd.launcher.rundir import RunDir
 from bmgd.trials.cluster import LaunchedTrial
 from bmgd.trials.harm import STARTS_MAX
@@ -79,6 +81,18 @@ def test_cluster_neither_signals_nor_buries_a_process_under_another_id(
 
 def test_cluster_without_a_launcher_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoDaemonError):
+        LaunchedTrial(str(tmp_path))
+
+
+def test_cluster_of_another_user_is_not_taken_for_one_that_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    write_cluster(tmp_path, None, os.getpid())
+    monkeypatch.setattr(os, "kill", refuse)
+    with pytest.raises(RequestError, match=f"process {os.getpid()} of node 1 is another user's"):
         LaunchedTrial(str(tmp_path))
 
 
