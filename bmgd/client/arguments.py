@@ -171,7 +171,8 @@ def id_ranges(destinations: Iterable[int | range]) -> list[tuple[int, int]]:
         ids = item if isinstance(item, range) else _one_id(item)
         # Its ends are enough: a range may be longer than anybody has time to walk through.
         if ids and not (0 <= ids[0] < ID_SET_SPACE and 0 <= ids[-1] < ID_SET_SPACE):
-            raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {item}")
+            shown = f"{ids[0]}..{ids[-1]}" if len(ids) > 1 else ids[0]
+            raise RequestError(f"destinations are node ids below {ID_SET_SPACE}, not {shown}")
         if ids.step != 1:
             runs += ((each, each) for each in ids)
         elif ids:

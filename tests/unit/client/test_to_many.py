@@ -135,6 +135,10 @@ async def test_multicast_refuses_a_range_of_any_length_at_once(core: ManyCore) -
         for wrong in (range(10**15), range(10**15, -1, -1), range(-(10**15), 5)):
             with pytest.raises(RequestError, match="below 131072"):
                 await daemon.multicast([wrong], b"x")
+        with pytest.raises(RequestError, match=r"below 131072, not 5\.\.131072$"):
+            await daemon.multicast([range(5, 131_073)], b"x")
+        with pytest.raises(RequestError, match=r"below 131072, not 131072$"):
+            await daemon.multicast([131_072], b"x")
     assert not core.told
 
 
