@@ -15,6 +15,7 @@ from bmgd import client
 from bmgd.blocking.reading import MessageReader, Reader
 from bmgd.client import CREDIT_BYTES, DEFAULT_TOPIC, MAX_MESSAGE, Change, Trace
 from bmgd.client.arguments import Payload, Priority, Quality
+from bmgd.client.connection import ANSWER_S
 from bmgd.client.draining import Drained
 from bmgd.client.loop_thread import LoopThread
 from bmgd.client.programs import Program, ProgramEnd
@@ -280,21 +281,26 @@ class Daemon:
 
 
 @contextmanager
-def connect(address: str, *, reconnect: bool = False) -> Iterator[Daemon]:
+def connect(
+    address: str, *, reconnect: bool = False, timeout: float = ANSWER_S
+) -> Iterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits until all is confirmed.
 
     Args:
         address: ``unix:PATH`` or a path, at most 107 bytes.
         reconnect: live through restarts of the daemon, see `bmgd.connect`.
+        timeout: how long the daemon may take to answer at first, in seconds, above 0.
 
     Raises:
         ConfigError: the address has another form.
-        NoDaemonError: nobody answers there.
+        NoDaemonError: nobody listens there.
+        SilentDaemonError: the daemon did not answer in time; it may be stopped.
+        RequestError: this user may not use the daemon, or not a timeout.
         VersionError: the daemon speaks no version of the control protocol that this client does.
     """
     thread = LoopThread()
     try:
-        with thread.hold(client.connect(address, reconnect=reconnect)) as daemon:
+        with thread.hold(client.connect(address, reconnect=reconnect, timeout=timeout)) as daemon:
             yield Daemon(thread, daemon)
     finally:
         thread.close()

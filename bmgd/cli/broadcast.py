@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
 from bmgd.cli.sending import add_message, message_of, show_report
-from bmgd.cli.target import add_target, address_of
+from bmgd.cli.target import add_target, address_of, connect_within
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -22,10 +22,9 @@ def run(args: Namespace) -> int:
     payload = message_of(args)
 
     async def main() -> int:
-        from bmgd.client import connect
         from bmgd.errors import PartialError
 
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             try:
                 sending = daemon.broadcast(
                     payload, topic=args.topic, quality=args.quality, timeout=args.timeout

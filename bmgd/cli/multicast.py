@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
 from bmgd.cli.sending import add_message, message_of, show_report
-from bmgd.cli.target import add_target, address_of, node_id
+from bmgd.cli.target import add_target, address_of, connect_within, node_id
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -38,11 +38,10 @@ def run(args: Namespace) -> int:
     payload = message_of(args)
 
     async def main() -> int:
-        from bmgd.client import connect
         from bmgd.client.arguments import id_ranges
         from bmgd.errors import PartialError
 
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             try:
                 runs = id_ranges(args.destinations)
                 copies = sum(last + 1 - first for first, last in runs)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, count, node_id, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, count, node_id, seconds
 from bmgd.printable import printable
 
 
@@ -26,11 +26,10 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> int:
-        from bmgd.client import connect
         from bmgd.errors import UnreachableError
 
         lost = 0
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             for number in range(1, args.count + 1):
                 rtt_ms: float | None = None
                 try:

@@ -9,7 +9,7 @@ from bmgd.cli.output import print_json
 from bmgd.cli.payloads import payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, node_id, seconds, topic
+from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds, topic
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -37,9 +37,8 @@ def run(args: Namespace) -> int:
     asked = payload_of(args.payload)
 
     async def main() -> int:
-        from bmgd.client import connect
 
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             asking = daemon.request(args.destination, asked, topic=args.topic, timeout=args.timeout)
             answer = await with_progress("request", asking, bytes_gone(daemon, len(asked)))
         if args.json:

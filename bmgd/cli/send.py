@@ -16,7 +16,7 @@ from bmgd.cli.payloads import KEPT_BYTES_MAX, file_payload, payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
 from bmgd.cli.standard_input import standard_input
-from bmgd.cli.target import add_target, address_of, node_id, seconds, topic
+from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds, topic
 from bmgd.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def run(args: Namespace) -> int:
 
 
 async def _send_one(args: Namespace, address: str, payload: Payload | FilePayload) -> int:
-    from bmgd.client import connect
-
-    async with connect(address) as daemon:
+    async with connect_within(address, args.timeout) as daemon:
         gone = bytes_gone(daemon, len(payload))
         await with_progress("send", _send(daemon, args, payload), gone)
     if args.json:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bmgd.errors import ConfigError, NoDaemonError
 from bmgd.launcher.rundir import default_run_dir, find_member
 from bmgd.types import NODE_ID_MAX
 from bmgd.wire.bounds import TOPIC_BYTES_MAX
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from bmgd.client import Daemon
 
 _DIGITS_MAX: Final = 1000
 
@@ -45,6 +50,17 @@ def address_of(args: Namespace) -> str:
             f"node {member.id} is not running: start it again with bmgd restart {member.id}"
         )
     return member.control
+
+
+def connect_within(address: str, timeout_s: float) -> AbstractAsyncContextManager[Daemon]:
+    """Connect to a daemon for what may take so long; it answers at first in as much, 10 s at most.
+
+    Raises: on entry, as `bmgd.connect`.
+    """
+    from bmgd.client import connect
+    from bmgd.client.connection import ANSWER_S
+
+    return connect(address, timeout=min(timeout_s, ANSWER_S))
 
 
 def node_id(text: str) -> int:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, node_id, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -23,9 +23,8 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> int:
-        from bmgd.client import connect
 
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             trace = await daemon.trace(args.destination, timeout=args.timeout)
         if args.json:
             print_json({"path": list(trace.path), "rtt_ms": trace.seconds * 1e3})

@@ -45,16 +45,21 @@ async def open_socket(connection: Connection, path: str) -> None:
 
 
 @asynccontextmanager
-async def open_greeted(path: str) -> AsyncIterator[Connection]:
+async def open_greeted(path: str, within_s: float) -> AsyncIterator[Connection]:
     """A connection that ends with its daemon, or with the block.
 
+    Args:
+        path: of the daemon's socket.
+        within_s: how long the daemon may take to answer, in seconds.
+
     Raises:
-        NoDaemonError: nobody answers there.
+        NoDaemonError: nobody listens there.
+        SilentDaemonError: it did not answer in time.
         VersionError: there is no common version.
     """
     connection = await open_connection(path)
     try:
-        await connection.greet()
+        await connection.greet(within_s)
         yield connection
     finally:
         connection.close()

@@ -87,8 +87,11 @@ class Connection(DaemonSocket):
             raise self._lost.with_traceback(None)
         return timeout
 
-    async def greet(self) -> None:
+    async def greet(self, within_s: float = ANSWER_S) -> None:
         """Agree on a version and features; a daemon that knows no `hello` serves version 1.
+
+        Args:
+            within_s: how long to wait for its answer, in seconds.
 
         Raises:
             VersionError: there is no common version.
@@ -97,7 +100,7 @@ class Connection(DaemonSocket):
         params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
         try:
             # A subclass's waits until the daemon is there, which it is once it has been greeted.
-            match await Connection.ask(self, "hello", params):
+            match await Connection.ask(self, "hello", params, within_s):
                 case {"features": list(features)}:
                     self.features = frozenset(map(str, features))
                 case _:

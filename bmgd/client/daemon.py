@@ -413,7 +413,12 @@ class Daemon(SendsToMany, ShowsCluster):
 
 
 @asynccontextmanager
-async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Daemon]:
+async def connect(
+    address: str,
+    *,
+    reconnect: bool = False,
+    timeout: float = ANSWER_S,  # noqa: ASYNC109
+) -> AsyncIterator[Daemon]:
     """Connect to the local daemon; leaving it without an exception waits as `flush()` does.
 
     That is until all is confirmed, for 10 s at most: call `flush` before, where it may take longer.
@@ -429,15 +434,18 @@ async def connect(address: str, *, reconnect: bool = False) -> AsyncIterator[Dae
             made again: a subscription shows the gap by an `Interrupted`, `membership` begins anew with
             everybody, `programs` goes on with what differs (see there). The first `write` or `flush` of a
             stream after a restart raises, if anything of it was not confirmed; then it goes on.
+        timeout: how long the daemon may take to answer at first, in seconds, above 0.
 
     Raises:
         ConfigError: the address has another form.
-        NoDaemonError: nobody answers there.
-        RequestError: this user may not use the daemon.
+        NoDaemonError: nobody listens there.
+        SilentDaemonError: the daemon did not answer in time; it may be stopped.
+        RequestError: this user may not use the daemon, or not a timeout.
         VersionError: the daemon speaks no version of the control protocol that this client does.
     """
+    check_timeout(timeout)
     opening = open_lasting if reconnect else open_greeted
-    async with opening(control_path(address)) as connection:
+    async with opening(control_path(address), timeout) as connection:
         daemon = Daemon(connection)
         yield daemon
         if not connection.is_left:

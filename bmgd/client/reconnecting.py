@@ -168,8 +168,11 @@ class LastingConnection(Connection):
                 # Another version, or something that is no daemon: it will not be better.
                 self._end(error)
 
-    async def reopen(self) -> None:
+    async def reopen(self, within_s: float = ANSWER_S) -> None:
         """Connect, and open again what lasts.
+
+        Args:
+            within_s: how long the daemon may take to answer, in seconds.
 
         Raises: as `bmgd.connect`.
         """
@@ -178,7 +181,7 @@ class LastingConnection(Connection):
         await open_socket(self, self._path)
         self._lost = None
         try:
-            await self.greet()
+            await self.greet(within_s)
         except NoDaemonError:
             if self._refusal is not None:
                 raise self._refusal from None
@@ -408,17 +411,22 @@ class LastingConnection(Connection):
 
 
 @asynccontextmanager
-async def open_lasting(path: str) -> AsyncIterator[Connection]:
+async def open_lasting(path: str, within_s: float) -> AsyncIterator[Connection]:
     """A connection that is opened again when its daemon is, until the block is left.
 
+    Args:
+        path: of the daemon's socket.
+        within_s: how long the daemon may take to answer at first, in seconds.
+
     Raises:
-        NoDaemonError: nobody answers there at first.
+        NoDaemonError: nobody listens there at first.
+        SilentDaemonError: it did not answer in time at first.
         VersionError: there is no common version.
     """
     connection = LastingConnection(path)
     keeping: asyncio.Task[None] | None = None
     try:
-        await connection.reopen()
+        await connection.reopen(within_s)
         keeping = asyncio.create_task(connection.keep_open())
         yield connection
     finally:

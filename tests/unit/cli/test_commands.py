@@ -345,6 +345,29 @@ async def test_error_before_a_daemon_is_asked_is_json_too(core: FakeCore, tmp_pa
     assert (ran.code, ran.out) == (2, "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "1", "x"),
+        ("request", "1", "x"),
+        ("multicast", "1", "x"),
+        ("broadcast", "x"),
+        ("ping", "1"),
+        ("trace", "1"),
+    ],
+    ids=lambda words: words[0],
+)
+async def test_daemon_that_is_stopped_ends_a_command_in_its_time(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(f"{tmp_path}/d.sock")
+        stopped.listen()
+        ran = await run(*words, "--control", f"unix:{tmp_path}/d.sock", "--timeout", "0.05")
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err == f"bmgd {words[0]}: the daemon has not answered 'hello' for 0.05 s\n"
+
+
 async def test_error_in_json_that_nobody_reads_is_told_on_stderr(core: FakeCore) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)

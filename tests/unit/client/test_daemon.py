@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -423,6 +424,25 @@ async def test_socket_that_this_user_may_not_use_is_not_taken_for_no_daemon(
     monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_connection", refuse)
     with pytest.raises(bmgd.RequestError, match=r"may not use the socket /d\.sock: Perm"):
         async with bmgd.connect("/d.sock"):
+            pass
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+async def test_daemon_that_does_not_answer_at_first_is_waited_for_as_long_as_was_asked(
+    tmp_path: Path, reconnect: bool
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(f"{tmp_path}/d.sock")
+        stopped.listen()
+        with pytest.raises(bmgd.SilentDaemonError, match=r"'hello' for 0\.05 s"):
+            async with bmgd.connect(f"{tmp_path}/d.sock", reconnect=reconnect, timeout=0.05):
+                pass
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, True, "5", 1e9])
+async def test_connecting_refuses_what_is_no_timeout(tmp_path: Path, timeout_s: Any) -> None:
+    with pytest.raises(bmgd.RequestError, match="a timeout is"):
+        async with bmgd.connect(f"{tmp_path}/d.sock", timeout=timeout_s):
             pass
 
 
