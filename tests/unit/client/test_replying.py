@@ -261,6 +261,19 @@ async def test_answer_whose_future_is_cancelled_can_be_given_again_unless_the_da
         await question.answer_soon(b"third", DEADLINE_S)
 
 
+async def test_answer_that_was_cancelled_in_this_turn_is_not_given_twice() -> None:
+    """Its stream has not heard of it, and still puts it where it may be put before."""
+    daemon = Daemon()
+    question = Question(Replies(daemon), Asker(3, 1, 1), 7)
+    first = await question.answer_soon(b"first", DEADLINE_S)
+    first.cancel()
+    with pytest.raises(RequestError, match="answered already"):
+        await question.answer_soon(b"second", DEADLINE_S)
+    await turn()
+    # Now it has: the first one is not sent.
+    await answered_again(daemon, question)
+
+
 async def test_answer_after_the_daemon_is_gone_says_so() -> None:
     daemon = Daemon()
     replies = Replies(daemon)
