@@ -115,7 +115,8 @@ class StreamAnswers:
         if stream.tag == tag:
             return
         first = next(iter(stream.underway.values()), None)
-        if not stream.tag and not stream.answered and first and first.transmissions == 1:
+        if not stream.tag and not stream.answered and first:
+            # Nobody takes what is for no life, however often it was sent.
             stream.tag = tag
             self._sending.transmit(stream, first)
             self._table.set_timer(stream)

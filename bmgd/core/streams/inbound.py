@@ -9,6 +9,7 @@ segment names. A segment of a stream is
                                                             --no reader-> RESET (of long messages only)
     beyond it, within the credit ----> kept, and told as a gap; the farthest gives way
     of an unknown stream, not OPEN --> RESET
+    for another life, or for none ---> RESET with the tag of this one; what was for none is sent again
 
 `granting.py` says how much a stream may send, `acknowledging.py` when its source hears of it. A stream
 that is closed is remembered until the floor has passed it, or a late copy of its first segment would
@@ -102,14 +103,15 @@ class Inbound:
         context, route = self._context, segment.route
         if not self._is_believed(segment):
             return
-        if not route.destination_tag and self._may_have_followed():
-            return
-        if route.destination_tag != context.own_tag and (route.destination_tag or context.followed):
-            if not segment.flags & SegmentFlag.BEST_EFFORT:
-                self._reset(segment, ResetReason.FOREIGN_TAG)
-            return
         if segment.flags & SegmentFlag.BEST_EFFORT:
-            self._on_best_effort(segment)
+            # It is sent once: a former life that could have had it as well does not matter.
+            if route.destination_tag in (0, context.own_tag):
+                self._on_best_effort(segment)
+            return
+        if route.destination_tag != context.own_tag:
+            # Nor is it taken where it is for no life: its source would send it to the next one, too.
+            if route.destination_tag or not self._may_be_followed():
+                self._reset(segment, ResetReason.FOREIGN_TAG)
             return
         source = self._source_of(route.source, route.source_incarnation)
         if source is None:
@@ -130,8 +132,8 @@ class Inbound:
             context.observe("stale source", route.source, route.source_incarnation)
         return standing is Standing.CURRENT and status is not Status.LEFT
 
-    def _may_have_followed(self) -> bool:
-        """Whether this life knows of no former one, and is too young to have been told of one."""
+    def _may_be_followed(self) -> bool:
+        """Whether this life may soon be told of a former one, and be followed: its tag would not last."""
         context = self._context
         is_young = context.now_ns - self._began_ns < context.settings.join_ns
         return not context.has_been_ready and is_young and not context.followed

@@ -173,7 +173,11 @@ class MessagesAreTakenOnce(Checker):
             return
         key = stream_key(journal, route.source, route.source_incarnation, route.sequence)
         arrived = self._arrived.setdefault(key, {})
-        before = arrived.setdefault(route.sequence & 0xFFFF_FFFF, segment)
+        number = route.sequence & 0xFFFF_FFFF
+        before = arrived.setdefault(number, segment)
+        if route.destination_tag == incarnation_tag(journal.incarnation):
+            # A copy before it may have been for no life: that one was not taken.
+            arrived[number] = segment
         if (before.body, before.count) != (segment.body, segment.count):
             self.violate(journal, f"{route.source} uses a number of a stream for two segments")
 
@@ -208,8 +212,8 @@ class MessagesAreTakenOnce(Checker):
             self.violate(
                 journal, f"took a message of a life of {route.source} that none vouches for"
             )
-        if route.destination_tag not in (0, incarnation_tag(journal.incarnation)):
-            self.violate(journal, f"took a message of {route.source} for another life")
+        if route.destination_tag != incarnation_tag(journal.incarnation):
+            self.violate(journal, f"took a message of {route.source} for another life, or none")
         for payload in unpack_messages(segment.body, segment.count):
             if is_inbox(stream.topic) and read_head(payload)[0] in (READER_LOST, NO_READER):
                 # Of the source's daemon itself; `RequestsHaveOneOutcome` looks at it.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from bmgd.core.commands import (
     CloseStream,
     Leave,
@@ -17,6 +19,7 @@ from bmgd.core.commands import (
 from bmgd.core.effects import Effect, Send
 from bmgd.core.events import Event, Received
 from bmgd.core.forwarding.probing import SENDING_BITS
+from bmgd.core.node import Node
 from bmgd.errors import UnreachableError
 from bmgd.sim import Network
 from bmgd.sim.host import Host
@@ -31,6 +34,16 @@ from tests.unit.core.clusters import S, settle
 from tests.unit.segments import segment
 
 FORMER = Incarnation(7)
+
+
+def far_apart() -> tuple[Network, Node, NodeId]:
+    """A cluster at rest, its node 0, and the id of one whose life that one does not know."""
+    network = Network(16)
+    settle(network)
+    source = network.hosts[NodeId(0)].node
+    known_tag = source.parts.outbound.table.known_tag
+    far = next(i for i in map(NodeId, range(1, 16)) if not known_tag(i))
+    return network, source, far
 
 
 def restarted() -> Network:
@@ -78,52 +91,84 @@ def test_reply_to_a_former_lifes_probe_is_none_to_this_ones() -> None:
     assert answered(network, request, ProbeReply(probed(network, own), ()))
 
 
-def test_young_life_takes_no_message_to_nobodys_life_until_it_can_know_of_a_former_one() -> None:
+@pytest.mark.parametrize("age_s", [0.1, 60.0])
+def test_life_takes_nothing_that_is_for_no_life_however_old_it_is(age_s: float) -> None:
+    """Nobody may have told it of a former one, which could have taken it: it may have been stopped."""
     network = Network(3, start=False)
     host = network.boot(0)
-    network.run(0.1)
-    assert host.node.state is NodeState.JOINING
-    sent = Route(NodeId(0), NodeId(1), Incarnation(1 << 32 | 5), hop_budget=9)
-    data = Received(LinkId(10**6), segment(sent, b"x"))
-    network._step(host, data)
+    network.run(age_s)
+    answers = Answers()
+    network.watchers.append(answers)
+    one = NodeId(1), Incarnation(1 << 32 | 5)
+    to_nobody = Route(NodeId(0), *one, sequence=1 << 32 | 1, hop_budget=9)
+    network._step(host, Received(LinkId(10**6), segment(to_nobody, b"x")))
     assert host.node.parts.topics.table.waiting() == 0
-    network.run(host.node.parts.context.settings.join_ns / S)
-    network._step(host, data)
+    its_own = replace(to_nobody, destination_tag=incarnation_tag(host.node.incarnation))
+    network._step(host, Received(LinkId(10**6), segment(its_own, b"x")))
     assert host.node.parts.topics.table.waiting() == 1
 
 
-def test_young_life_that_leaves_before_it_is_ready_does_not_say_what_was_not_taken() -> None:
+def test_young_life_that_may_be_followed_does_not_ask_for_what_is_for_no_life() -> None:
+    """The life that follows it would refuse what came under its tag."""
     network = Network(3, start=False)
     host, other = network.boot(0), network.boot(1)
     network.run(0.1)
     assert host.node.state is NodeState.JOINING
-    network.issue(0, SendTo(NodeId(2), "t", b"unconfirmed", 10 * S))
-    network.issue(0, Leave())
-    refusals = Answers()
-    network.watchers.append(refusals)
+    answers = Answers()
+    network.watchers.append(answers)
     (end,) = ends_between(host, NodeId(1))
-    to_nobody = Route(NodeId(0), NodeId(1), other.node.incarnation, hop_budget=9)
-    network._step(host, Received(end.link, segment(to_nobody, b"x")))
-    assert refusals.resets == []
+    sent = Route(NodeId(0), NodeId(1), other.node.incarnation, hop_budget=9)
+    network._step(host, Received(end.link, segment(sent, b"x")))
+    assert answers.resets == []
     network.run(host.node.parts.context.settings.join_ns / S)
-    network._step(host, Received(end.link, segment(to_nobody, b"x")))
-    assert refusals.resets == [ResetReason.LEAVING]
+    network._step(host, Received(end.link, segment(sent, b"x")))
+    assert answers.resets == [ResetReason.FOREIGN_TAG]
 
 
-def test_young_life_that_leaves_when_it_was_ready_says_at_once_what_was_not_taken() -> None:
-    network = Network(3)
-    network.run_until(lambda: all(h.node.state is NodeState.READY for h in network.hosts.values()))
-    host, other = network.hosts[NodeId(0)], network.hosts[NodeId(1)]
-    assert network.now_ns < host.node.parts.context.settings.join_ns
+def test_first_message_to_a_life_that_is_not_known_asks_for_it() -> None:
+    network, _, far = far_apart()
+    answers = Answers()
+    network.watchers.append(answers)
+    request = network.issue(0, SendTo(far, "t", b"x", 10 * S))
+    network.run_until(lambda: request in network.hosts[NodeId(0)].replies, 1)
+    assert network.hosts[NodeId(0)].replies[request].error is None
+    assert answers.resets == [ResetReason.FOREIGN_TAG]
+    assert network.hosts[far].node.parts.topics.table.waiting() == 1
+
+
+def test_life_is_taken_over_however_often_a_message_was_sent_to_none() -> None:
+    """The destination stood still meanwhile: copies wait for it, and it answers each."""
+    network, source, far = far_apart()
+    network.stop(far)
+    request = network.issue(0, SendTo(far, "t", b"x", 10 * S))
+    network.run(0.7)
+    (stream,) = source.parts.outbound.table.streams.values()
+    assert stream.underway[1].transmissions > 1
+    network.resume(far)
+    network.run_until(lambda: request in network.hosts[NodeId(0)].replies, 5)
+    assert network.hosts[NodeId(0)].replies[request].error is None
+    assert network.hosts[far].node.parts.topics.table.waiting() == 1
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_life_that_leaves_first_says_whose_a_message_to_no_life_would_be(size: int) -> None:
+    """Ready or not: of what is for another one it cannot say that it was not taken."""
+    network = Network(3, start=False)
+    hosts = [network.boot(node_id) for node_id in range(size)]
+    network.run(hosts[0].node.parts.context.settings.join_ns / S)
+    host, other = hosts[:2]
+    assert (host.node.state is NodeState.READY) == (size == 3)
     network.issue(0, SendTo(NodeId(2), "t", b"unconfirmed", 10 * S))
     network.issue(0, Leave())
-    assert host.node.state is NodeState.LEAVING
     refusals = Answers()
     network.watchers.append(refusals)
     (end,) = ends_between(host, NodeId(1))
     to_nobody = Route(NodeId(0), NodeId(1), other.node.incarnation, hop_budget=9)
     network._step(host, Received(end.link, segment(to_nobody, b"x")))
-    assert refusals.resets == [ResetReason.LEAVING]
+    assert refusals.resets == [ResetReason.FOREIGN_TAG]
+    its_own = replace(to_nobody, destination_tag=incarnation_tag(host.node.incarnation))
+    network._step(host, Received(end.link, segment(its_own, b"x")))
+    assert refusals.resets == [ResetReason.FOREIGN_TAG, ResetReason.LEAVING]
 
 
 def test_young_life_that_knows_of_a_former_one_says_so_at_once() -> None:
