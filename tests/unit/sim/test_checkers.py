@@ -307,9 +307,13 @@ def dial_that_never_was(f: Forger) -> None:
     f.deadline()
 
 
-def passed(f: Forger, payload: bytes, stream_id: int, number: int = 1) -> Segment:
+def passed(
+    f: Forger, payload: bytes, stream_id: int, number: int = 1, *, for_no_life: bool = False
+) -> Segment:
     """A segment that came from the peer, and that its stream has passed."""
-    route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    tag = 0 if for_no_life else f.inside.context.own_tag
+    from_peer = {"source": PEER, "source_incarnation": f.life}
+    route = f.route(destination=ME, destination_tag=tag, **from_peer)
     source = f.inside.inbound._sources.setdefault(PEER, inbound._Source(f.life))
     stream = source.streams.setdefault(stream_id, StreamIn(PEER, f.life, stream_id, "t", 2))
     stream.next = number + 1
@@ -349,6 +353,12 @@ def taken_for_a_former_life(f: Forger) -> None:
     life[ME] = Incarnation(life[ME] - 1)
     f.network.issue(PEER, SendTo(ME, "t", b"late", 10 * S))
     f.step(Received(f.link, passed(f, b"late", 7)), [])
+
+
+def taken_for_no_life(f: Forger) -> None:
+    f.network.cut(4, 5)
+    f.network.issue(PEER, SendTo(ME, "t", b"whoever", 10 * S))
+    f.step(Received(f.link, passed(f, b"whoever", 7, for_no_life=True)), [])
 
 
 def taken_and_told_as_not_sent(f: Forger) -> None:
@@ -779,6 +789,7 @@ FORGERIES: list[tuple[str, Callable[[Forger], None]]] = [
     ("messages-are-taken-once", taken_twice),
     ("messages-are-taken-once", taken_of_a_life_that_none_vouches_for),
     ("messages-are-taken-once", taken_for_a_former_life),
+    ("messages-are-taken-once", taken_for_no_life),
     ("messages-are-taken-once", confirmed_and_never_taken),
     ("messages-are-taken-once", confirmed_in_a_stream_and_never_taken),
     ("messages-are-taken-once", taken_out_of_order),
