@@ -15,7 +15,7 @@ from bmgd.client.backlog import Pending, with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.underway import Segment
-from bmgd.errors import BmgdError, NoReaderError, RequestError, UnreachableError
+from bmgd.errors import BmgdError, LeavingError, NoReaderError, RequestError, UnreachableError
 
 OVERDUE: Final = "no answer before the deadline"
 
@@ -125,6 +125,9 @@ class Questions(Outgoing):
 
     def _fail(self, error: BmgdError | None, unsent: int) -> None:
         super()._fail(error, unsent)
+        if isinstance(error, LeavingError):
+            # The other daemon takes no more; what it has taken its readers answer before it goes.
+            return
         over = error or RequestError("the stream is closed")
         for question in list(self._asked.values()):
             # Those that the other daemon has taken; the others have failed just now.

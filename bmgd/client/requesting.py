@@ -5,7 +5,8 @@ has a number, which its answer names (`questions.py`). The answers of all come t
 What is known of a question:
 
     waiting here --in a segment--> put --answer, or why there is none--> its outcome
-       |                            |--the stream ends (a death, a new life)--> failed
+       |                            |--the stream ends (a death, a new life)--> failed; what was taken by
+       |                            |    a daemon that is leaving is still answered
        +--timeout, cancelled        +--timeout, cancelled--> given up: a late answer is dropped
           --> not sent
 

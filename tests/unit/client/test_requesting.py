@@ -10,6 +10,7 @@ import pytest
 
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import SETTLED_MAX
+from bmgd.client.questions import Questions
 from bmgd.client.requesting import Asking
 from bmgd.errors import LeavingError, NoDaemonError, RequestError, UnreachableError
 from bmgd.wire import control
@@ -129,6 +130,40 @@ async def test_question_whose_answer_is_too_long_may_have_been_worked_on(
         with pytest.raises(RequestError, match="more than max_answer") as error:
             await asked
     assert error.value.sent
+
+
+async def test_question_that_a_leaving_node_has_taken_is_still_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its reader finishes it; only what it refuses fails, as not sent."""
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+
+    def ask() -> asyncio.Task[bytes]:
+        return asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
+
+    async with asyncio.timeout(DEADLINE_S):
+        taken = ask()
+        await wire.open_stream()
+        await wire.until(lambda: wire.put() == 1)
+        stream = taken_stream(asking)
+        stream.on_item({"next": 2, "credit": 1 << 20})
+        refused = ask()
+        await wire.until(lambda: wire.put() == 2)
+        stream.on_end(LeavingError(1, "it is leaving"), {"next": 2, "unsent": 2})
+        with pytest.raises(LeavingError) as error:
+            await refused
+        assert not error.value.sent
+        assert not taken.done()
+        body = pack_messages([answer_head(ANSWER, 1) + b"a"])
+        asking.inbox.on_item({"source": 1, "count": 1, "body": body})
+        assert await taken == b"a"
+
+
+def taken_stream(asking: Asking) -> Questions:
+    """The only stream of questions."""
+    (stream,) = asking._streams
+    return stream
 
 
 async def test_questions_asked_while_the_inbox_opens_are_put_in_order(
