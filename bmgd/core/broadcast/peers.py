@@ -11,7 +11,8 @@ life, and who joins, skip everything that was sent before they were known.
 A founder that has lost its state may begin a life below its former one. Where nothing but an
 acknowledgement told of that one, it is waited for again, also for what the former one acknowledged.
 
-Skips are told again, together with what is sent again, until the node acknowledges to be beyond them.
+Skips are told again, after longer and longer pauses, until the node acknowledges to be beyond them. Where
+no way leads to a node each of them is a search through all others, and all sources have some for it.
 A node that skips a broadcast is not missing from it any more. `broadcast/__init__.py` has all the cases.
 """
 
@@ -32,6 +33,8 @@ from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Record, Status,
 from bmgd.wire.broadcast_messages import Skip, Watermark
 
 RESEND_TIMER = "broadcast resend"
+TELL_MAX_NS = 8_000_000_000
+"""Pauses between skips that are told again double up to this."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,12 +46,21 @@ class Peer:
         gone_at: the next sequence when it was held dead; 0 while it is not.
         skips: what it need not wait for, until it acknowledged to be beyond; in order, and what touches
             is one, so they are fewer than what is unstable.
+        told: how often it was told of them since it was heard of; told_ns: when the last time.
     """
 
     life: Incarnation = UNKNOWN_INCARNATION
     watermark: int = 0
     gone_at: int = 0
     skips: list[Skip] = field(default_factory=list)
+    told: int = 0
+    told_ns: int = 0
+
+    @property
+    def tell_ns(self) -> int:
+        """When it is to be told of its skips again."""
+        pause_ns = RESEND_MIN_NS << min(self.told - 1, 8) if self.told else 0
+        return self.told_ns + min(pause_ns, TELL_MAX_NS)
 
     def skip(self, more: Skip) -> None:
         """It need not wait for these either."""
@@ -109,16 +121,17 @@ class BroadcastPeers:
                 yield from peer.skips
 
     def tell_skips(self) -> None:
-        """Tell everybody who is not gone what it need not wait for, again."""
-        is_gone = self._context.membership.is_gone
+        """Tell everybody who is not gone what it need not wait for, again, where it is time."""
+        is_gone, now_ns = self._context.membership.is_gone, self._context.now_ns
         for node_id, peer in self.by_id.items():
-            if peer.skips and not is_gone(node_id):
+            if peer.skips and not is_gone(node_id) and now_ns >= peer.tell_ns:
                 self._tell_skips_to(node_id, peer)
 
     def pass_over(self, node_id: NodeId, sequence: int) -> None:
         """A node will not get a broadcast: it misses it, and is told."""
         peer = self.by_id.setdefault(node_id, Peer())
         peer.skip(Skip(node_id, sequence, sequence, True))
+        peer.told = 0
         self._clear(node_id, sequence, sequence)
 
     def plan_resending(self) -> None:
@@ -132,6 +145,8 @@ class BroadcastPeers:
         return any(peer.skips and not is_gone(each) for each, peer in self.by_id.items())
 
     def _tell_skips_to(self, node_id: NodeId, peer: Peer) -> None:
+        peer.told += 1
+        peer.told_ns = self._context.now_ns
         self._frames.tell_skips(node_id, peer.life, peer.skips)
 
     # --- watermarks ---------------------------------------------------------------------------
@@ -154,6 +169,7 @@ class BroadcastPeers:
                 self._frames.tell_skips(node_id, life, ())
             return False
         peer = self._acknowledging(node_id, life)
+        peer.told = 0
         # One that was told untruly what is stable may be beyond all that there is: it gets none of that.
         watermark = min(message.watermark, self._window.next - 1)
         if watermark > peer.watermark:
@@ -334,6 +350,7 @@ class BroadcastPeers:
         peer.life, peer.watermark = life, 0
         peer.gone_at = following if self._context.membership.is_gone(node_id) else 0
         peer.skips = [Skip(node_id, 1, following - 1, False)] if following > 1 else []
+        peer.told = 0
         self._tell_skips_to(node_id, peer)
         self.plan_resending()
 
@@ -365,5 +382,6 @@ class BroadcastPeers:
         if gone_at < following:
             peer.skip(Skip(node_id, gone_at, following - 1, True))
         if peer.skips:
+            peer.told = 0
             self._tell_skips_to(node_id, peer)
             self.plan_resending()

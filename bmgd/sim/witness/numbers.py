@@ -52,6 +52,7 @@ NUMBERS: Final[dict[str, dict[str, int | float]]] = {
         "PULL_DOUBLINGS": 4,
         "TOLD_MAX": 1024,
     },
+    "core.broadcast.peers": {"TELL_MAX_NS": 8 * S},
     "core.broadcast.programs": {
         "REGISTERED_MAX": 1024,
         "KNOWN_MAX": 2**17,

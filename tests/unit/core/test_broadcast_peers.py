@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
+import pytest
+
+from bmgd.core.broadcast.peers import TELL_MAX_NS, Peer
 from bmgd.core.commands import BroadcastTo
 from bmgd.core.context import RecordMoved
 from bmgd.core.effects import Effect, Send
@@ -12,8 +16,9 @@ from bmgd.sim import Network
 from bmgd.sim.host import Host
 from bmgd.sim.observing import Watcher
 from bmgd.types import Incarnation, NodeId, Record, Status
-from bmgd.wire.broadcast_messages import Watermark
+from bmgd.wire.broadcast_messages import Skip, Watermark
 from bmgd.wire.link_messages import Held, Watermarks
+from bmgd.wire.routes import Route
 from tests.unit.core.clusters import S, settle
 
 
@@ -65,3 +70,40 @@ def test_node_asks_a_living_source_for_what_neighbors_do_not_keep_any_more() -> 
     assert asked.count == 0
     network.run(0.2)
     assert asked.count == 1
+
+
+def test_skips_that_are_not_acknowledged_are_told_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of them may be a search through all nodes, and every source tells some."""
+    network = Network(3)
+    settle(network)
+    network.issue(0, BroadcastTo("news", b"x", True, 10 * S))
+    network.run(1)
+    host = network.hosts[NodeId(0)]
+    peers = host.node.parts.to_many.source.peers
+    told_ns: list[int] = []
+    monkeypatch.setattr(
+        peers._frames, "tell_skips", lambda *_: told_ns.append(host.node.parts.context.now_ns)
+    )
+
+    def lacks(node_id: NodeId) -> None:
+        peers.by_id.setdefault(node_id, Peer()).skip(Skip(node_id, 1, 9, False))
+        peers.plan_resending()
+
+    lacks(NodeId(2))
+    network.run(60)
+    pauses_s = [(b - a) / S for a, b in pairwise(told_ns)]
+    assert len(told_ns) < 16
+    assert pauses_s == sorted(pauses_s)
+    assert TELL_MAX_NS / S <= pauses_s[-1] < TELL_MAX_NS / S + 1
+    # It is heard of, so there is a way to it.
+    one = host.node.parts.context
+    life = network.hosts[NodeId(2)].node.incarnation
+    route = Route(NodeId(0), NodeId(2), life, one.own_tag, sequence=0, hop_budget=9)
+    link = host.node.parts.links.to(NodeId(2))
+    assert link is not None
+    network._step(host, Received(link.id, Watermark(route, 0, 0, False)))
+    again = len(told_ns)
+    network.run(0.5)
+    assert len(told_ns) > again
