@@ -45,6 +45,10 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Sender, None] = {}
         """Who has segments to put, and waits until it may."""
+        self._served: Sender | None = None
+        """Whose turn it is to write, while others wait."""
+        self._is_serving = False
+        """Whether the next one has its turn in the next turn of the loop."""
         self._uncrowded = asyncio.Event()
         """Set while more may be written: the daemon has read enough, or is gone."""
         self._uncrowded.set()
@@ -82,10 +86,10 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
 
     def may_write(self, sender: Sender) -> bool:
         """Whether a segment may be written now; else `on_writable` tells when."""
-        if not self._uncrowded.is_set():
-            self._waiting[sender] = None
-            return False
-        return True
+        if self._uncrowded.is_set() and (not self._waiting or self._served is sender):
+            return True
+        self._waiting[sender] = None
+        return False
 
     def write(self, frame: Frame) -> None:
         """Send a frame; nothing happens when the connection is over."""
@@ -119,7 +123,7 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
         self._descriptor = transport.get_extra_info("socket").fileno()
         forked.keep_from_children(self._descriptor)
         self._transport.set_write_buffer_limits(CROWDED_BYTES, UNCROWDED_BYTES)
-        self._waiting = {}
+        self._waiting, self._served = {}, None
         self._uncrowded.set()
         self._has_ended.clear()
 
@@ -128,9 +132,19 @@ class DaemonSocket(asyncio.BufferedProtocol, ABC):
 
     def resume_writing(self) -> None:
         self._uncrowded.set()
-        waiting, self._waiting = self._waiting, {}
-        for sender in waiting:
+        if not self._is_serving:
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        """Who has waited for longest writes; the next one in the next turn of the loop."""
+        self._served = None
+        self._is_serving = bool(self._waiting) and self._uncrowded.is_set()
+        if self._is_serving:
+            self._served = sender = next(iter(self._waiting))
+            del self._waiting[sender]
             sender.on_writable()
+            # A task that puts the pieces of a long message is woken before.
+            asyncio.get_running_loop().call_soon(self._serve_next)
 
     def connection_lost(self, exc: Exception | None) -> None:
         forked.forget(self._descriptor)
