@@ -70,6 +70,15 @@ class Backlog:
         """Whether as much waits as goes into a segment."""
         return self.size_bytes >= FULL_BYTES
 
+    @property
+    def following(self) -> int:
+        """The place of the message that is added next."""
+        return self._first + len(self.payloads)
+
+    def has_before(self, place: int) -> bool:
+        """Whether a message before that place waits."""
+        return bool(self.payloads) and self._first < place
+
     def wait_for(self, message: Pending) -> None:
         """Somebody waits for the message that is added next."""
         message.place = self._first + len(self.payloads)

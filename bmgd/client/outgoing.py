@@ -187,24 +187,42 @@ class Outgoing(Putting):
         self.check()
 
     async def until_confirmed(self) -> None:
-        """Wait until nothing waits or is underway.
+        """Wait until nothing waits or is underway of what was written before.
 
         Raises: as `check`.
         """
-        self._connection.check_loop()
-        self._pump_all()
-        while (self._writers.count or not self.is_idle) and not self._over and self._is_lossless:
+        last = await self._until_put(lambda: self._over or not self._is_lossless)
+        while self._underway.has_up_to(last) and not self._over and self._is_lossless:
             await self.until_changed()
         if self._error is not None and not self._is_lossless:
             self.check()
-        self._flushed_segments = self._underway.segments_confirmed
+        if self.is_idle:
+            self._flushed_segments = self._underway.segments_confirmed
 
     async def until_settled(self) -> None:
-        """Wait until nothing waits or is underway, or the stream is over."""
+        """Wait until what was written before has its outcome, or nobody waits for it, or it is over."""
+        last = await self._until_put(lambda: self._over)
+        while not self._underway.are_settled(last) and not self._over:
+            await self.until_changed()
+
+    async def _until_put(self, is_vain: Callable[[], bool]) -> int:
+        """Wait until what was written before is put; what comes later is not waited for.
+
+        Args:
+            is_vain: whether it need not be waited for any more.
+
+        Returns:
+            The number of the segment put last.
+        """
         self._connection.check_loop()
         self._pump_all()
-        while not self.is_settled:
+        place = self._writers.following
+        while self._writers.has_before(place) and not is_vain():
             await self.until_changed()
+        place = self._backlog.following
+        while self._backlog.has_before(place) and not is_vain():
+            await self.until_changed()
+        return self._underway.last_number
 
     @property
     def is_settled(self) -> bool:

@@ -143,6 +143,11 @@ class Putting:
         return self._backlog.is_full
 
     @property
+    def has_line(self) -> bool:
+        """Whether writers wait for their turn."""
+        return self._writers.count > 0
+
+    @property
     def is_crowded(self) -> bool:
         """Whether a writer has to wait for its turn."""
         return self._backlog.size_bytes >= FULL_BYTES or self._writers.count > 0

@@ -44,9 +44,7 @@ class SharedStreams:
         self, destination: int, topic: str, priority: Priority, quality: Quality
     ) -> Outgoing:
         def make() -> Outgoing:
-            made = Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
-            self.watch(made)
-            return made
+            return Outgoing(self._connection, destination, checked_topic(topic), priority, quality)
 
         words = checked_word("a topic", topic), checked_word("a priority", priority)
         return self._shared.get((destination, *words, quality), make)
@@ -85,7 +83,14 @@ class SharedStreams:
             return
         stream = self._stream(destination, topic, priority, quality)
         loop = asyncio.get_running_loop()
-        message = Pending(checked, loop.time() + timeout, loop.create_future())
+        until = loop.time() + timeout
+        while stream.has_line:
+            # What `send_soon` waits to add is not overtaken.
+            await stream.until_room(len(checked), until)
+            if not stream.is_broken:
+                break
+            stream = self._stream(destination, topic, priority, quality)
+        message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
         try:
             await send_and_wait(stream, message)

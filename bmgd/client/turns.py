@@ -27,6 +27,18 @@ class Turns:
         """What they have to add, in bytes."""
         self._called_bytes = 0
         """What those have who are called."""
+        self._last = 0
+        self._in_line: OrderedDict[int, None] = OrderedDict()
+        """All of them, by the order in which they came."""
+
+    @property
+    def following(self) -> int:
+        """The place of the writer that comes next."""
+        return self._last + 1
+
+    def has_before(self, place: int) -> bool:
+        """Whether a writer before that place has not added its message yet."""
+        return bool(self._in_line) and next(iter(self._in_line)) < place
 
     async def wait(self, size: int) -> None:
         """Wait to be called; the caller adds its message at once, or sees that it cannot be added.
@@ -36,11 +48,14 @@ class Turns:
         """
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.count += 1
+        self._last = place = self._last + 1
+        self._in_line[place] = None
         self._waiting[turn] = size
         try:
             await turn
         finally:
             self.count -= 1
+            del self._in_line[place]
             if self._waiting.pop(turn, None) is None:
                 self._called_bytes -= size + PREFIX_BYTES
 

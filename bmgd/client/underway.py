@@ -70,6 +70,19 @@ class Underway:
         """Whether nobody waits for what becomes of any."""
         return all(segment.is_settled for segment in self._segments.values())
 
+    def has_up_to(self, last: int) -> bool:
+        """Whether one has that number, or a lower one."""
+        return bool(self._segments) and next(iter(self._segments)) <= last
+
+    def are_settled(self, last: int) -> bool:
+        """Whether nobody waits for what becomes of any up to that number."""
+        for number, segment in self._segments.items():
+            if number > last:
+                return True
+            if not segment.is_settled:
+                return False
+        return True
+
     def put(self, cost: int, count: int, waited: list[Pending]) -> int:
         """A segment is put; returns its number."""
         self.last_number = number = self.last_number + 1

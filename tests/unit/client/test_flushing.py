@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import bmgd
-from bmgd.core.commands import BroadcastTo, Command, MulticastTo, PutSegment
-from bmgd.core.effects import Reply
+from bmgd.client.daemon import SETTLE_S
+from bmgd.core.commands import BroadcastTo, Command, Leave, MulticastTo, PutSegment
+from bmgd.core.effects import Reply, StreamMoved
 from bmgd.types import NodeId
 from tests.unit.client.test_reconnecting import until_away
 from tests.unit.fake_core import DEADLINE_S, SILENT, FakeCore, fake_daemon
@@ -140,6 +142,84 @@ async def test_flush_waits_for_what_began_before_it_and_not_for_what_follows(
         core.late.remove(request)
         core.answer()
         await second
+
+
+class SlowCore(FakeCore):
+    """Confirms what it was given a moment later, as another node does."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        confirm = self.server.answers.stream_moved
+
+        def later(moved: StreamMoved) -> None:
+            asyncio.get_running_loop().call_later(0.002, confirm, moved)
+
+        self.server.answers.stream_moved = later  # type: ignore[method-assign]
+
+
+@asynccontextmanager
+async def slow_daemon(path: Path) -> AsyncIterator[SlowCore]:
+    """A fake daemon that listens at a path, and is a `SlowCore`."""
+    core = SlowCore(path)
+    await core.server.start()
+    try:
+        yield core
+    finally:
+        core.server.close()
+
+
+async def send_on(daemon: bmgd.Daemon) -> None:
+    while True:
+        await daemon.send(1, b"x", topic="jobs")
+
+
+async def write_on(daemon: bmgd.Daemon) -> None:
+    async with daemon.stream(1, "jobs") as stream:
+        while True:
+            await stream.write(b"x")
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("go_on", [send_on, write_on])
+@pytest.mark.parametrize("ends", [bmgd.Daemon.flush, bmgd.Daemon.drain, bmgd.Daemon.leave])
+async def test_nothing_that_begins_later_is_waited_for(
+    tmp_path: Path,
+    go_on: Callable[[bmgd.Daemon], Awaitable[None]],
+    ends: Callable[[bmgd.Daemon], Awaitable[object]],
+) -> None:
+    """Tasks that send one message after the other always have something underway."""
+    async with slow_daemon(tmp_path / "d.sock") as core, bmgd.connect(core.address) as daemon:
+        going_on = [asyncio.ensure_future(go_on(daemon)) for _ in range(4)]
+        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        ending = asyncio.ensure_future(ends(daemon))
+        if ends is bmgd.Daemon.flush:
+            await asyncio.wait_for(ending, SETTLE_S - 1)
+        else:
+            async with asyncio.timeout(SETTLE_S - 1):
+                await core.until_told(lambda: any(isinstance(c, Leave) for _, c in core.told))
+        for task in (ending, *going_on):
+            task.cancel()
+        await asyncio.gather(ending, *going_on, return_exceptions=True)
+
+
+async def test_flush_of_a_stream_does_not_wait_for_what_others_write_later(tmp_path: Path) -> None:
+    async with (
+        slow_daemon(tmp_path / "d.sock") as core,
+        bmgd.connect(core.address) as daemon,
+        daemon.stream(1, "jobs") as stream,
+    ):
+
+        async def write() -> None:
+            while True:
+                await stream.write(b"x")
+                await asyncio.sleep(0)
+
+        writing = asyncio.ensure_future(write())
+        await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
+        await stream.write(b"before")
+        await stream.flush(DEADLINE_S)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
 
 
 async def test_flush_waits_until_what_was_sent_soon_has_told_its_outcome(core: LateCore) -> None:

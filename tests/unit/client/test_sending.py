@@ -92,6 +92,25 @@ async def test_those_who_wait_for_room_are_sent_before_those_who_come_later(
     go_on(core)
 
 
+async def test_send_does_not_overtake_what_send_soon_waits_to_add(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        await filled(core, daemon)
+        soon = [send_soon(daemon, text) for text in (b"1", b"2")]
+        await daemon.status()
+        sending = asyncio.ensure_future(daemon.send(1, b"3", timeout=DEADLINE_S))
+        await daemon.status()
+        go_on(core)
+        for sent in await asyncio.gather(*soon):
+            sent.add_done_callback(asyncio.Future.exception)
+        await core.until_told(lambda: len(texts(core)) == 3)
+        sending.cancel()
+        await asyncio.wait((sending,))
+    assert texts(core) == [b"1", b"2", b"3"]
+    go_on(core)
+
+
 async def test_one_who_waits_for_room_in_vain_or_is_cancelled_leaves_no_gap(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
