@@ -344,7 +344,11 @@ class Daemon(SendsToMany, ShowsCluster):
         Raises: as `status`.
         """
         await self._streams.settle(SETTLE_S)
-        await self._connection.ask("leave", {}, LEAVE_S)
+        # One that is away is waited for as for anything else; another one would be told by surprise.
+        connection = self._connection
+        await connection.with_one_daemon(
+            ANSWER_S, lambda _: Connection.ask(connection, "leave", {}, LEAVE_S)
+        )
 
     def subscribe(
         self,

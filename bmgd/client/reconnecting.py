@@ -138,6 +138,8 @@ class LastingConnection(Connection):
         self._lasting: dict[_Lasting, None] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
+        self._is_greeting = False
+        """Whether the socket is open, and the daemon has not answered anything yet."""
         self._refusal: RequestError | None = None
         """Why the daemon refused the connection, the last time."""
         self._waiting_for_daemon = Line()
@@ -148,7 +150,7 @@ class LastingConnection(Connection):
     @property
     def is_up(self) -> bool:
         """Whether the daemon is there."""
-        return self._lost is None
+        return self._lost is None and not self._is_greeting
 
     async def keep_open(self) -> None:
         """Connect again whenever the daemon has gone, until this is cancelled."""
@@ -179,13 +181,15 @@ class LastingConnection(Connection):
         self._reader = FrameReader(ANSWER_BYTES_MAX)
         self._refusal = None
         await open_socket(self, self._path)
-        self._lost = None
+        self._lost, self._is_greeting = None, True
         try:
             await self.greet(within_s)
         except NoDaemonError:
             if self._refusal is not None:
                 raise self._refusal from None
             raise
+        finally:
+            self._is_greeting = False
         for lasting in list(self._lasting):
             lasting.open()
         self._tell_change()
@@ -271,19 +275,21 @@ class LastingConnection(Connection):
         if self.must_wait:
             try:
                 async with asyncio.timeout(within_s), self._waiting_for_daemon.turn():
-                    while self._lost is not None and not self._is_closed:
+                    while not self.is_up and not self._is_closed:
                         await self._wait_for_change()
             except TimeoutError:
                 pass
         if self._lost is not None:
             raise self._lost.with_traceback(None)
+        if self._is_greeting:
+            raise NoDaemonError("the daemon has not answered yet")
 
     lasts = True
 
     @property
     def must_wait(self) -> bool:
         """As of a `Connection`; also while others wait."""
-        return self._lost is not None or self._waiting_for_daemon.count > 0
+        return not self.is_up or self._waiting_for_daemon.count > 0
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """As of a `Connection`."""

@@ -113,10 +113,13 @@ class Asking:
         """The inbox; that of the next daemon, where this one goes away and another may come."""
         while True:
             try:
-                return await self.inbox.opened()
+                number = await self.inbox.opened()
+                if self.inbox.number or not self._connection.lasts:
+                    return number
             except NoDaemonError:
                 if not self._connection.lasts:
                     raise
+            if self._connection.must_wait:
                 left = max(until - asyncio.get_running_loop().time(), 0.001)
                 await self._connection.until_sendable(destination, left)
 

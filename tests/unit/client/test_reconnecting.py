@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import bmgd
 from bmgd.client.connection import GRACE_S
 from bmgd.client.reconnecting import LastingConnection
-from bmgd.core.commands import OpenInbox, OpenStream, ProbeTo, PutSegment, Register, Subscribe
+from bmgd.core.commands import (
+    BroadcastTo,
+    Command,
+    Leave,
+    OpenInbox,
+    OpenQuestions,
+    OpenStream,
+    ProbeTo,
+    PutSegment,
+    Register,
+    Subscribe,
+)
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
 from bmgd.types import NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
+from bmgd.wire.control_errors import failure_of
 from tests.unit.fake_core import FakeCore, fake_daemon
 
 DEADLINE_S = 10.0
+LEFT_S = 1.0
+"""Below what a client waits for the end of a subscription that its daemon does not tell."""
 
 
 def subscribed(core: FakeCore) -> list[str]:
@@ -193,6 +208,11 @@ async def test_registration_that_is_lost_by_a_restart_is_told_at_its_end(tmp_pat
 def asks(core: FakeCore) -> set[type]:
     """Which subscriptions and registrations were asked for."""
     return {type(command) for _, command in core.told} & {Subscribe, Register}
+
+
+def kinds(core: FakeCore) -> set[type]:
+    """What was asked for."""
+    return {type(command) for _, command in core.told}
 
 
 def has_opened_inbox(core: FakeCore) -> bool:
@@ -465,6 +485,119 @@ async def test_subscribing_waits_while_much_is_on_its_way_to_the_daemon(
         connection._uncrowded.set()
         await subscribing
         assert subscribed(core) == ["jobs"]
+
+
+@asynccontextmanager
+async def greeting(path: Path, daemon: bmgd.Daemon, refusal: bytes) -> AsyncIterator[asyncio.Event]:
+    """A daemon that accepts, and says nothing until the event that this gives is set: then this."""
+    lets_go = asyncio.Event()
+
+    async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await lets_go.wait()
+        writer.write(refusal)
+        writer.close()
+
+    connection = cast(LastingConnection, daemon._connection)
+    server = await asyncio.start_unix_server(meet, str(path))
+    try:
+        # Nothing tells of a socket that is open, and no more.
+        while connection._lost is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        yield lets_go
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)  # noqa: ASYNC240
+
+
+async def test_what_is_asked_before_the_next_daemon_has_answered_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    """It may refuse this program: then nobody has taken what was asked."""
+    path = tmp_path / "d.sock"
+    full = failure_of(0, bmgd.RequestError("more than 1024 programs at a time"))
+    refusal = b"".join(control.encode_parts(full, control.ANSWER_BYTES_MAX))
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        await until_away(daemon)
+        async with greeting(path, daemon, refusal) as refuses:
+            sending = asyncio.ensure_future(daemon.broadcast(b"x", timeout=DEADLINE_S))
+            await asyncio.sleep(0)
+            refuses.set()
+        async with fake_daemon(path) as core:
+            await core.until_told(lambda: BroadcastTo in kinds(core))
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await block.aclose()
+
+
+async def test_subscription_is_left_at_once_before_the_next_daemon_has_answered(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            subscription = daemon.subscribe("jobs")
+            await subscription.__aenter__()
+        await until_away(daemon)
+        async with greeting(path, daemon, b""):
+            async with asyncio.timeout(LEFT_S):
+                await subscription.__aexit__(None, None, None)
+        block.pop_all()
+
+
+async def test_next_daemon_is_not_told_to_leave_by_surprise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bmgd.client.daemon.ANSWER_S", 0.05)
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        await until_away(daemon)
+        with pytest.raises(bmgd.NoDaemonError):
+            await daemon.leave()
+        async with fake_daemon(path) as core:
+            assert (await daemon.status())["state"] == "ready"
+            assert Leave not in kinds(core)
+            await block.aclose()
+
+
+class InboxCore(FakeCore):
+    """Opens an inbox for who asks."""
+
+    def issue(self, request: int, command: Command) -> None:
+        super().issue(request, command)
+        if isinstance(command, OpenInbox):
+            self.server.answers.reply(Reply(request, {"inbox": 1}))
+
+
+async def test_request_whose_daemon_goes_just_when_it_opens_the_inbox_waits_for_the_next(
+    tmp_path: Path,
+) -> None:
+    core = InboxCore(tmp_path / "d.sock")
+    await core.server.start()
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        block.callback(core.server.close)
+        daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        connection = daemon._connection
+        on_frame = connection._on_frame
+
+        def then_the_socket_ends(frame: control.Frame) -> None:
+            on_frame(frame)
+            match frame:
+                case control.Result(value={"inbox": _}):
+                    # As a write into a broken socket in the same turn of the loop ends it.
+                    connection._on_frame = on_frame  # type: ignore[method-assign]
+                    assert connection._transport is not None
+                    connection._transport.abort()
+
+        connection._on_frame = then_the_socket_ends  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(daemon.request(1, b"q"))
+        await core.until_told(lambda: OpenQuestions in kinds(core))
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
 
 
 async def test_subscription_that_is_cancelled_before_its_request_is_written_ends_at_once(
