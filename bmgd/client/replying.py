@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
+from bmgd.client.calls import SendingCalls
 from bmgd.client.connection import Connection
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
@@ -41,6 +42,8 @@ class Replies:
         """The number of the subscription, once it is open."""
         self._connection = connection
         self._streams: KeptStreams[Outgoing] = KeptStreams()
+        self.longs = SendingCalls()
+        """Long answers that are being sent, each on a stream of its own."""
         self._over = False
 
     def check(self) -> None:
@@ -82,6 +85,7 @@ class Replies:
             async with asyncio.timeout(SETTLE_S):
                 for stream in self._streams:
                     await stream.until_settled()
+                await self.longs.until_over()
         self.end()
 
     def end(self) -> None:
@@ -204,7 +208,8 @@ class Question:
         overdue = "no confirmation of the whole answer before the deadline"
         try:
             stream = self._replies.new_stream(self._asker)
-            await send_long(stream, whole, timeout, overdue, takes_back=False)
+            with self._replies.longs.one():
+                await send_long(stream, whole, timeout, overdue, takes_back=False)
         finally:
             # As of a short one.
             self.answered = stream is not None and stream.has_put

@@ -37,6 +37,18 @@ class Daemon(Connection):
             if isinstance(frame, control.Request):
                 self._on_frame(control.Result(frame.sequence, {"credit": credit}))
 
+    async def confirm_all(self) -> None:
+        """Confirm what was put, until nothing more is."""
+        confirmed = 0
+        await turn()
+        while (put := sum(isinstance(f, control.PutSegment) for f in self.written)) > confirmed:
+            confirmed = put
+            for frame in list(self.written):
+                if isinstance(frame, control.Request):
+                    value = {"next": confirmed + 1, "credit": 1 << 20}
+                    self._on_frame(control.Item(frame.sequence, value))
+            await turn()
+
     def answers(self) -> list[bytes]:
         """What was put, without its heads."""
         put = [frame for frame in self.written if isinstance(frame, control.PutSegment)]
@@ -272,6 +284,22 @@ async def test_answer_that_was_cancelled_in_this_turn_is_not_given_twice() -> No
     await turn()
     # Now it has: the first one is not sent.
     await answered_again(daemon, question)
+
+
+async def test_long_answer_that_is_underway_is_waited_for_when_its_subscription_ends() -> None:
+    daemon = Daemon()
+    replies = Replies(daemon)
+    answering = asyncio.ensure_future(
+        Question(replies, Asker(3, 1, 1), 7).answer(2 * FULL, DEADLINE_S)
+    )
+    await turn()
+    closing = asyncio.ensure_future(replies.close())
+    await turn()
+    assert not closing.done()
+    daemon.open_streams()
+    await daemon.confirm_all()
+    await asyncio.wait_for(closing, DEADLINE_S)
+    await answering
 
 
 async def test_answer_after_the_daemon_is_gone_says_so() -> None:
