@@ -61,6 +61,9 @@ class Reader(Generic[T]):
         return self._handed.pop(0)
 
     async def _take_one(self, timeout_s: float | None) -> None:
+        if self._handed:
+            # A call that was interrupted had taken it meanwhile.
+            return
         with suppress(StopAsyncIteration):
             async with asyncio.timeout(timeout_s):
                 self._handed.append(self._own(await anext(self._stream)))
@@ -175,6 +178,9 @@ class MessageReader(Reader[Message]):
         return taken
 
     async def _take_some(self, most: int) -> None:
+        if self._handed and most >= 1:
+            # As of `_take_one`.
+            return
         self._handed += map(self._own, await self._messages.take(most))
 
     def _own(self, item: Any) -> Message:
@@ -232,5 +238,8 @@ class Parts(Iterator[bytes]):
         return self._handed.pop(0)
 
     async def _take_one(self) -> None:
+        if self._handed:
+            # A call that was interrupted had taken it meanwhile.
+            return
         with suppress(StopAsyncIteration):
             self._handed.append(await anext(self._pieces))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -195,6 +195,23 @@ async def test_message_that_is_taken_when_its_reader_is_interrupted_is_returned_
 
     await run_beside(tmp_path, program)
     assert taken == [b"%d" % number for number in range(5)]
+
+
+async def test_call_that_was_interrupted_may_take_its_message_before_the_next_looks(
+    tmp_path: Path,
+) -> None:
+    """The next one has begun by then, and does not wait for another message."""
+
+    def program(daemon: blocking.Daemon, core: FakeCore) -> None:
+        with daemon.subscribe("jobs") as messages:
+            message = cast(blocking.Message, object())
+            for take in (messages._take_one(0.01), messages._take_some(2)):
+                messages._handed = [message]
+                daemon._thread.call(take)
+                assert messages._handed == [message]
+            messages._handed = []
+
+    await run_beside(tmp_path, program)
 
 
 async def test_message_that_no_call_has_returned_goes_to_the_next_reader(tmp_path: Path) -> None:

@@ -333,7 +333,7 @@ async def test_loop_thread_that_cannot_be_started_leaves_nothing_behind(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(asyncio, "new_event_loop", note)
-    monkeypatch.setattr("threading._start_new_thread", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     threads = threading.enumerate()
     # A program may call it while a loop of its own runs in this thread.
     with pytest.raises(NoDaemonError, match="no thread can be started: can't start new thread"):
