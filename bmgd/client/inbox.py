@@ -135,7 +135,7 @@ class Inbox:
         if kind != ANSWER:
             question.fail(_error(kind, question.stream, payload))
         elif len(payload) > question.max_answer:
-            question.fail(_too_long(len(payload)))
+            question.fail(_too_long(len(payload), question))
         else:
             question.confirmed.set_result(payload)
         self.give_back(question)
@@ -153,7 +153,7 @@ class Inbox:
             question = self._question(piece["source"], number)
             size = piece["size"] - ANSWER_HEAD_BYTES
             if question is not None and size > question.max_answer:
-                question.fail(_too_long(size))
+                question.fail(_too_long(size, question))
                 question = None
             answer = self._longs[long] = _LongAnswer(question)
         if answer.question is not None and answer.question.confirmed.done():
@@ -208,8 +208,9 @@ class _LongAnswer:
         self.pieces: list[bytes] = []
 
 
-def _too_long(size: int) -> RequestError:
-    return RequestError(f"the answer has {size} bytes, more than max_answer", sent=True)
+def _too_long(size: int, question: Asked) -> RequestError:
+    text = f"the answer has {size} bytes, more than the {question.max_answer} of max_answer"
+    return RequestError(text, sent=True)
 
 
 def _error(kind: int, stream: Questions, text: bytes) -> DeliveryError:

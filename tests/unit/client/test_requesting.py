@@ -127,7 +127,7 @@ async def test_question_whose_answer_is_too_long_may_have_been_worked_on(
         await wire.until(lambda: wire.put() == 1)
         body = pack_messages([answer_head(ANSWER, 1) + b"too long"])
         asking.inbox.on_item({"source": 1, "count": 1, "body": body})
-        with pytest.raises(RequestError, match="more than max_answer") as error:
+        with pytest.raises(RequestError, match="of max_answer") as error:
             await asked
     assert error.value.sent
 
