@@ -146,10 +146,10 @@ def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
 def _print_error(error: BmgdError) -> None:
     """Say it to a program too: the last line of the output."""
     from bmgd.cli.output import print_json
-    from bmgd.errors import DeliveryError
+    from bmgd.errors import ControlError, DeliveryError
 
     told: dict[str, object] = {"error": type(error).__name__, "text": _one_line(error)}
-    if isinstance(error, DeliveryError):
+    if isinstance(error, DeliveryError) or (isinstance(error, ControlError) and error.sent):
         told["sent"] = error.sent
     try:
         print_json(told)

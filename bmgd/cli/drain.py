@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, seconds
 from bmgd.config import control_path
 from bmgd.errors import SilentDaemonError
 from bmgd.launcher.listening import ListeningProcess
@@ -22,7 +22,11 @@ END_S = 10.0
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--timeout", type=seconds, default=30.0, metavar="S", help="give up after S seconds"
+        "--timeout",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="give up after S seconds (default: 30)",
     )
     add_target(parser)
 
@@ -34,9 +38,7 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> Drained:
-        from bmgd.client import connect
-
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             return await daemon.drain(args.timeout)
 
     with ListeningProcess(control_path(address)) as process:

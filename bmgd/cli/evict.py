@@ -7,14 +7,18 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, node_id, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds
 
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("evicted", type=node_id, metavar="ID", help="the node to be evicted")
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="wait S seconds for its end"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="wait S seconds for its end (default: 10)",
     )
     add_target(parser)
     parser.epilog = "--id and --run-dir, or --control, name the daemon that is asked to do it."
@@ -27,9 +31,7 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> bool:
-        from bmgd.client import connect
-
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             return await daemon.evict(args.evicted, timeout=args.timeout)
 
     ended = run_async(main)

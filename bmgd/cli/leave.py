@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, seconds
 from bmgd.config import control_path
 from bmgd.errors import SilentDaemonError
 from bmgd.launcher.listening import ListeningProcess
@@ -15,7 +15,11 @@ from bmgd.launcher.listening import ListeningProcess
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="wait S seconds for its end"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="wait S seconds for its end (default: 10)",
     )
     add_target(parser)
 
@@ -39,7 +43,7 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
         if hard:
             process.kill()
         else:
-            run_async(lambda: _leave(address))
+            run_async(lambda: _leave(address, timeout_s))
         if not process.wait(timeout_s):
             raise SilentDaemonError(
                 f"process {process.pid} has not ended in {timeout_s:g} s: wait longer with"
@@ -52,8 +56,6 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
     return 0
 
 
-async def _leave(address: str) -> None:
-    from bmgd.client import connect
-
-    async with connect(address) as daemon:
+async def _leave(address: str, timeout_s: float) -> None:
+    async with connect_within(address, timeout_s) as daemon:
         await daemon.leave()

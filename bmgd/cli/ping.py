@@ -16,7 +16,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("destination", type=node_id, metavar="DEST", help="a node id")
     parser.add_argument("--count", type=count, default=1, metavar="K", help="how many probes")
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="for each probe, in seconds"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="for each probe, in seconds (default: 10)",
     )
     add_target(parser)
 

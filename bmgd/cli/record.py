@@ -9,7 +9,7 @@ from typing import Final
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, seconds
+from bmgd.cli.target import add_target, address_of, connect_within, seconds
 from bmgd.errors import ConfigError, SilentDaemonError
 
 POLL_S: Final = 0.05
@@ -23,7 +23,11 @@ def configure(parser: ArgumentParser) -> None:
         "--out", metavar="FILE", help="copy the recording there; - writes it to stdout"
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="wait S seconds for the file"
+        "--timeout",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="wait S seconds for the file (default: 60)",
     )
     add_target(parser)
     parser.epilog = (
@@ -38,9 +42,7 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> dict[str, object]:
-        from bmgd.client import connect
-
-        async with connect(address) as daemon:
+        async with connect_within(address, args.timeout) as daemon:
             return await daemon.record()
 
     answer = run_async(main)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
+from bmgd.cli.payloads import KEPT_BYTES_MAX
 from bmgd.cli.received_file import ReceivedFile, received_file
 from bmgd.cli.running import run_async, until_ended
 from bmgd.cli.target import add_target, address_of, count, seconds, topic
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bmgd.client import Message, Missed
 
 
+_READ_BYTES: Final = 1 << 16
 OUTPUT_S: Final = 1.0
 """So long the end of a command that was killed, and of its output, is waited for."""
 
@@ -178,7 +180,12 @@ def show_missed(missed: Missed, *, as_json: bool) -> None:
 
 
 async def answer(command: str, message: Message, *, as_json: bool) -> None:
-    """Let a command answer a request; of another message what it prints is printed."""
+    """Let a command answer a request; of another message what it prints is printed.
+
+    A command that prints more than an answer may have, or than this process should hold, is ended.
+    """
+    from bmgd.client.requesting import MAX_ANSWER
+
     starting = asyncio.create_task(
         asyncio.create_subprocess_shell(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
@@ -189,20 +196,23 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
     except asyncio.CancelledError:
         # It runs already, and asyncio would end its shell only.
         process = await starting
-        assert process.stdout is not None
-        await _end(process, asyncio.create_task(process.stdout.read()))
+        await _end(process, asyncio.create_task(_output(process, 0)))
         raise
     assert process.stdin is not None
-    assert process.stdout is not None
-    reading = asyncio.create_task(process.stdout.read())
+    bytes_max = MAX_ANSWER if message.is_request else KEPT_BYTES_MAX
+    reading = asyncio.create_task(_output(process, bytes_max))
+    out, why = b"", ""
     try:
         await _feed(process.stdin, message)
         # Its end is waited for below, also by who is cancelled here.
         out = await asyncio.shield(reading)
         await process.wait()
+    except _TooMuchOutput:
+        why = f"{command!r} was ended: it has printed more than {bytes_max} bytes"
     finally:
         await _end(process, reading)
-    why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
+    if process.returncode and not why:
+        why = f"{command!r} ended with {process.returncode}"
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
     if not message.is_request and as_json:
@@ -218,6 +228,33 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
         print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
 
 
+class _TooMuchOutput(Exception):
+    """A command has printed more than is kept."""
+
+
+async def _output(process: asyncio.subprocess.Process, bytes_max: int) -> bytes:
+    """What a command prints until its end.
+
+    Raises:
+        _TooMuchOutput: it is more; the command was killed.
+    """
+    assert process.stdout is not None
+    parts, size = [], 0
+    while part := await process.stdout.read(_READ_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
+            _kill(process)
+            raise _TooMuchOutput
+    return b"".join(parts)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a command, and what its shell has started; it may have ended."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]) -> None:
     """End a command, and what its shell has started, and wait until it is gone.
 
@@ -227,8 +264,7 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]
     """
     if process.returncode is None or not reading.done():
         # Where the shell has ended, what it left in the background may hold the output still.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
     # asyncio says that it has ended when its output is closed, too.
     waiting = asyncio.create_task(process.wait())
     try:

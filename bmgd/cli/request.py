@@ -26,7 +26,7 @@ def configure(parser: ArgumentParser) -> None:
         type=seconds,
         default=10.0,
         metavar="S",
-        help="give up after S seconds, with exit code 4",
+        help="give up after S seconds, with exit code 4 (default: 10)",
     )
     add_target(parser)
 

@@ -44,7 +44,7 @@ def configure(parser: ArgumentParser) -> None:
         type=seconds,
         default=10.0,
         metavar="S",
-        help="give up after S seconds; with --lines: so long after the last line",
+        help="give up after S seconds; with --lines: so long after the last line (default: 10)",
     )
     parser.add_argument(
         "--priority",

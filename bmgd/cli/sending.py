@@ -35,7 +35,11 @@ def add_message(parser: ArgumentParser) -> None:
         help="send at most once, and wait for no confirmation",
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="report after S seconds"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="report after S seconds (default: 10)",
     )
 
 

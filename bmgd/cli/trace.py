@@ -13,7 +13,11 @@ def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("destination", type=node_id, metavar="DEST", help="a node id")
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="give up after S seconds"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="S",
+        help="give up after S seconds (default: 10)",
     )
     add_target(parser)
 

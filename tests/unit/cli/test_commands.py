@@ -354,6 +354,11 @@ async def test_error_before_a_daemon_is_asked_is_json_too(core: FakeCore, tmp_pa
         ("broadcast", "x"),
         ("ping", "1"),
         ("trace", "1"),
+        ("drain",),
+        ("leave",),
+        ("kill",),
+        ("evict", "1"),
+        ("record",),
     ],
     ids=lambda words: words[0],
 )

@@ -21,7 +21,7 @@ import pytest
 
 from bmgd import cli
 from bmgd.cli import chaos, demo
-from bmgd.errors import LaunchError
+from bmgd.errors import LaunchError, NoDaemonError
 
 LIMIT_S = 30.0
 
@@ -38,6 +38,22 @@ def test_closed_pipe_of_a_task_is_as_one_of_its_command(
         assert cli.main(["status"]) == 1
         out.write("nobody reads it")
     assert (tmp_path / "out").read_text() == ""
+
+
+@pytest.mark.parametrize(("sent", "told"), [(True, {"sent": True}), (False, {})])
+def test_error_in_json_says_where_the_daemon_may_have_done_what_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sent: bool,
+    told: dict[str, bool],
+) -> None:
+    def run(args: object) -> int:
+        raise NoDaemonError("it went away", sent=sent)
+
+    monkeypatch.setattr("bmgd.cli.status.run", run)
+    assert cli.main(["status", "--json"]) == 3
+    out = json.loads(capsys.readouterr().out)
+    assert out == {"error": "NoDaemonError", "text": "it went away", **told}
 
 
 @pytest.mark.parametrize("words", [["programs", "--help"], ["secret", "new", "{}/secret"]])

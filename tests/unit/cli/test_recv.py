@@ -88,6 +88,38 @@ async def test_recv_does_not_mind_a_command_that_reads_nothing(
     assert capfdbinary.readouterr().out == b"done\n"
 
 
+async def test_recv_ends_a_command_that_prints_more_than_is_kept(
+    message: Message, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that reads nothing of a message that does not fit into its pipe."""
+    monkeypatch.setattr("tests.unit.cli.test_recv.PARTS", [bytes(65_536)] * 64)
+    monkeypatch.setattr("bmgd.cli.recv.KEPT_BYTES_MAX", 200_000)
+    async with asyncio.timeout(DEADLINE_S):
+        await answer("yes", message, as_json=False)
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "bmgd recv: 'yes' was ended: it has printed more than 200000 bytes\n")
+
+
+class Question(Long):
+    """One that is a request, and remembers why it got no answer."""
+
+    is_request = True
+    refused = ""
+
+    async def refuse(self, text: str = "", timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        self.refused = text
+
+
+async def test_recv_refuses_a_request_whose_command_prints_more_than_an_answer_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bmgd.client.requesting.MAX_ANSWER", 200_000)
+    question = Question(3, "rpc", b"", False, 1)
+    async with asyncio.timeout(DEADLINE_S):
+        await answer("yes", question, as_json=False)
+    assert question.refused == "'yes' was ended: it has printed more than 200000 bytes"
+
+
 class GivenUp(Long):
     """One whose source goes midway."""
 
