@@ -83,8 +83,10 @@ class HealsInTime(Checker):
         if not declared and not healed:
             return
         excluded = {i for i, status in changed.items() if status is Status.EXCLUDED}
-        if changed.keys() - declared - excluded:
-            # Something else has changed who is in the layout, or who lives, before or after.
+        alive = {i for i, status in changed.items() if status < Status.DEAD}
+        if alive or changed.keys() - declared - excluded:
+            # Something else has changed who is in the layout, or who lives, before or after: also that a
+            # later life of who is declared dead came at once.
             return
         membership, policy = journal.inside.membership, journal.inside.context.settings.healing
         layout = [i for i in range(membership.id_space) if membership.in_layout(NodeId(i))]

@@ -1196,6 +1196,25 @@ def test_verdict_that_changes_nothing_is_found(is_told: bool) -> None:
     assert fired == ([] if is_told else [f"the verdict on {PEER} changes nothing"])
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+def test_who_is_declared_dead_and_back_in_the_same_step_need_not_be_healed(is_back: bool) -> None:
+    """Another one that is dead is for the lowest id to see to, and not for who declared this one."""
+    forger = cluster()
+    other = forger.record()._replace(status=Status.DEAD)
+    forger.inside.membership.join(NodeId(2), other)
+    revision = forger.inside.membership.revision
+    effects: list[Effect] = [
+        Observed("verdict", PEER, forger.life),
+        RecordChanged(PEER, forger.record(Status.DEAD), revision + 1),
+    ]
+    if is_back:
+        later = Record(Incarnation(forger.life + 2**32), 0, Status.ALIVE, "sim9:7400")
+        effects.append(RecordChanged(PEER, later, revision + 2))
+    forger.deadline(*effects)
+    fired = [v.text for v in forger.scene.violations if v.checker == "heals-in-time"]
+    assert bool(fired) == (not is_back)
+
+
 def test_violation_says_where_and_when() -> None:
     forger = cluster()
     forger.deadline(Reply(10**6))
