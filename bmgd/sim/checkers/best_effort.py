@@ -90,6 +90,9 @@ def _at_readers(journal: Journal, topic: str) -> _Counted:
 def _of_one_that_came(journal: Journal, message: _Message) -> tuple[_Counted, ...]:
     """What may become of a message, by what records and links have told of its source's life."""
     membership, source = journal.inside.membership, message.route.source
+    if source == journal.host.id and message.route.source_incarnation == journal.incarnation:
+        # This node lies on the way from one head to another.
+        return (_NONE,)
     is_for_me = any(branch.cover >> journal.host.id & 1 for branch in message.branches)
     record = membership.exceptions().get(source)
     told = max(journal.inside.lives().get(source, 0), record.incarnation if record else 0)

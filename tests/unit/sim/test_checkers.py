@@ -85,7 +85,12 @@ from bmgd.types import (
 )
 from bmgd.wire.ask_messages import Answer, ProgramAsk, ReadersAsk
 from bmgd.wire.batch import pack_messages
-from bmgd.wire.broadcast_messages import Multicast, ReliableBroadcast, Watermark
+from bmgd.wire.broadcast_messages import (
+    Broadcast,
+    Multicast,
+    ReliableBroadcast,
+    Watermark,
+)
 from bmgd.wire.features import SPOKEN
 from bmgd.wire.hello import Refusal
 from bmgd.wire.link_messages import (
@@ -1194,6 +1199,17 @@ def test_verdict_that_changes_nothing_is_found(is_told: bool) -> None:
     forger.deadline(*([verdict, changed] if is_told else [verdict]))
     fired = [v.text for v in forger.scene.violations if v.checker == "verdicts-are-proven"]
     assert fired == ([] if is_told else [f"the verdict on {PEER} changes nothing"])
+
+
+@pytest.mark.parametrize("is_present", [True, False])
+def test_own_broadcast_that_comes_back_on_its_way_is_not_refused(is_present: bool) -> None:
+    forger = cluster()
+    life = Incarnation(forger.inside.context.incarnation - (not is_present))
+    route = forger.route(destination=ME, source=ME, source_incarnation=life)
+    message = Broadcast(route, "t", b"x", 0, (Branch(PEER, 1 << PEER),))
+    forger.step(Received(forger.link, message))
+    fired = [v.text for v in forger.scene.violations if v.checker == "best-effort-is-counted"]
+    assert bool(fired) == (not is_present)
 
 
 @pytest.mark.parametrize("is_back", [True, False])
