@@ -63,7 +63,8 @@ class Peer:
         return self.told_ns + min(pause_ns, TELL_MAX_NS)
 
     def skip(self, more: Skip) -> None:
-        """It need not wait for these either."""
+        """It need not wait for these either, and is to be told soon."""
+        self.told = 0
         before, *others = sorted([*self.skips, more])
         ranges = [before]
         for skip in others:
@@ -131,7 +132,6 @@ class BroadcastPeers:
         """A node will not get a broadcast: it misses it, and is told."""
         peer = self.by_id.setdefault(node_id, Peer())
         peer.skip(Skip(node_id, sequence, sequence, True))
-        peer.told = 0
         self._clear(node_id, sequence, sequence)
 
     def plan_resending(self) -> None:
@@ -382,6 +382,5 @@ class BroadcastPeers:
         if gone_at < following:
             peer.skip(Skip(node_id, gone_at, following - 1, True))
         if peer.skips:
-            peer.told = 0
             self._tell_skips_to(node_id, peer)
             self.plan_resending()
