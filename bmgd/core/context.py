@@ -229,7 +229,7 @@ class Context:
         stands_aside: whether programs are refused because that has been lost for a while.
         began_ns: when this core began.
         moved_ns: since when each id has the status that it has; those without an entry since `began_ns`.
-        followed: whether a former life of this id is known, so that tag 0 is refused.
+        followed: whether a former life of this id is known.
         has_been_ready: whether this node has joined, whatever its state is now.
         keys: what links are made under, see `KeysChanged`; None before they changed.
         effects: the orders of the step under way, in order.

@@ -1,8 +1,8 @@
 """Messages of former lives that come late, while a node waits for its first answer of another.
 
-A node that knows no life of another sends its first segment for whichever life is there. What comes
-from a former life meanwhile is all that it knows, and what its programs send next is meant for that
-life: nobody takes it. Programs that send twice in such a moment are rare, so here one does.
+A node that knows no life of another sends its first segment for none, and the life that is there tells
+its tag. What comes from a former life meanwhile is all that it knows, and what its programs send next is
+meant for that life: nobody takes it. Programs that send twice in such a moment are rare, so here one does.
 """
 
 from __future__ import annotations
