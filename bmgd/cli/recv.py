@@ -201,18 +201,16 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
     assert process.stdin is not None
     bytes_max = MAX_ANSWER if message.is_request else KEPT_BYTES_MAX
     reading = asyncio.create_task(_output(process, bytes_max))
-    out, why = b"", ""
     try:
         await _feed(process.stdin, message)
         # Its end is waited for below, also by who is cancelled here.
         out = await asyncio.shield(reading)
         await process.wait()
-    except _TooMuchOutput:
-        why = f"{command!r} was ended: it has printed more than {bytes_max} bytes"
     finally:
         await _end(process, reading)
-    if process.returncode and not why:
-        why = f"{command!r} ended with {process.returncode}"
+    why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
+    if out is None:
+        out, why = b"", f"{command!r} was ended: it has printed more than {bytes_max} bytes"
     if why:
         print(f"bmgd recv: {why}", file=sys.stderr)
     if not message.is_request and as_json:
@@ -228,16 +226,8 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
         print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
 
 
-class _TooMuchOutput(Exception):
-    """A command has printed more than is kept."""
-
-
-async def _output(process: asyncio.subprocess.Process, bytes_max: int) -> bytes:
-    """What a command prints until its end.
-
-    Raises:
-        _TooMuchOutput: it is more; the command was killed.
-    """
+async def _output(process: asyncio.subprocess.Process, bytes_max: int) -> bytes | None:
+    """What a command prints until its end; None where that is more, and the command was killed."""
     assert process.stdout is not None
     parts, size = [], 0
     while part := await process.stdout.read(_READ_BYTES):
@@ -245,7 +235,7 @@ async def _output(process: asyncio.subprocess.Process, bytes_max: int) -> bytes:
         size += len(part)
         if size > bytes_max:
             _kill(process)
-            raise _TooMuchOutput
+            return None
     return b"".join(parts)
 
 
@@ -255,7 +245,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes]) -> None:
+async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes | None]) -> None:
     """End a command, and what its shell has started, and wait until it is gone.
 
     Args:

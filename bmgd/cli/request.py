@@ -37,7 +37,6 @@ def run(args: Namespace) -> int:
     asked = payload_of(args.payload)
 
     async def main() -> int:
-
         async with connect_within(address, args.timeout) as daemon:
             asking = daemon.request(args.destination, asked, topic=args.topic, timeout=args.timeout)
             answer = await with_progress("request", asking, bytes_gone(daemon, len(asked)))

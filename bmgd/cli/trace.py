@@ -27,7 +27,6 @@ def run(args: Namespace) -> int:
     address = address_of(args)
 
     async def main() -> int:
-
         async with connect_within(address, args.timeout) as daemon:
             trace = await daemon.trace(args.destination, timeout=args.timeout)
         if args.json:

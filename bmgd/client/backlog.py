@@ -81,7 +81,7 @@ class Backlog:
 
     def wait_for(self, message: Pending) -> None:
         """Somebody waits for the message that is added next."""
-        message.place = self._first + len(self.payloads)
+        message.place = self.following
         self._waited[message.place] = message
 
     def add(self, payload: bytes) -> None:
