@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from bmgd.core.commands import (
     CloseStream,
@@ -193,12 +194,19 @@ class FakeCore:
             self.server.answers.deliver(delivered(self.reader, NodeId(9), "jobs", payload))
 
 
+C = TypeVar("C", bound=FakeCore)
+
+
 @asynccontextmanager
-async def fake_daemon(path: Path) -> AsyncIterator[FakeCore]:
-    """A fake daemon that listens at a path."""
-    core = FakeCore(path)
+async def serving(core: C) -> AsyncIterator[C]:
+    """A fake daemon of this kind, which listens."""
     await core.server.start()
     try:
         yield core
     finally:
         core.server.close()
+
+
+def fake_daemon(path: Path) -> AbstractAsyncContextManager[FakeCore]:
+    """A fake daemon that listens at a path."""
+    return serving(FakeCore(path))

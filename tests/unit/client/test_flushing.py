@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from bmgd.core.commands import BroadcastTo, Command, Leave, MulticastTo, PutSegm
 from bmgd.core.effects import Reply, StreamMoved
 from bmgd.types import NodeId
 from tests.unit.client.test_reconnecting import until_away
-from tests.unit.fake_core import DEADLINE_S, SILENT, FakeCore, fake_daemon
+from tests.unit.fake_core import DEADLINE_S, SILENT, FakeCore, fake_daemon, serving
 
 Sends = Callable[[bmgd.Daemon], Awaitable[object]]
 TO_MANY: list[Sends] = [
@@ -73,13 +72,8 @@ async def until_put(
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[LateCore]:
-    fake = LateCore(tmp_path / "node-0.sock")
-    await fake.server.start()
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield fake
-    finally:
-        fake.server.close()
+    async with serving(LateCore(tmp_path / "node-0.sock")) as fake, asyncio.timeout(DEADLINE_S):
+        yield fake
 
 
 @pytest.mark.parametrize("send", TO_MANY)
@@ -157,17 +151,6 @@ class SlowCore(FakeCore):
         self.server.answers.stream_moved = later  # type: ignore[method-assign]
 
 
-@asynccontextmanager
-async def slow_daemon(path: Path) -> AsyncIterator[SlowCore]:
-    """A fake daemon that listens at a path, and is a `SlowCore`."""
-    core = SlowCore(path)
-    await core.server.start()
-    try:
-        yield core
-    finally:
-        core.server.close()
-
-
 async def send_on(daemon: bmgd.Daemon) -> None:
     while True:
         await daemon.send(1, b"x", topic="jobs")
@@ -188,7 +171,7 @@ async def test_nothing_that_begins_later_is_waited_for(
     ends: Callable[[bmgd.Daemon], Awaitable[object]],
 ) -> None:
     """Tasks that send one message after the other always have something underway."""
-    async with slow_daemon(tmp_path / "d.sock") as core, bmgd.connect(core.address) as daemon:
+    async with serving(SlowCore(tmp_path / "d.sock")) as core, bmgd.connect(core.address) as daemon:
         going_on = [asyncio.ensure_future(go_on(daemon)) for _ in range(4)]
         await core.until_told(lambda: any(isinstance(c, PutSegment) for _, c in core.told))
         ending = asyncio.ensure_future(ends(daemon))
@@ -204,7 +187,7 @@ async def test_nothing_that_begins_later_is_waited_for(
 
 async def test_flush_of_a_stream_does_not_wait_for_what_others_write_later(tmp_path: Path) -> None:
     async with (
-        slow_daemon(tmp_path / "d.sock") as core,
+        serving(SlowCore(tmp_path / "d.sock")) as core,
         bmgd.connect(core.address) as daemon,
         daemon.stream(1, "jobs") as stream,
     ):

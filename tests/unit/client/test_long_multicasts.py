@@ -20,7 +20,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from tests.unit.cli.test_commands import run
-from tests.unit.fake_core import FakeCore
+from tests.unit.fake_core import FakeCore, serving
 
 DEADLINE_S = 10.0
 PAYLOAD = bytes(range(256)) * 512
@@ -56,12 +56,8 @@ class TenNodes(FakeCore):
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[TenNodes]:
-    fake = TenNodes(tmp_path / "d.sock")
-    await fake.server.start()
-    try:
+    async with serving(TenNodes(tmp_path / "d.sock")) as fake:
         yield fake
-    finally:
-        fake.server.close()
 
 
 async def test_long_multicast_goes_to_each_node_and_makes_one_report(

@@ -33,7 +33,7 @@ from bmgd.types import NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.control_errors import failure_of
-from tests.unit.fake_core import FakeCore, fake_daemon
+from tests.unit.fake_core import FakeCore, fake_daemon, serving
 
 DEADLINE_S = 10.0
 LEFT_S = 1.0
@@ -576,10 +576,8 @@ class InboxCore(FakeCore):
 async def test_request_whose_daemon_goes_just_when_it_opens_the_inbox_waits_for_the_next(
     tmp_path: Path,
 ) -> None:
-    core = InboxCore(tmp_path / "d.sock")
-    await core.server.start()
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        block.callback(core.server.close)
+        core = await block.enter_async_context(serving(InboxCore(tmp_path / "d.sock")))
         daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
         connection = daemon._connection
         on_frame = connection._on_frame

@@ -31,7 +31,7 @@ from bmgd.routing.id_sets import ID_SET_SPACE, id_set
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece
 from tests.unit.cli.test_commands import run
-from tests.unit.fake_core import DEADLINE_S, FakeCore
+from tests.unit.fake_core import DEADLINE_S, FakeCore, serving
 
 FAILED = [
     {"id": 7, "error": "DeadError", "detail": "it is dead", "sent": True},
@@ -66,12 +66,8 @@ class ManyCore(FakeCore):
 
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[ManyCore]:
-    fake = ManyCore(tmp_path / "node-0.sock")
-    await fake.server.start()
-    try:
+    async with serving(ManyCore(tmp_path / "node-0.sock")) as fake:
         yield fake
-    finally:
-        fake.server.close()
 
 
 async def test_broadcast_gives_a_report_or_says_who_has_not_confirmed(core: ManyCore) -> None:
