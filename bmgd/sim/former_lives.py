@@ -2,7 +2,7 @@
 
 A node that knows no life of another sends its first segment for none, and the life that is there tells
 its tag. What comes from a former life meanwhile is all that it knows, and what its programs send next is
-meant for that life: nobody takes it. Programs that send twice in such a moment are rare, so here one does.
+meant for that life: nobody takes it. Programs seldom send twice in such a moment, so here one does.
 """
 
 from __future__ import annotations
