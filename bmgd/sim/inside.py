@@ -100,6 +100,21 @@ def _owes(source: BroadcastSource, away: int) -> bool:
     return any(peer.skips and not (is_gone(i) or away >> i & 1) for i, peer in peers)
 
 
+def awaits_the_unseen(node: Node, connected: Collection[NodeId]) -> bool:
+    """Whether a source sends or tells again, without end, to nodes that do not run and are held alive.
+
+    Without healing such a node may be held alive for ever, where all its neighbors are dead too.
+
+    Args:
+        connected: who runs and whom the graph connects with this node, itself among them.
+    """
+    source = node.parts.to_many.source
+    away = source.window.living() & ~id_set(connected)
+    if any(sent.missing & away for sent in source.window.unstable):
+        return True
+    return any(peer.skips and away >> i & 1 for i, peer in source.peers.by_id.items())
+
+
 def _keeps(heard: Heard, away: int) -> bool:
     """Whether copies are kept for others than those who are away."""
     return any(not away or count <= heard.stable for count in heard.copies)

@@ -11,6 +11,7 @@ from typing import Final
 
 from bmgd.sim.host import Host
 from bmgd.sim.inside import (
+    awaits_the_unseen,
     being_read,
     is_told_ways,
     linked_peers,
@@ -65,6 +66,13 @@ def is_whole(network: Network) -> bool:
     """Whether one graph connects all who run, so that all can know the same."""
     hosts = running(network)
     return _all_heal(hosts) or len(components(hosts)) <= 1
+
+
+def comes_to_quiet(network: Network) -> bool:
+    """Whether all can know the same and nothing is sent again without end, so that checkers may look."""
+    connected = frozenset(host.id for host in running(network))
+    awaits = any(awaits_the_unseen(host.node, connected) for host in running(network))
+    return is_whole(network) and not awaits
 
 
 def cannot_meet(network: Network) -> bool:

@@ -43,6 +43,7 @@ from bmgd.sim.rekeying import Rekeying
 from bmgd.sim.rest import (
     QUIET_NS,
     cannot_meet,
+    comes_to_quiet,
     components,
     holds_majority,
     is_whole,
@@ -279,7 +280,7 @@ class Simulation:
             reason = unrest(network)
             if reason:
                 self._violate("stays-at-rest", f"after {rest_s:g} s of rest: {reason}")
-            if is_whole(network):
+            if comes_to_quiet(network):
                 for inspector in self._inspectors:
                     inspector.at_rest()
             self.violations += check(self._recorder.history)

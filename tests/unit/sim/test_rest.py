@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bmgd.core.commands import BroadcastTo, TraceFrom
+from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
-from bmgd.sim.inside import unsettled_broadcast
-from bmgd.sim.rest import unrest, unsettled
+from bmgd.sim.inside import membership_of, unsettled_broadcast
+from bmgd.sim.rest import comes_to_quiet, is_whole, unrest, unsettled
 from bmgd.types import NodeId
 from tests.unit.core.clusters import S, settle
 
@@ -31,6 +32,23 @@ def test_source_waits_without_end_only_for_whom_nothing_connects() -> None:
     network.run(2)
     # Who has all of it is waited for no more, connected or not.
     assert unsettled_broadcast(node, {NodeId(0)}) == ""
+
+
+def test_source_that_waits_for_a_node_that_died_unseen_never_comes_to_quiet() -> None:
+    network = Network(12, 0, healing=HealingPolicy.parse("off"))
+    settle(network)
+    source, unseen = network.hosts[NodeId(3)].node, NodeId(0)
+    for node_id in (*membership_of(source).neighbors(unseen), unseen):
+        network.kill(node_id)
+    network.run(10)
+    assert not membership_of(source).is_gone(unseen)
+    assert is_whole(network)
+    assert unrest(network) == ""
+    assert comes_to_quiet(network)
+    network.issue(3, BroadcastTo("news", b"x", True, S))
+    network.run(10)
+    assert unsettled(network) == ""
+    assert not comes_to_quiet(network)
 
 
 def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
