@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
+import codecs
 import sys
 from argparse import ArgumentParser, Namespace
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
+from bmgd.cli.answering import answer
 from bmgd.cli.output import print_json
-from bmgd.cli.payloads import KEPT_BYTES_MAX
 from bmgd.cli.received_file import ReceivedFile, received_file
 from bmgd.cli.running import run_async, until_ended
 from bmgd.cli.target import add_target, address_of, count, seconds, topic
@@ -23,11 +22,6 @@ from bmgd.printable import printable
 
 if TYPE_CHECKING:
     from bmgd.client import Message, Missed
-
-
-_READ_BYTES: Final = 1 << 16
-OUTPUT_S: Final = 1.0
-"""So long the end of a command that was killed, and of its output, is waited for."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -54,8 +48,9 @@ def configure(parser: ArgumentParser) -> None:
     what.add_argument(
         "--reply",
         metavar="CMD",
-        help="run CMD in a shell for each message, with the message as its stdin; its stdout is the "
-        "answer to a request, and if it fails, the request fails",
+        help="run CMD in a shell for each message, with the message as its stdin, and MESSAGE_SOURCE and "
+        "MESSAGE_TOPIC in its environment; its stdout is the answer to a request, and if it fails, the "
+        "request fails",
     )
     add_target(parser)
 
@@ -139,13 +134,12 @@ def _tell_part(error: DeliveryError) -> None:
 
 async def show(message: Message, *, as_json: bool) -> None:
     """Print a message; one that is longer than this process should hold, in parts as they come."""
-    fields = {"source": message.source, "topic": message.topic}
     if as_json and not message.is_long:
-        print_json({**fields, "payload": message.payload})
+        print_json({**_about(message), "payload": message.payload})
     elif as_json:
         at = 0
-        async for part in message.parts():
-            print_json({**fields, "bytes": message.size, "at": at, "part": part})
+        async for part in _whole_characters(message.parts()):
+            print_json({**_about(message), "bytes": message.size, "at": at, "part": part})
             at += len(part)
     else:
         sys.stdout.flush()
@@ -153,6 +147,33 @@ async def show(message: Message, *, as_json: bool) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.buffer.write(b"\n")
         sys.stdout.buffer.flush()
+
+
+def _about(message: Message) -> dict[str, Any]:
+    """Whose message it is, and what is not so of most."""
+    about = {"source": message.source, "topic": message.topic}
+    unusual = {
+        "request": message.is_request,
+        "broadcast": message.broadcast,
+        "redelivered": message.redelivered,
+    }
+    return about | {name: True for name, holds in unusual.items() if holds}
+
+
+async def _whole_characters(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes; where they are text, no part ends within a character."""
+    begun = b""
+    async for part in parts:
+        whole = begun + part
+        try:
+            _, used = codecs.utf_8_decode(whole, "strict", False)
+        except UnicodeDecodeError:
+            used = len(whole)
+        begun = whole[used:]
+        if used:
+            yield whole[:used]
+    if begun:
+        yield begun
 
 
 async def save(message: Message, file: ReceivedFile, *, as_json: bool) -> None:
@@ -166,8 +187,7 @@ async def save(message: Message, file: ReceivedFile, *, as_json: bool) -> None:
         file.write(part)
     file.keep()
     if as_json:
-        about = {"source": message.source, "topic": message.topic}
-        print_json({**about, "file": str(file.path), "bytes": message.size})
+        print_json({**_about(message), "file": str(file.path), "bytes": message.size})
 
 
 def show_missed(missed: Missed, *, as_json: bool) -> None:
@@ -177,97 +197,3 @@ def show_missed(missed: Missed, *, as_json: bool) -> None:
     else:
         span = f"{missed.first} to {missed.last}"
         print(f"bmgd recv: missed {span} of node {missed.source}", file=sys.stderr)
-
-
-async def answer(command: str, message: Message, *, as_json: bool) -> None:
-    """Let a command answer a request; of another message what it prints is printed.
-
-    A command that prints more than an answer may have, or than this process should hold, is ended.
-    """
-    from bmgd.client.requesting import MAX_ANSWER
-
-    starting = asyncio.create_task(
-        asyncio.create_subprocess_shell(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
-        )
-    )
-    try:
-        process = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # It runs already, and asyncio would end its shell only.
-        process = await starting
-        await _end(process, asyncio.create_task(_output(process, 0)))
-        raise
-    assert process.stdin is not None
-    bytes_max = MAX_ANSWER if message.is_request else KEPT_BYTES_MAX
-    reading = asyncio.create_task(_output(process, bytes_max))
-    try:
-        await _feed(process.stdin, message)
-        # Its end is waited for below, also by who is cancelled here.
-        out = await asyncio.shield(reading)
-        await process.wait()
-    finally:
-        await _end(process, reading)
-    why = f"{command!r} ended with {process.returncode}" if process.returncode else ""
-    if out is None:
-        out, why = b"", f"{command!r} was ended: it has printed more than {bytes_max} bytes"
-    if why:
-        print(f"bmgd recv: {why}", file=sys.stderr)
-    if not message.is_request and as_json:
-        print_json({"source": message.source, "topic": message.topic, "output": out})
-        return
-    if not message.is_request:
-        sys.stdout.buffer.write(out)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        await (message.refuse(why) if why else message.reply(out))
-    except DeliveryError as error:
-        print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
-
-
-async def _output(process: asyncio.subprocess.Process, bytes_max: int) -> bytes | None:
-    """What a command prints until its end; None where that is more, and the command was killed."""
-    assert process.stdout is not None
-    parts, size = [], 0
-    while part := await process.stdout.read(_READ_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > bytes_max:
-            _kill(process)
-            return None
-    return b"".join(parts)
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a command, and what its shell has started; it may have ended."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[bytes | None]) -> None:
-    """End a command, and what its shell has started, and wait until it is gone.
-
-    Args:
-        process: the command; it may have ended.
-        reading: takes its output. What has left its group may hold that open for ever.
-    """
-    if process.returncode is None or not reading.done():
-        # Where the shell has ended, what it left in the background may hold the output still.
-        _kill(process)
-    # asyncio says that it has ended when its output is closed, too.
-    waiting = asyncio.create_task(process.wait())
-    try:
-        await asyncio.wait((waiting, reading), timeout=OUTPUT_S)
-    finally:
-        waiting.cancel()
-        reading.cancel()
-
-
-async def _feed(stdin: asyncio.StreamWriter, message: Message) -> None:
-    # A command need not read what it is given.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        async for part in message.parts():
-            stdin.write(part)
-            await stdin.drain()
-    stdin.close()

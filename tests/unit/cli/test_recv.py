@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from bmgd.cli.recv import answer, show, take
+from bmgd.cli.answering import answer
+from bmgd.cli.recv import show, take
 from bmgd.client import Message
 from bmgd.errors import UnreachableError
 from tests.integration.cluster import until_true
@@ -45,6 +46,12 @@ class Long(Message):
             yield part
 
 
+class Asked(Message):
+    """One that is a request."""
+
+    is_request = True
+
+
 @pytest.fixture
 def message() -> Message:
     return Long(3, "jobs", b"", False, 1)
@@ -65,6 +72,59 @@ async def test_recv_prints_the_parts_of_a_long_message_as_json(
         {**about, "at": 0, "part": "some "},
         {**about, "at": 5, "part": "parts"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ("aäö€".encode(), ["a", "ä", "ö", "€"]),
+        (b"a\xe2\x82", ["a", {"hex": "e282"}]),
+        (b"\xff\xfeab", [{"hex": "ff"}, {"hex": "fe"}, "a", "b"]),
+    ],
+)
+async def test_recv_prints_no_part_of_a_character_as_json(
+    message: Message,
+    parts: bytes,
+    told: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    single = [bytes([each]) for each in parts]
+    monkeypatch.setattr("tests.unit.cli.test_recv.PARTS", single)
+    await show(message, as_json=True)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["part"] for row in rows] == told
+    lengths = [len(_bytes_of(row["part"])) for row in rows]
+    assert [row["at"] for row in rows] == [sum(lengths[:i]) for i in range(len(rows))]
+    assert b"".join(_bytes_of(row["part"]) for row in rows) == parts
+
+
+def _bytes_of(part: str | dict[str, str]) -> bytes:
+    return part.encode() if isinstance(part, str) else bytes.fromhex(part["hex"])
+
+
+@pytest.mark.parametrize(
+    ("message", "unusual"),
+    [
+        (Message(3, "jobs", b"x", False, 1), {}),
+        (Message(3, "jobs", b"x", False, 1, True), {"redelivered": True}),
+        (Message(3, "jobs", b"x", True, 1), {"broadcast": True}),
+        (Asked(3, "jobs", b"x", False, 1), {"request": True}),
+    ],
+)
+async def test_recv_tells_in_json_what_is_unusual_of_a_message(
+    message: Message, unusual: dict[str, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    await show(message, as_json=True)
+    row = json.loads(capsys.readouterr().out)
+    assert row == {"source": 3, "topic": "jobs", **unusual, "payload": "x"}
+
+
+async def test_recv_tells_its_command_the_source_and_the_topic(
+    message: Message, capfdbinary: Any
+) -> None:
+    await answer("echo $MESSAGE_SOURCE $MESSAGE_TOPIC", message, as_json=False)
+    assert capfdbinary.readouterr().out == b"3 jobs\n"
 
 
 async def test_recv_gives_a_long_message_to_its_command(message: Message, capfdbinary: Any) -> None:
@@ -93,7 +153,7 @@ async def test_recv_ends_a_command_that_prints_more_than_is_kept(
 ) -> None:
     """Also one that reads nothing of a message that does not fit into its pipe."""
     monkeypatch.setattr("tests.unit.cli.test_recv.PARTS", [bytes(65_536)] * 64)
-    monkeypatch.setattr("bmgd.cli.recv.KEPT_BYTES_MAX", 200_000)
+    monkeypatch.setattr("bmgd.cli.answering.KEPT_BYTES_MAX", 200_000)
     async with asyncio.timeout(DEADLINE_S):
         await answer("yes", message, as_json=False)
     out, err = capfd.readouterr()
