@@ -41,6 +41,15 @@ class Writer:
         """Wait until all is confirmed; raises the first error."""
         self._thread.call(self._writer.flush(timeout))
 
+    def until_failed(self) -> None:
+        """Wait until the next `write` would fail; raises why."""
+        self._thread.call(self._writer.until_failed())
+
+    @property
+    def confirmed(self) -> int:
+        """How many of its messages are confirmed: of a reliable stream the first ones."""
+        return self._writer.confirmed
+
 
 class Daemon:
     """A daemon as a program without asyncio sees it; made by `connect`.

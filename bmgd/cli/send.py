@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +18,7 @@ from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
 from bmgd.cli.standard_input import standard_input
 from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds, topic
-from bmgd.errors import ConfigError, RequestError
+from bmgd.errors import BmgdError, ConfigError, RequestError, Ungrouped
 
 if TYPE_CHECKING:
     from bmgd.client import Daemon, Writer
@@ -100,11 +101,21 @@ async def _send_lines(args: Namespace, address: str) -> int:
             args.destination, args.topic, priority=args.priority, quality=quality
         ) as stream,
     ):
-        await with_progress("send", lines.send(stream, args.timeout), lines.gone)
+        try:
+            await with_progress("send", lines.send(stream, args.timeout), lines.gone)
+        except BmgdError:
+            if lines.count and not args.best_effort:
+                _tell_confirmed(stream.confirmed, lines.count)
+            raise
     if args.json:
         fields = {"destination": args.destination, "topic": args.topic}
         print_json({**fields, "messages": lines.count, "bytes": lines.bytes})
     return 0
+
+
+def _tell_confirmed(confirmed: int, read: int) -> None:
+    """Whoever sends the rest again wants to know where to begin."""
+    print(f"bmgd send: the first {confirmed:,} of {read:,} lines are confirmed", file=sys.stderr)
 
 
 class _Lines:
@@ -116,7 +127,17 @@ class _Lines:
         self._is_read = False
 
     async def send(self, stream: Writer, timeout_s: float) -> None:
-        """Send them all; returns when they are confirmed."""
+        """Send them all; returns when they are confirmed.
+
+        Raises: as `Writer.write`, also while no line comes.
+        """
+        with Ungrouped():
+            async with asyncio.TaskGroup() as tasks:
+                watching = tasks.create_task(stream.until_failed())
+                await self._send(stream, timeout_s)
+                watching.cancel()
+
+    async def _send(self, stream: Writer, timeout_s: float) -> None:
         async for line in _lines(standard_input().fileno()):
             await stream.write(line)
             self.count += 1

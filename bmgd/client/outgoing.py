@@ -186,6 +186,15 @@ class Outgoing(Putting):
             raise SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s") from None
         self.check()
 
+    async def until_failed(self) -> None:
+        """Wait until the stream has an error, or is closed.
+
+        Raises: as `check`.
+        """
+        while not self.is_broken:
+            await self.until_changed()
+        self.check()
+
     async def until_confirmed(self) -> None:
         """Wait until nothing waits or is underway of what was written before.
 

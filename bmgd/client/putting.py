@@ -36,7 +36,7 @@ from bmgd.client.underway import Segment, Underway
 from bmgd.errors import BmgdError, ControlError, ProtocolError, RequestError
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
-from bmgd.wire.control import TIMEOUT_S_MAX
+from bmgd.wire.control import LAST_PIECE, TIMEOUT_S_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 CROWDED: Final = 16
@@ -121,6 +121,11 @@ class Putting:
     def has_put(self) -> bool:
         """Whether anything of it was ever handed to the daemon."""
         return self._underway.last_number > 0
+
+    @property
+    def messages_confirmed(self) -> int:
+        """How many messages of it are confirmed."""
+        return self._underway.messages_confirmed
 
     @property
     def is_in_doubt(self) -> bool:
@@ -240,7 +245,8 @@ class Putting:
         flags: int = 0,
         more: bytes | memoryview = b"",
     ) -> int:
-        number = self._underway.put(len(body) + len(more) + OVERHEAD_BYTES, count, waited)
+        ends = count or int(flags & LAST_PIECE != 0)
+        number = self._underway.put(len(body) + len(more) + OVERHEAD_BYTES, count, ends, waited)
         self._connection.write(
             control.PutSegment(self._sequence, count, flags, size, timeout, body, more)
         )

@@ -21,13 +21,15 @@ class Segment:
 
     Attributes:
         count: of the messages in it; 0 of a piece of a long one.
+        ends: how many messages end in it, long ones too.
         waited: those that somebody waits for.
     """
 
-    __slots__ = ("count", "waited")
+    __slots__ = ("count", "ends", "waited")
 
-    def __init__(self, count: int, waited: list[Pending]) -> None:
+    def __init__(self, count: int, ends: int, waited: list[Pending]) -> None:
         self.count = count
+        self.ends = ends
         self.waited = waited
 
     @property
@@ -46,13 +48,13 @@ class Underway:
     Attributes:
         last_number: of the segment put last, from 1.
         put_cost: what all that were put have cost of the stream's credit, in bytes.
-        segments_confirmed: how many of them are confirmed.
+        segments_confirmed: how many of them are confirmed; messages_confirmed: and of the messages.
         done_below: the daemon is done with all below that number, and with those of them in doubt.
     """
 
     def __init__(self, settle: Callable[[Segment, BmgdError | None], None]) -> None:
         self.last_number = 0
-        self.put_cost = self.segments_confirmed = 0
+        self.put_cost = self.segments_confirmed = self.messages_confirmed = 0
         self.done_below = 1
         self._settle = settle
         self._segments: dict[int, Segment] = {}
@@ -83,11 +85,11 @@ class Underway:
                 return False
         return True
 
-    def put(self, cost: int, count: int, waited: list[Pending]) -> int:
+    def put(self, cost: int, count: int, ends: int, waited: list[Pending]) -> int:
         """A segment is put; returns its number."""
         self.last_number = number = self.last_number + 1
         self.put_cost += cost
-        self._segments[number] = Segment(count, waited)
+        self._segments[number] = Segment(count, ends, waited)
         for message in waited:
             message.segment = number
         return number
@@ -112,6 +114,7 @@ class Underway:
                 return
             segment = segments.pop(number)
             self.segments_confirmed += 1
+            self.messages_confirmed += segment.ends
             if segment.waited:
                 self._settle(segment, None)
 

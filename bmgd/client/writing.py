@@ -28,6 +28,13 @@ class Writer:
         self._add = stream.add
         self._make = make
         """Makes the stream again after a restart of the daemon; None where that is its end."""
+        self._confirmed_before = 0
+        """Of the messages of the streams before this one."""
+
+    @property
+    def confirmed(self) -> int:
+        """How many of its messages are confirmed: of a reliable stream the first ones."""
+        return self._confirmed_before + self._stream.messages_confirmed
 
     async def write(self, payload: Payload, *, timeout: float = 0.0) -> None:  # noqa: ASYNC109
         """Send a message: the fast way, without a future for each.
@@ -83,6 +90,13 @@ class Writer:
             detail = f"not everything is confirmed within {timeout:g} s"
             raise UnreachableError(self._stream.destination, detail, sent=True) from None
 
+    async def until_failed(self) -> None:
+        """Wait until the next `write` would fail: for a program that has nothing to write for long.
+
+        Raises: as `write`; RequestError: the stream is closed.
+        """
+        await self._stream.until_failed()
+
     async def until_open(self) -> None:
         """Wait until the daemon has answered.
 
@@ -103,6 +117,7 @@ class Writer:
             raise RequestError("the stream is closed")
         if self._stream is cut:
             # Else another task has made it, which writes to the same.
+            self._confirmed_before += cut.messages_confirmed
             self._stream = self._make()
             self._add = self._stream.add
         stream = self._stream

@@ -21,7 +21,7 @@ import pytest
 import bmgd
 from bmgd.cli import COMMANDS, bench, exit_code_of, main, monitor
 from bmgd.core.commands import OpenStream, PutSegment
-from bmgd.core.effects import Deliver, Observed, StreamMoved
+from bmgd.core.effects import Deliver, Observed, StreamEnded, StreamMoved
 from bmgd.errors import (
     ConfigError,
     DeadError,
@@ -547,6 +547,46 @@ async def test_ctrl_c_ends_a_send_whose_stdin_is_idle(core: FakeCore) -> None:
     process.send_signal(signal.SIGINT)
     async with asyncio.timeout(DEADLINE_S):
         assert (await process.wait(), await read(process)) == (130, b"")
+
+
+async def test_send_of_lines_ends_with_its_destination_though_no_line_comes(core: FakeCore) -> None:
+    words = ("send", "1", "--lines", "--control", core.address)
+    process = await start(*words, stdin=asyncio.subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"a\nb\n")
+    await core.until_told(lambda: any(isinstance(told, PutSegment) for _, told in core.told))
+    ((request, segments),) = core.streams.items()
+    following = len(segments) + 1
+    dead = DeadError(1, "it is dead")
+    core.server.answers.stream_ended(StreamEnded(request, following, following, dead))
+    async with asyncio.timeout(DEADLINE_S):
+        err = (await read(process)).decode().splitlines()
+        assert await process.wait() == 1
+    confirmed = sum(put.count for put in segments)
+    assert err == [
+        f"bmgd send: the first {confirmed} of {confirmed} lines are confirmed",
+        "bmgd send: node 1: it is dead",
+    ]
+
+
+async def test_send_of_lines_says_from_where_to_send_again(core: FakeCore) -> None:
+    core.holds_back = True
+    lines = b"".join(b"%d\n" % number for number in range(30_000))
+    words = ("send", "1", "--lines", "--control", core.address)
+    process = await start(*words, stdin=asyncio.subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(lines)
+    process.stdin.close()
+    await core.until_told(
+        lambda: sum(put.count for puts in core.streams.values() for put in puts) == 30_000
+    )
+    ((request, segments),) = core.streams.items()
+    assert len(segments) > 1
+    core.server.answers.stream_ended(StreamEnded(request, 2, 2, DeadError(1, "it is dead")))
+    async with asyncio.timeout(DEADLINE_S):
+        err = (await read(process)).decode()
+        assert await process.wait() == 1
+    assert f"the first {segments[0].count:,} of 30,000 lines are confirmed" in err
 
 
 @pytest.mark.parametrize("size", [1_000, 1_000_000])

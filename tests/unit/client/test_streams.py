@@ -616,6 +616,40 @@ async def test_error_of_a_stream_says_sent_where_others_since_the_last_flush_are
         stream.abandon()
 
 
+async def test_stream_counts_what_is_confirmed(core: FakeCore, daemon: bmgd.Daemon) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S), daemon.stream(1, "jobs") as stream:
+        for payload in (b"1", b"2", bytes(150_000)):
+            await stream.write(payload)
+            await daemon.status()
+        await core.until_told(lambda: len(put(core)) == 5)
+        (request,) = core.streams
+        counts = []
+        for following in (1, 3, 5, 6):
+            core.server.answers.stream_moved(StreamMoved(request, following, 1 << 20))
+            await daemon.status()
+            counts.append(stream.confirmed)
+    assert counts == [0, 2, 2, 3]
+
+
+async def test_stream_that_nothing_is_written_to_tells_of_its_end(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
+        stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+        failing = asyncio.ensure_future(stream.until_failed())
+        await stream.write(b"1")
+        await stream.flush()
+        assert not failing.done()
+        (request,) = core.streams
+        dead = bmgd.DeadError(1, "it is dead")
+        core.server.answers.stream_ended(StreamEnded(request, 2, 2, dead))
+        with pytest.raises(bmgd.DeadError):
+            await failing
+        block.pop_all()
+        stream.abandon()
+
+
 async def test_leaving_a_stream_by_its_error_ends_it_and_raises_once(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:

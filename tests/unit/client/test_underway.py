@@ -29,7 +29,11 @@ async def test_underway_confirms_what_is_below_a_number_where_somebody_waits() -
     settled = Settled()
     underway = settled.underway
     message = waited()
-    assert [underway.put(10, count, [message] * (count != 2)) for count in (1, 2, 3)] == [1, 2, 3]
+    assert [underway.put(10, count, count, [message] * (count != 2)) for count in (1, 2, 3)] == [
+        1,
+        2,
+        3,
+    ]
     assert (message.segment, underway.put_cost, len(underway)) == (3, 30, 3)
     underway.confirm(3)
     assert settled.outcomes == [(1, None, None)]
@@ -40,7 +44,7 @@ async def test_underway_confirms_what_is_below_a_number_where_somebody_waits() -
 async def test_underway_tells_what_was_taken_back_and_what_is_in_doubt() -> None:
     settled = Settled()
     for count in (1, 2, 3):
-        settled.underway.put(10, count, [])
+        settled.underway.put(10, count, count, [])
     lost = {"withdrawn": [2, 9], "doubted": [1], "error": "QueueFullError", "detail": "full"}
     settled.underway.lose(3, lost)
     assert settled.outcomes == [(2, QueueFullError, False), (1, QueueFullError, True)]
@@ -50,7 +54,7 @@ async def test_underway_tells_what_was_taken_back_and_what_is_in_doubt() -> None
 async def test_underway_fails_with_what_the_daemon_says_was_not_taken() -> None:
     settled = Settled()
     for count in (1, 2, 3):
-        settled.underway.put(10, count, [])
+        settled.underway.put(10, count, count, [])
     settled.underway.fail(UnreachableError(3, "no way", sent=True), unsent=3)
     assert settled.outcomes == [
         (1, UnreachableError, True),
@@ -58,7 +62,7 @@ async def test_underway_fails_with_what_the_daemon_says_was_not_taken() -> None:
         (3, UnreachableError, False),
     ]
     assert not settled.underway
-    settled.underway.put(10, 4, [])
+    settled.underway.put(10, 4, 4, [])
     settled.underway.fail(RequestError("closed"), unsent=0)
     assert settled.outcomes[-1] == (4, RequestError, False)
 
@@ -66,17 +70,17 @@ async def test_underway_fails_with_what_the_daemon_says_was_not_taken() -> None:
 async def test_underway_is_settled_when_nobody_waits_for_what_becomes_of_it() -> None:
     underway = Settled().underway
     message, other = waited(), waited()
-    underway.put(10, 2, [message, other])
+    underway.put(10, 2, 2, [message, other])
     message.given_up = True
     assert not underway.all_settled
     assert not underway.is_alone(message)
     other.given_up = True
     assert underway.all_settled
     alone = waited()
-    underway.put(10, 1, [alone])
+    underway.put(10, 1, 1, [alone])
     assert underway.is_alone(alone)
     # What was written without a future is waited for by `flush`.
-    underway.put(10, 1, [])
+    underway.put(10, 1, 1, [])
     alone.given_up = True
     assert not underway.all_settled
     underway.fail(DeadError(3, "dead"), unsent=0)
