@@ -166,12 +166,12 @@ class Outgoing(Putting):
         except TimeoutError:
             pass
 
-    async def until_sendable(self) -> None:
+    async def until_sendable(self, within_s: float) -> None:
         """Wait until the daemon is there.
 
         Raises: as `bmgd.client.connection.Connection.until_sendable`.
         """
-        await self._connection.until_sendable(self.destination, ANSWER_S)
+        await self._connection.until_sendable(self.destination, within_s)
 
     async def until_open(self) -> None:
         """Wait until the daemon has answered.

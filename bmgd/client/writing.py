@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
-from bmgd.client.connection import GRACE_S
+from bmgd.client.connection import ANSWER_S, GRACE_S
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
 from bmgd.errors import RequestError, UnreachableError
@@ -98,11 +98,26 @@ class Writer:
         await self._stream.until_failed()
 
     async def until_open(self) -> None:
-        """Wait until the daemon has answered.
+        """Wait until the daemon has answered; the next one, where this one goes before.
 
         Raises: as `write`.
         """
-        await self._stream.until_open()
+        until = asyncio.get_running_loop().time() + ANSWER_S
+        await self._until_open(until)
+
+    async def _until_open(self, until: float) -> None:
+        """As `until_open`, until that time of the loop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            stream = self._stream
+            try:
+                await stream.until_open()
+                return
+            except UnreachableError:
+                # Its daemon is gone: nothing was put before it was open.
+                if self._make is None or loop.time() >= until:
+                    raise
+            await self._make_again(stream, until)
 
     async def _go_on(self) -> Outgoing:
         """The stream to write into: another one, where the daemon was restarted."""
@@ -110,8 +125,14 @@ class Writer:
             self._stream.check()
             return self._stream
         self._tell_cut()
-        cut = self._stream
-        await cut.until_sendable()
+        until = asyncio.get_running_loop().time() + ANSWER_S
+        await self._make_again(self._stream, until)
+        await self._until_open(until)
+        return self._stream
+
+    async def _make_again(self, cut: Outgoing, until: float) -> None:
+        """Make the stream that follows one whose daemon is gone; waits for the next daemon."""
+        await cut.until_sendable(max(until - asyncio.get_running_loop().time(), 0.001))
         if self._make is None:
             # Another task has closed it meanwhile.
             raise RequestError("the stream is closed")
@@ -120,9 +141,6 @@ class Writer:
             self._confirmed_before += cut.messages_confirmed
             self._stream = self._make()
             self._add = self._stream.add
-        stream = self._stream
-        await stream.until_open()
-        return stream
 
     async def _until_room(self, stream: Outgoing, size: int) -> None:
         """Wait until a message may be added; to another stream, where this one is cut meanwhile."""

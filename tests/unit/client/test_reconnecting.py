@@ -380,23 +380,67 @@ async def test_what_is_underway_when_the_daemon_goes_is_in_doubt(tmp_path: Path)
         ] * 4
 
 
-async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: Path) -> None:
-    class Closed(FakeCore):
-        def open_stream(self, request: int, destination: NodeId) -> None:
-            pass
+class Unopened(FakeCore):
+    """Never says that a stream is open."""
 
-    core = Closed(tmp_path / "d.sock")
+    def open_stream(self, request: int, destination: NodeId) -> None:
+        pass
+
+
+def asks_for_stream(core: FakeCore) -> bool:
+    return any(isinstance(command, OpenStream) for _, command in core.told)
+
+
+async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: Path) -> None:
+    core = Unopened(tmp_path / "d.sock")
     await core.server.start()
     async with (
         asyncio.timeout(DEADLINE_S),
         bmgd.connect(core.address, reconnect=True) as daemon,
     ):
         sending = asyncio.ensure_future(daemon.send(1, bytes(100_000)))
-        await core.until_told(lambda: any(isinstance(each, OpenStream) for _, each in core.told))
+        await core.until_told(lambda: asks_for_stream(core))
         core.server.close()
         with pytest.raises(bmgd.UnreachableError) as lost:
             await sending
         assert not lost.value.sent
+
+
+async def test_stream_whose_daemon_goes_before_it_is_open_is_opened_by_the_next(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with serving(Unopened(path)) as unopened:
+            daemon = await block.enter_async_context(bmgd.connect(unopened.address, reconnect=True))
+            entering = block.enter_async_context(daemon.stream(1, "jobs"))
+            opening = asyncio.ensure_future(entering)
+            await unopened.until_told(lambda: asks_for_stream(unopened))
+        async with fake_daemon(path) as core:
+            stream = await opening
+            await stream.write(b"x")
+            await stream.flush()
+            assert sum(each.count for each in put(core)) == 1
+            await block.aclose()
+
+
+async def test_write_whose_daemon_goes_before_its_stream_is_open_again_goes_to_the_next(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            stream, gone = await used_stream(block, core)
+        await gone.wait()
+        async with serving(Unopened(path)) as unopened:
+            writing = asyncio.ensure_future(stream.write(b"y"))
+            await unopened.until_told(lambda: asks_for_stream(unopened))
+        async with fake_daemon(path) as core:
+            await writing
+            await stream.flush()
+            assert sum(each.count for each in put(core)) == 1
+            assert stream.confirmed == 2
+            await block.aclose()
 
 
 async def test_connection_waits_while_the_next_daemon_lets_nobody_in(
