@@ -219,23 +219,24 @@ def has_opened_inbox(core: FakeCore) -> bool:
     return any(isinstance(command, OpenInbox) for _, command in core.told)
 
 
-async def used_stream(block: AsyncExitStack, core: FakeCore) -> tuple[bmgd.Writer, asyncio.Event]:
-    """A stream that has carried a message, until the block ends, and what its daemon's end sets."""
-    daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-    stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-    await stream.write(b"x")
-    await stream.flush()
-    connection = daemon._connection
-    assert isinstance(connection, LastingConnection)
-    return stream, connection._changed
+async def cut_stream(block: AsyncExitStack, path: Path) -> bmgd.Writer:
+    """A stream that has carried a message, until the block ends; its daemon is gone."""
+    async with fake_daemon(path) as core:
+        daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+        stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+        await stream.write(b"x")
+        await stream.flush()
+        connection = daemon._connection
+        assert isinstance(connection, LastingConnection)
+        gone = connection._changed
+    await gone.wait()
+    return stream
 
 
 async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with fake_daemon(path) as core:
-            stream, gone = await used_stream(block, core)
-        await gone.wait()
+        stream = await cut_stream(block, path)
         writing = [asyncio.ensure_future(stream.write(b"y")) for _ in range(3)]
         await asyncio.sleep(0)
         async with fake_daemon(path) as core:
@@ -252,9 +253,7 @@ async def test_stream_that_is_closed_while_a_writer_waits_for_its_daemon_refuses
 ) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with fake_daemon(path) as core:
-            stream, gone = await used_stream(block, core)
-        await gone.wait()
+        stream = await cut_stream(block, path)
         writing = asyncio.ensure_future(stream.write(b"y"))
         await asyncio.sleep(0)
         await stream.close()
@@ -429,9 +428,7 @@ async def test_write_whose_daemon_goes_before_its_stream_is_open_again_goes_to_t
 ) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with fake_daemon(path) as core:
-            stream, gone = await used_stream(block, core)
-        await gone.wait()
+        stream = await cut_stream(block, path)
         async with serving(Unopened(path)) as unopened:
             writing = asyncio.ensure_future(stream.write(b"y"))
             await unopened.until_told(lambda: asks_for_stream(unopened))
