@@ -85,6 +85,22 @@ def cannot_meet(network: Network) -> bool:
     return not founder_runs and len(set(ids)) < len(ids)
 
 
+def meets_by_lot(network: Network) -> bool:
+    """Whether a node without a link holds somebody for gone who runs.
+
+    It dials all who are gone, slowly and by lot, and has no other way to the others. One that holds an
+    id that was given twice is refused at first, and gives way when the lot falls on the same again.
+    """
+    hosts = running(network)
+    alone = [host for host in hosts if not linked_peers(host.node)]
+    return any(
+        membership_of(host.node).is_gone(other.id)
+        for host in alone
+        for other in hosts
+        if other.id != host.id
+    )
+
+
 def holds_majority(part: Sequence[Host]) -> bool:
     """Whether a part has more than half of all who have not left, or half of them and the lowest."""
     alive = {host.id for host in part}

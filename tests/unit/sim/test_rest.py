@@ -6,7 +6,7 @@ from bmgd.core.commands import BroadcastTo, TraceFrom
 from bmgd.policy import HealingPolicy
 from bmgd.sim import Network
 from bmgd.sim.inside import membership_of, unsettled_broadcast
-from bmgd.sim.rest import comes_to_quiet, is_whole, unrest, unsettled
+from bmgd.sim.rest import comes_to_quiet, is_whole, meets_by_lot, unrest, unsettled
 from bmgd.types import NodeId
 from tests.unit.core.clusters import S, settle
 
@@ -49,6 +49,18 @@ def test_source_that_waits_for_a_node_that_died_unseen_never_comes_to_quiet() ->
     network.run(10)
     assert unsettled(network) == ""
     assert not comes_to_quiet(network)
+
+
+def test_node_without_a_link_meets_by_lot_whom_it_holds_for_gone() -> None:
+    network = Network(2, 0)
+    settle(network)
+    assert not meets_by_lot(network)
+    network.cut(0, 1)
+    network.run(20)
+    assert membership_of(network.hosts[NodeId(0)].node).is_gone(NodeId(1))
+    assert meets_by_lot(network)
+    network.kill(1)
+    assert not meets_by_lot(network)
 
 
 def test_copies_are_kept_only_while_the_source_waits_for_somebody() -> None:
