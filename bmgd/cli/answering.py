@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bmgd.cli.output import print_json
 from bmgd.cli.payloads import KEPT_BYTES_MAX
-from bmgd.errors import DeliveryError
+from bmgd.errors import DeliveryError, RequestError
 from bmgd.printable import printable
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ async def answer(command: str, message: Message, *, as_json: bool) -> None:
         return
     try:
         await (message.refuse(why) if why else message.reply(out))
-    except DeliveryError as error:
+    except (DeliveryError, RequestError) as error:
+        # Also where nobody waits for it any more.
         print(f"bmgd recv: the answer is not confirmed: {printable(str(error))}", file=sys.stderr)
 
 

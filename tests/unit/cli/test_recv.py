@@ -17,7 +17,8 @@ import pytest
 from bmgd.cli.answering import answer
 from bmgd.cli.recv import show, take
 from bmgd.client import Message
-from bmgd.errors import UnreachableError
+from bmgd.client.arguments import Payload
+from bmgd.errors import RequestError, UnreachableError
 from tests.integration.cluster import until_true
 from tests.processes import started
 from tests.unit.fake_core import FakeCore, fake_daemon
@@ -178,6 +179,22 @@ async def test_recv_refuses_a_request_whose_command_prints_more_than_an_answer_h
     async with asyncio.timeout(DEADLINE_S):
         await answer("yes", question, as_json=False)
     assert question.refused == "'yes' was ended: it has printed more than 200000 bytes"
+
+
+class Outdated(Long):
+    """A request of which nobody waits for the answer any more."""
+
+    is_request = True
+
+    async def reply(self, payload: Payload, *, timeout: float = 10.0) -> None:  # noqa: ASYNC109
+        raise RequestError("an answer to a question that is not known any more")
+
+
+async def test_recv_goes_on_where_an_answer_comes_too_late(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await take(Outdated(3, "rpc", b"", False, 1), "cat", as_json=False)
+    assert "not known any more" in capsys.readouterr().err
 
 
 class GivenUp(Long):
