@@ -4,8 +4,7 @@ Nothing here makes a task: the event loop's callbacks hand each frame to the req
 that it belongs to. What is bounded, and what happens there:
 
     a stream's items in this program   its `bound`        the stream ends with SubscriptionError
-    bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests wait; those that open a
-                                                          stream of messages raise RequestError
+    bytes on their way to the daemon   `WRITE_BYTES_MAX`  further requests and messages wait
     waiting for that, and an answer    `within_s`,        SilentDaemonError
                                        or `timeout` and `GRACE_S`
     what waits in its socket           see `daemon_socket.py`
@@ -30,6 +29,7 @@ from bmgd.errors import (
     RequestError,
     SilentDaemonError,
     SubscriptionError,
+    UnreachableError,
 )
 from bmgd.wire import control
 from bmgd.wire.control import Frame
@@ -73,19 +73,31 @@ class Connection(DaemonSocket):
     @property
     def must_wait(self) -> bool:
         """Whether `until_sendable` waits, or fails, before anything can be sent."""
-        return self._lost is not None
+        return self._lost is not None or self.is_heaped_up
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """Wait until something can be sent; returns how many seconds are left.
 
         Raises:
             NoDaemonError: the daemon is gone for good.
-            UnreachableError: it is not there in time, and may come back.
+            UnreachableError: it is not there in time, and may come back, or it does not read.
         """
+        timeout = await self.until_few_wait(destination, timeout)
         # Without the traceback of the last time: it would grow, and keep what was sent then.
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         return timeout
+
+    async def until_few_wait(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
+        """Wait while too much is on its way to the daemon; returns how many seconds are left.
+
+        Raises:
+            UnreachableError: the daemon has not read it in time.
+        """
+        try:
+            return max(await self._until_read("stream", timeout), _LEAST_S)
+        except SilentDaemonError:
+            raise UnreachableError(destination, "its daemon does not read", sent=False) from None
 
     async def greet(self, within_s: float = ANSWER_S) -> None:
         """Agree on a version and features; a daemon that knows no `hello` serves version 1.
@@ -304,7 +316,7 @@ class Connection(DaemonSocket):
 
         Nobody overtakes who waits; the caller writes its request before it waits for anything else.
         """
-        if not self._line.count and self.unwritten_bytes <= WRITE_BYTES_MAX:
+        if not self.is_heaped_up:
             return within_s
         self.check_loop()
         loop = asyncio.get_running_loop()
@@ -317,6 +329,11 @@ class Connection(DaemonSocket):
             text = f"the daemon has not read for {within_s:g} s, and was not asked for {verb!r}"
             raise SilentDaemonError(text) from None
         return max(until - loop.time(), 0)
+
+    @property
+    def is_heaped_up(self) -> bool:
+        """Whether more waits for the daemon than should, or somebody waits for that to be less."""
+        return self._line.count > 0 or self.unwritten_bytes > WRITE_BYTES_MAX
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:
         if self._lost is not None:

@@ -272,7 +272,7 @@ class LastingConnection(Connection):
             NoDaemonError: it is not.
             BmgdError: the connection is over for good.
         """
-        if self.must_wait:
+        if self._is_away:
             try:
                 async with asyncio.timeout(within_s), self._waiting_for_daemon.turn():
                     while not self.is_up and not self._is_closed:
@@ -289,6 +289,11 @@ class LastingConnection(Connection):
     @property
     def must_wait(self) -> bool:
         """As of a `Connection`; also while others wait."""
+        return self._is_away or self.is_heaped_up
+
+    @property
+    def _is_away(self) -> bool:
+        """Whether the daemon is not there, or others wait for it who come first."""
         return not self.is_up or self._waiting_for_daemon.count > 0
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
@@ -297,11 +302,15 @@ class LastingConnection(Connection):
             return timeout
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        try:
-            await self.until_up(timeout)
-        except NoDaemonError:
-            raise UnreachableError(destination, "its daemon is not there", sent=False) from None
-        return max(until - loop.time(), 0.001)
+        while True:
+            left_s = max(until - loop.time(), 0.001)
+            try:
+                await self.until_up(left_s)
+            except NoDaemonError:
+                raise UnreachableError(destination, "its daemon is not there", sent=False) from None
+            left_s = await self.until_few_wait(destination, max(until - loop.time(), 0.001))
+            if self.is_up:
+                return left_s
 
     # --- requests -----------------------------------------------------------------------------
 

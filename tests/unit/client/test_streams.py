@@ -143,6 +143,41 @@ async def test_request_to_a_daemon_that_does_not_read_ends_with_its_time_or_the_
         await asyncio.wait_for(asking, DEADLINE_S)
 
 
+async def test_what_opens_a_stream_waits_while_much_is_on_its_way_to_the_daemon(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
+        announcing = [
+            asyncio.ensure_future(daemon.broadcast(bytes(65_000), topic="news")) for _ in range(60)
+        ]
+        await asyncio.sleep(0)
+        assert daemon._connection.unwritten_bytes > WRITE_BYTES_MAX
+        sending = asyncio.ensure_future(daemon.send(1, b"x", topic="jobs"))
+        soon = asyncio.ensure_future(daemon.send_soon(2, b"x", topic="jobs"))
+        stream = await block.enter_async_context(daemon.stream(1, "other"))
+        await sending
+        await (await soon)
+        await stream.write(b"x")
+        await stream.flush()
+        for each in announcing:
+            each.cancel()
+
+
+async def test_send_to_a_daemon_that_does_not_read_says_so_in_time(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    (program,) = core.server._programs
+    connection, transport = daemon._connection, program._transport
+    assert transport is not None
+    transport.pause_reading()
+    assert connection._transport is not None
+    connection._transport.write(bytes(2 * WRITE_BYTES_MAX))
+    with pytest.raises(bmgd.UnreachableError, match="does not read") as failed:
+        await daemon.send(1, b"x", timeout=0.01)
+    assert not failed.value.sent
+    transport.abort()
+
+
 async def written(stream: bmgd.Writer, count: int) -> None:
     for _ in range(count):
         await stream.write(bytes(60_000))
