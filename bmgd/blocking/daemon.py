@@ -42,13 +42,17 @@ class Writer:
         self._thread.call(self._writer.flush(timeout))
 
     def until_failed(self) -> None:
-        """Wait until the next `write` would fail; raises why."""
+        """Wait until something of the stream has failed; raises that."""
         self._thread.call(self._writer.until_failed())
 
     @property
     def confirmed(self) -> int:
-        """How many of its messages are confirmed: of a reliable stream the first ones."""
-        return self._writer.confirmed
+        """How many of its messages are confirmed, from the first one on to the first that was lost."""
+
+        async def count() -> int:
+            return self._writer.confirmed
+
+        return self._thread.call(count())
 
 
 class Daemon:

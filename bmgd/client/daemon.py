@@ -265,7 +265,7 @@ class Daemon(SendsToMany, ShowsCluster):
 
         Raises:
             UnreachableError: not within the timeout.
-            DeliveryError: the first error of a stream that is open.
+            DeliveryError: the first error of a stream that was not left; its own `flush` raises it too.
             RequestError: a bad timeout.
         """
         check_timeout(timeout)

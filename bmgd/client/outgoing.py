@@ -22,6 +22,7 @@ from bmgd.wire.control import FIRST_PIECE, LAST_PIECE
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 _UNSENT: Final = "its stream could not send it before the deadline"
+_CLOSED: Final = "the stream is closed"
 _NO_ROOM: Final = "no room for the whole before the deadline"
 
 
@@ -30,6 +31,8 @@ class Outgoing(Putting):
 
     _flushed_segments = 0
     """How many had been confirmed when all was, the last time that somebody waited for it."""
+    _follows_confirmed = False
+    """Whether anything of the streams before this one is confirmed since the last flush."""
 
     # --- long messages ------------------------------------------------------------------------
 
@@ -128,11 +131,22 @@ class Outgoing(Putting):
     @property
     def _has_confirmed(self) -> bool:
         """Whether anything that was put since the last flush is confirmed."""
-        return self._underway.segments_confirmed > self._flushed_segments
+        has_more = self._underway.segments_confirmed > self._flushed_segments
+        return has_more or self._follows_confirmed
+
+    def follow(self, cut: Outgoing) -> None:
+        """This one takes the place of a stream whose daemon is gone."""
+        self._follows_confirmed = cut._has_confirmed
+
+    def note_flushed(self) -> None:
+        """Somebody knows that all is confirmed up to here."""
+        self._flushed_segments = self._underway.segments_confirmed
+        self._follows_confirmed = False
 
     def first_error(self) -> BmgdError:
-        """The first error of a stream that has one, which says *sent* where `check` would."""
-        assert self._error is not None
+        """The first error of a stream that is broken, which says *sent* where `check` would."""
+        if self._error is None:
+            return RequestError(_CLOSED)
         if self._has_confirmed or self.is_in_doubt:
             self._error = with_sent(self._error, sent=True)
         return self._error.with_traceback(None)
@@ -151,7 +165,7 @@ class Outgoing(Putting):
             self._is_told, self.was_cut = True, False
             raise self.first_error()
         if self._over or self._closing:
-            raise RequestError("the stream is closed")
+            raise RequestError(_CLOSED)
 
     async def until_changed(self, until: float = 0.0) -> None:
         """Wait until something changes, or until that time of the loop."""
@@ -173,10 +187,11 @@ class Outgoing(Putting):
         """
         await self._connection.until_sendable(self.destination, within_s)
 
-    async def until_open(self) -> None:
-        """Wait until the daemon has answered.
+    async def until_answered(self) -> None:
+        """Wait until the daemon has answered, or is gone.
 
-        Raises: as `check`; SilentDaemonError: it does not answer.
+        Raises:
+            SilentDaemonError: it does not answer.
         """
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -184,16 +199,19 @@ class Outgoing(Putting):
                     await self.until_changed()
         except TimeoutError:
             raise SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s") from None
+
+    async def until_open(self) -> None:
+        """Wait until the daemon has answered that it is open.
+
+        Raises: as `check` and `until_answered`.
+        """
+        await self.until_answered()
         self.check()
 
-    async def until_failed(self) -> None:
-        """Wait until the stream has an error, or is closed.
-
-        Raises: as `check`.
-        """
+    async def until_broken(self) -> None:
+        """Wait until the stream has an error, or is closed."""
         while not self.is_broken:
             await self.until_changed()
-        self.check()
 
     async def until_confirmed(self) -> None:
         """Wait until nothing waits or is underway of what was written before.
@@ -206,7 +224,7 @@ class Outgoing(Putting):
         if self._error is not None and not self._is_lossless:
             self.check()
         if self.is_idle:
-            self._flushed_segments = self._underway.segments_confirmed
+            self.note_flushed()
 
     async def until_settled(self) -> None:
         """Wait until what was written before has its outcome, or nobody waits for it, or it is over."""

@@ -124,8 +124,13 @@ class Putting:
 
     @property
     def messages_confirmed(self) -> int:
-        """How many messages of it are confirmed."""
+        """How many messages of it are confirmed, of those before the first that was lost."""
         return self._underway.messages_confirmed
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether all that was written without a future is confirmed, or may still be."""
+        return self._is_lossless
 
     @property
     def is_in_doubt(self) -> bool:
@@ -351,7 +356,8 @@ class Putting:
             self._tell_change()
 
     def abandon(self) -> None:
-        """End it at once: what waits here is not sent."""
+        """End it at once: what waits here is not sent, and nobody is told."""
         if not self._over:
             self._connection.write(control.Cancel(self._sequence))
             self._fail(RequestError("the stream was abandoned"), self._underway.last_number + 1)
+        self.was_cut = False

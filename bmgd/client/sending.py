@@ -89,7 +89,7 @@ class SharedStreams:
             await stream.until_room(len(checked), until)
             if not stream.is_broken:
                 break
-            stream = self._stream(destination, topic, priority, quality)
+            stream = await self._another(destination, topic, priority, quality, until)
         message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
         try:
@@ -142,15 +142,20 @@ class SharedStreams:
             await stream.until_room(len(checked), until)
             if not stream.is_broken:
                 break
-            # It is over: another one takes its place.
-            if self._connection.must_wait:
-                left = max(until - loop.time(), 0.001)
-                await self._connection.until_sendable(destination, left)
-            stream = self._stream(destination, topic, priority, quality)
+            stream = await self._another(destination, topic, priority, quality, until)
         message = Pending(checked, until, loop.create_future())
         stream.add(checked, message)
         end_in_time(stream, message, self._shared.trim)
         return message
+
+    async def _another(
+        self, destination: int, topic: str, priority: Priority, quality: Quality, until: float
+    ) -> Outgoing:
+        """The stream that takes the place of one that is over, as soon as the daemon is there."""
+        if self._connection.must_wait:
+            left = max(until - asyncio.get_running_loop().time(), 0.001)
+            await self._connection.until_sendable(destination, left)
+        return self._stream(destination, topic, priority, quality)
 
     async def _send_long(
         self,
@@ -191,7 +196,7 @@ class SharedStreams:
             detail = f"not everything is confirmed within {timeout:g} s"
             raise UnreachableError(self._first_unsettled(), detail, sent=True) from None
         for stream in self._watched:
-            if isinstance(stream.error, DeliveryError) and not stream.over:
+            if isinstance(stream.error, DeliveryError) and (stream.was_cut or not stream.over):
                 raise stream.first_error()
 
     def _first_unsettled(self) -> int:

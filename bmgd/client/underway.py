@@ -48,7 +48,8 @@ class Underway:
     Attributes:
         last_number: of the segment put last, from 1.
         put_cost: what all that were put have cost of the stream's credit, in bytes.
-        segments_confirmed: how many of them are confirmed; messages_confirmed: and of the messages.
+        segments_confirmed: how many of them are confirmed.
+        messages_confirmed: how many messages are, of those before the first that was lost.
         done_below: the daemon is done with all below that number, and with those of them in doubt.
     """
 
@@ -57,6 +58,8 @@ class Underway:
         self.put_cost = self.segments_confirmed = self.messages_confirmed = 0
         self.done_below = 1
         self._settle = settle
+        self._first_lost = 0
+        """The lowest number of those that were lost; 0 while none was."""
         self._segments: dict[int, Segment] = {}
 
     def __len__(self) -> int:
@@ -114,7 +117,8 @@ class Underway:
                 return
             segment = segments.pop(number)
             self.segments_confirmed += 1
-            self.messages_confirmed += segment.ends
+            if not self._first_lost or number < self._first_lost:
+                self.messages_confirmed += segment.ends
             if segment.waited:
                 self._settle(segment, None)
 
@@ -127,6 +131,7 @@ class Underway:
         for name, sent in (("withdrawn", False), ("doubted", True)):
             for number in lost[name]:
                 segment = self._segments.pop(number, None)
+                self._first_lost = min(self._first_lost or number, number)
                 detail = str(lost["detail"])
                 fields = {"destination": destination, "detail": detail, "sent": sent}
                 error = error_of(str(lost["error"]), detail, fields)

@@ -30,10 +30,14 @@ class Writer:
         """Makes the stream again after a restart of the daemon; None where that is its end."""
         self._confirmed_before = 0
         """Of the messages of the streams before this one."""
+        self._has_lost = False
+        """Whether a message of those was lost."""
 
     @property
     def confirmed(self) -> int:
-        """How many of its messages are confirmed: of a reliable stream the first ones."""
+        """How many of its messages are confirmed, from the first one on to the first that was lost."""
+        if self._has_lost:
+            return self._confirmed_before
         return self._confirmed_before + self._stream.messages_confirmed
 
     async def write(self, payload: Payload, *, timeout: float = 0.0) -> None:  # noqa: ASYNC109
@@ -82,6 +86,7 @@ class Writer:
             check_timeout(timeout)
         if self._make is not None and self._stream.over:
             self._tell_cut()
+            self._stream.note_flushed()
             return
         try:
             async with asyncio.timeout(timeout):
@@ -91,11 +96,24 @@ class Writer:
             raise UnreachableError(self._stream.destination, detail, sent=True) from None
 
     async def until_failed(self) -> None:
-        """Wait until the next `write` would fail: for a program that has nothing to write for long.
+        """Wait until something of the stream has failed: for a program that writes seldom.
+
+        That is told to who writes and flushes as well. Where the daemon of a connection that reconnects
+        goes while nothing is underway, the stream is opened by the next one, and has not failed.
 
         Raises: as `write`; RequestError: the stream is closed.
         """
-        await self._stream.until_failed()
+        while True:
+            stream = self._stream
+            await stream.until_broken()
+            if not self._is_cut_idle(stream):
+                raise stream.first_error()
+            await self._go_on()
+
+    def _is_cut_idle(self, stream: Outgoing) -> bool:
+        """Whether a stream is over because its daemon is gone, and another one may go on for it."""
+        is_cut = stream.over and isinstance(stream.error, UnreachableError)
+        return self._make is not None and is_cut and not stream.was_cut
 
     async def until_open(self) -> None:
         """Wait until the daemon has answered; the next one, where this one goes before.
@@ -110,13 +128,11 @@ class Writer:
         loop = asyncio.get_running_loop()
         while True:
             stream = self._stream
-            try:
-                await stream.until_open()
+            await stream.until_answered()
+            if not self._is_cut_idle(stream) or loop.time() >= until:
+                # What other tasks have added meanwhile is lost where it was cut, and that is told.
+                stream.check()
                 return
-            except UnreachableError:
-                # Its daemon is gone: nothing was put before it was open.
-                if self._make is None or loop.time() >= until:
-                    raise
             await self._make_again(stream, until)
 
     async def _go_on(self) -> Outgoing:
@@ -138,9 +154,12 @@ class Writer:
             raise RequestError("the stream is closed")
         if self._stream is cut:
             # Else another task has made it, which writes to the same.
-            self._confirmed_before += cut.messages_confirmed
-            self._stream = self._make()
-            self._add = self._stream.add
+            made = self._make()
+            made.follow(cut)
+            if not self._has_lost:
+                self._confirmed_before += cut.messages_confirmed
+                self._has_lost = not cut.is_lossless
+            self._stream, self._add = made, made.add
 
     async def _until_room(self, stream: Outgoing, size: int) -> None:
         """Wait until a message may be added; to another stream, where this one is cut meanwhile."""

@@ -20,19 +20,17 @@ from bmgd.core.commands import (
     Leave,
     OpenInbox,
     OpenQuestions,
-    OpenStream,
     ProbeTo,
-    PutSegment,
     Register,
     Subscribe,
 )
-from bmgd.core.effects import Reply, StreamMoved
+from bmgd.core.effects import Reply
 from bmgd.errors import RequestError
 from bmgd.shell.control_connection import ProgramConnection
-from bmgd.types import NodeId
 from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
 from bmgd.wire.control_errors import failure_of
+from tests.unit.client.restarts import Unopened, asks_for_stream, cut_stream, put
 from tests.unit.fake_core import FakeCore, fake_daemon, serving
 
 DEADLINE_S = 10.0
@@ -42,10 +40,6 @@ LEFT_S = 1.0
 
 def subscribed(core: FakeCore) -> list[str]:
     return [command.topic for _, command in core.told if isinstance(command, Subscribe)]
-
-
-def put(core: FakeCore) -> list[PutSegment]:
-    return [command for _, command in core.told if isinstance(command, PutSegment)]
 
 
 async def test_a_subscription_that_has_ended_is_not_opened_at_the_next_daemon(
@@ -109,48 +103,6 @@ def note_end(program: ProgramConnection, monkeypatch: pytest.MonkeyPatch) -> asy
 
     monkeypatch.setattr(program, "connection_lost", note)
     return over
-
-
-async def test_what_was_refused_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
-    path = tmp_path / "d.sock"
-    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with fake_daemon(path) as core:
-            core.holds_back = True
-            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-            await stream.write(b"x")
-            await core.until_told(lambda: bool(put(core)))
-            (request,) = core.streams
-            refused = StreamMoved(request, 2, 1 << 20, (1,), (), "QueueFullError", "it is full")
-            core.server.answers.stream_moved(refused)
-            # Answered behind it.
-            await daemon.status()
-        async with fake_daemon(path):
-            await daemon.status()
-            with pytest.raises(bmgd.QueueFullError):
-                await stream.flush()
-            # Once.
-            await stream.write(b"y")
-            await block.aclose()
-
-
-async def test_what_a_restart_cut_is_told_once(tmp_path: Path) -> None:
-    path = tmp_path / "d.sock"
-    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with fake_daemon(path) as core:
-            core.holds_back = True
-            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-            await stream.write(b"x")
-            flushing = asyncio.ensure_future(stream.flush())
-            await core.until_told(lambda: bool(put(core)))
-        with pytest.raises(bmgd.UnreachableError):
-            await flushing
-        async with fake_daemon(path) as core:
-            await stream.write(b"y")
-            await stream.flush()
-            assert len(put(core)) == 1
-            await block.aclose()
 
 
 async def test_request_whose_daemon_goes_before_it_is_put_waits_for_the_next(
@@ -217,35 +169,6 @@ def kinds(core: FakeCore) -> set[type]:
 
 def has_opened_inbox(core: FakeCore) -> bool:
     return any(isinstance(command, OpenInbox) for _, command in core.told)
-
-
-async def cut_stream(block: AsyncExitStack, path: Path) -> bmgd.Writer:
-    """A stream that has carried a message, until the block ends; its daemon is gone."""
-    async with fake_daemon(path) as core:
-        daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
-        stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-        await stream.write(b"x")
-        await stream.flush()
-        connection = daemon._connection
-        assert isinstance(connection, LastingConnection)
-        gone = connection._changed
-    await gone.wait()
-    return stream
-
-
-async def test_tasks_that_write_to_one_stream_share_it_after_a_restart(tmp_path: Path) -> None:
-    path = tmp_path / "d.sock"
-    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        stream = await cut_stream(block, path)
-        writing = [asyncio.ensure_future(stream.write(b"y")) for _ in range(3)]
-        await asyncio.sleep(0)
-        async with fake_daemon(path) as core:
-            await asyncio.gather(*writing)
-            await stream.flush()
-            opened = [command for _, command in core.told if isinstance(command, OpenStream)]
-            assert len(opened) == 1
-            assert sum(each.count for each in put(core)) == 3
-            await block.aclose()
 
 
 async def test_stream_that_is_closed_while_a_writer_waits_for_its_daemon_refuses_what_it_wrote(
@@ -379,17 +302,6 @@ async def test_what_is_underway_when_the_daemon_goes_is_in_doubt(tmp_path: Path)
         ] * 4
 
 
-class Unopened(FakeCore):
-    """Never says that a stream is open."""
-
-    def open_stream(self, request: int, destination: NodeId) -> None:
-        pass
-
-
-def asks_for_stream(core: FakeCore) -> bool:
-    return any(isinstance(command, OpenStream) for _, command in core.told)
-
-
 async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: Path) -> None:
     core = Unopened(tmp_path / "d.sock")
     await core.server.start()
@@ -403,41 +315,6 @@ async def test_long_message_whose_stream_was_not_open_is_not_in_doubt(tmp_path: 
         with pytest.raises(bmgd.UnreachableError) as lost:
             await sending
         assert not lost.value.sent
-
-
-async def test_stream_whose_daemon_goes_before_it_is_open_is_opened_by_the_next(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "d.sock"
-    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        async with serving(Unopened(path)) as unopened:
-            daemon = await block.enter_async_context(bmgd.connect(unopened.address, reconnect=True))
-            entering = block.enter_async_context(daemon.stream(1, "jobs"))
-            opening = asyncio.ensure_future(entering)
-            await unopened.until_told(lambda: asks_for_stream(unopened))
-        async with fake_daemon(path) as core:
-            stream = await opening
-            await stream.write(b"x")
-            await stream.flush()
-            assert sum(each.count for each in put(core)) == 1
-            await block.aclose()
-
-
-async def test_write_whose_daemon_goes_before_its_stream_is_open_again_goes_to_the_next(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "d.sock"
-    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
-        stream = await cut_stream(block, path)
-        async with serving(Unopened(path)) as unopened:
-            writing = asyncio.ensure_future(stream.write(b"y"))
-            await unopened.until_told(lambda: asks_for_stream(unopened))
-        async with fake_daemon(path) as core:
-            await writing
-            await stream.flush()
-            assert sum(each.count for each in put(core)) == 1
-            assert stream.confirmed == 2
-            await block.aclose()
 
 
 async def test_connection_waits_while_the_next_daemon_lets_nobody_in(

@@ -51,6 +51,18 @@ async def test_underway_tells_what_was_taken_back_and_what_is_in_doubt() -> None
     assert len(settled.underway) == 1
 
 
+async def test_underway_counts_messages_that_are_confirmed_up_to_the_first_that_is_lost() -> None:
+    underway = Settled().underway
+    for count, ends in ((2, 2), (0, 0), (0, 1), (3, 3), (1, 1)):
+        underway.put(10, count, ends, [])
+    underway.confirm(2)
+    assert underway.messages_confirmed == 2
+    lost = {"withdrawn": [4], "doubted": [], "error": "QueueFullError", "detail": "full"}
+    underway.lose(3, lost)
+    underway.confirm(6)
+    assert underway.messages_confirmed == 3
+
+
 async def test_underway_fails_with_what_the_daemon_says_was_not_taken() -> None:
     settled = Settled()
     for count in (1, 2, 3):
