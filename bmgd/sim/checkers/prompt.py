@@ -45,7 +45,8 @@ class AcksComeInTime(Checker):
 
     What comes within 0.1 ms of an acknowledgement is not acknowledged at once: more comes with it. Where
     a stream is held up, by a gap or by a reader that has yet to consume a long message, its source hears
-    within 0.5 ms of what came. Not looked at are questions, whose answers acknowledge them.
+    within 0.5 ms of what came. Not looked at are questions, whose answers acknowledge them, and what is
+    for no life, or for another one: it is answered by a reset (ADR 58).
     """
 
     name: ClassVar[str] = "acks-come-in-time"
@@ -74,6 +75,7 @@ class AcksComeInTime(Checker):
             segment
             for segment in segments_that_came(event)
             if segment.route.destination == journal.host.id
+            and segment.route.destination_tag == journal.inside.context.own_tag
             and not segment.flags & SegmentFlag.BEST_EFFORT
         ]
         for segment in came:

@@ -33,7 +33,8 @@ REQUEST = 10**6
 
 
 def _came(f: Forger, number: int, **changes: object) -> Segment:
-    route = f.route(destination=ME, source=PEER, source_incarnation=f.life)
+    tag = f.inside.context.own_tag
+    route = f.route(destination=ME, destination_tag=tag, source=PEER, source_incarnation=f.life)
     whole = segment(route, b"x", stream=STREAM, number=number)
     return replace(whole, **changes)  # type: ignore[arg-type]
 
