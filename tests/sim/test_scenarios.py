@@ -12,10 +12,14 @@ from bmgd.sim.simulation import Simulation
 
 SCENARIOS = sorted(Path(__file__).parent.joinpath("scenarios").glob("*.json"))
 LONG = {
+    "seed-1478439621-waits-for-the-unseen",
     "seed-2056-taken-by-two-lives",
     "seed-2147-long-overtakes-a-replaced-stream",
     "seed-2199-told-late-by-another-part",
     "seed-2625-numbered-and-settled-in-one-step",
+    "seed-2894-meets-by-lot",
+    "seed-4729-readers-forgotten-at-a-narrow-bound",
+    "seed-5412-second-copy-for-no-life",
     "seed-268-link-opens-in-the-step-of-the-suspicion",
     "seed-700035-taken-and-not-told",
 }

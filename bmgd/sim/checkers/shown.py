@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from bmgd.core.broadcast import announcements
+from bmgd.core.broadcast import announcements, retention
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Effect, Reply, TellMissed
 from bmgd.core.events import CommandIssued, Event, Received
@@ -17,6 +17,9 @@ from bmgd.sim.host import Host
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece, ReliableBroadcast
 
+LITTLE_LIVES: Final = 1024
+"""Where fewer are remembered, that is a narrow bound."""
+
 
 class ReadersSeeEverything(Checker):
     """A reader gets each source life's reliable broadcasts in order, once; it is told of every hole.
@@ -25,6 +28,7 @@ class ReadersSeeEverything(Checker):
     In the simulation nearly all are on one topic: their counts follow one another, but for the others,
     or what is between is told as missed, where the topic has carried any. Each is what its source was
     given. At best effort each payload comes once at most; a multicast only to those it names.
+    A process that becomes another node may forget how far readers got, where it remembers few lives.
     """
 
     name: ClassVar[str] = "readers-see-everything"
@@ -33,7 +37,10 @@ class ReadersSeeEverything(Checker):
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._last: dict[tuple[int, NodeId, Incarnation], int] = {}
+        self._last: dict[tuple[int, NodeId, Incarnation], tuple[int, NodeId]] = {}
+        """Up to where a reader was shown a life, and as which node."""
+        self._lives_max = retention.LIVES_MAX
+        """The least bound there was: a narrow one may be widened when the faults are over."""
         self._payloads: Counter[tuple[int, bytes]] = Counter()
         self._texts: dict[tuple[NodeId, Incarnation, int], tuple[bytes, Piece | None]] = {}
         """As its source was given it, or as a reader was first shown it."""
@@ -44,6 +51,7 @@ class ReadersSeeEverything(Checker):
         """Where a reliable broadcast has come."""
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
+        self._lives_max = min(self._lives_max, retention.LIVES_MAX)
         match event:
             case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
                 self._readers.add(request)
@@ -111,15 +119,17 @@ class ReadersSeeEverything(Checker):
         self, journal: Journal, effect: Announce | TellMissed, first: int, last: int
     ) -> None:
         key = effect.request, effect.source, effect.incarnation
-        before = self._last.get(key)
+        before, by = self._last.get(key, (None, None))
         follows = before
         while follows is not None and follows + 1 < first:
             if (effect.source, effect.incarnation, follows + 1) not in self._of_others:
                 break
             follows += 1
-        if last < first or (follows is not None and first != follows + 1):
+        is_forgotten = by != journal.host.id and self._lives_max < LITTLE_LIVES
+        is_hole = follows is not None and first != follows + 1 and not is_forgotten
+        if last < first or is_hole:
             self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
-        self._last[key] = last
+        self._last[key] = last, journal.host.id
 
 
 def _is_answered(request: int, effects: Sequence[Effect]) -> bool:
