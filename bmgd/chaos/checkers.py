@@ -22,6 +22,7 @@ from bmgd.chaos.history import (
     Exited,
     Failed,
     History,
+    Noted,
     Reads,
     Renewed,
     Sent,
@@ -35,6 +36,9 @@ from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, Status
 
 SEEN_NS: Final = 1_000_000_000
 """That a process ended by itself is seen, on real clusters, so much later at most."""
+
+DISPLACED: Final = "displaced"
+"""What a process notes when it has lost its id to another one."""
 
 READ_NS: Final = 2_000_000_000
 """Where a history does not tell what was unread at the end of a process, a message that was taken is read
@@ -125,11 +129,30 @@ def _delivered_to_the_addressed(facts: Facts) -> Found:
         message = sent.get(fact.payload_id)
         if message is None:
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was never sent"
+        elif message.node == fact.source and _went_on(facts.history, message, fact):
+            continue
         elif (message.node, message.destination) != (fact.source, fact.node):
             way = f"from {message.node} to {message.destination}"
             yield fact.at_ns, fact.node, f"message {fact.payload_id} {way} came from {fact.source}"
         elif message.addressed < fact.incarnation and not _was_taken(facts, fact, message):
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was for a former life"
+
+
+def _went_on(history: History, message: Sent, fact: Delivered) -> bool:
+    """Whether a process that lost the id which was meant may have gone on as the node that read it.
+
+    It hands out what it took before.
+    """
+    lost = [
+        noted.at_ns
+        for noted in history.of(Noted)
+        if (noted.event, noted.node) == (DISPLACED, message.destination)
+        and message.at_ns <= noted.at_ns <= fact.at_ns
+    ]
+    return bool(lost) and any(
+        began.node == fact.node and lost[0] <= began.at_ns <= fact.at_ns
+        for began in history.of(Began)
+    )
 
 
 def _acknowledged_if_delivered(facts: Facts) -> Found:

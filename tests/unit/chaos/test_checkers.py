@@ -22,6 +22,7 @@ from bmgd.chaos.history import (
     Failed,
     History,
     LinkOpened,
+    Noted,
     Reads,
     Renewed,
     Sent,
@@ -205,6 +206,23 @@ def test_checkers_excuse_nothing_that_was_for_the_life_of_a_former_process() -> 
     sent = Sent(2 * S, N0, life(0), 2, N1, life(1), 2)
     taken = Delivered(6 * S, N1, life(1, 3), N0, life(0), 2)
     assert "delivered only to those addressed" in found(history(*GOOD, *lives, sent, taken))
+
+
+@pytest.mark.parametrize(
+    ("sent_s", "displaced", "excused"), [(2, N1, True), (4, N1, False), (2, N0, False)]
+)
+def test_checkers_excuse_what_a_process_took_before_it_became_another_node(
+    sent_s: int, displaced: NodeId, excused: bool
+) -> None:
+    lives: list[Fact] = [
+        Noted(3 * S, displaced, "displaced", "its id was given twice"),
+        Died(3 * S, N1, life(1)),
+        Began(5 * S, NodeId(9), life(9)),
+    ]
+    sent = Sent(sent_s * S, N0, life(0), 2, N1, life(1), 2)
+    taken = Delivered(6 * S, NodeId(9), life(9), N0, life(0), 2)
+    found_by = found(history(*GOOD, *lives, sent, taken))
+    assert ("delivered only to those addressed" in found_by) != excused
 
 
 def test_checkers_know_a_process_that_began_with_a_lower_life_than_the_one_before() -> None:
