@@ -266,6 +266,7 @@ class Daemon(SendsToMany, ShowsCluster):
         Raises:
             UnreachableError: not within the timeout.
             DeliveryError: the first error of a stream that was not left; its own `flush` raises it too.
+            NoDaemonError: the daemon is gone, and with it what such a stream had not confirmed.
             RequestError: a bad timeout.
         """
         check_timeout(timeout)

@@ -147,9 +147,13 @@ class Outgoing(Putting):
         """The first error of a stream that is broken, which says *sent* where `check` would."""
         if self._error is None:
             return RequestError(_CLOSED)
-        if self._has_confirmed or self.is_in_doubt:
-            self._error = with_sent(self._error, sent=True)
+        self._error = self.as_told(self._error)
         return self._error.with_traceback(None)
+
+    def as_told(self, error: BmgdError) -> BmgdError:
+        """An error as it is for all that was written since the last flush: whether any of it is sent."""
+        is_sent = self._has_confirmed or self.is_in_doubt
+        return with_sent(error, sent=True) if is_sent else error
 
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
@@ -198,7 +202,8 @@ class Outgoing(Putting):
                 while not self._is_open and self._error is None and not self._over:
                     await self.until_changed()
         except TimeoutError:
-            raise SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s") from None
+            silent = SilentDaemonError(f"no answer to 'stream' for {ANSWER_S:g} s")
+            raise self.as_told(silent) from None
 
     async def until_open(self) -> None:
         """Wait until the daemon has answered that it is open.

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 from bmgd.client import forked
 from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
-from bmgd.client.connection import ANSWER_S, LEFT, Connection
+from bmgd.client.connection import ANSWER_S, LEFT, WRITE_BYTES_MAX, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.line import Line
 from bmgd.errors import (
@@ -303,14 +303,14 @@ class LastingConnection(Connection):
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
-            left_s = max(until - loop.time(), 0.001)
+            # Where the daemon goes, who waited for it to read still comes before who comes then.
+            left_s = await self.until_few_wait(destination, max(until - loop.time(), 0.001))
             try:
                 await self.until_up(left_s)
             except NoDaemonError:
                 raise UnreachableError(destination, "its daemon is not there", sent=False) from None
-            left_s = await self.until_few_wait(destination, max(until - loop.time(), 0.001))
-            if self.is_up:
-                return left_s
+            if self.unwritten_bytes <= WRITE_BYTES_MAX:
+                return max(until - loop.time(), 0.001)
 
     # --- requests -----------------------------------------------------------------------------
 

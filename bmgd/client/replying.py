@@ -60,12 +60,6 @@ class Replies:
                 raise connection.lost.with_traceback(None)
             raise RequestError("its subscription is over, and the asker knows that no answer comes")
 
-    async def until_few_wait(self, asker: Asker, timeout: float) -> float:  # noqa: ASYNC109
-        """As of a `Connection`."""
-        if self._connection.is_heaped_up:
-            return await self._connection.until_few_wait(asker.source, timeout)
-        return timeout
-
     def stream(self, asker: Asker) -> Outgoing:
         """The stream to an asker."""
         return self._streams.get(asker, lambda: self.new_stream(asker))
@@ -148,7 +142,6 @@ class Question:
         if len(whole) > PAYLOAD_BYTES_MAX:
             raise RequestError("a long answer is sent by reply()")
         check_timeout(timeout)
-        timeout = await self._replies.until_few_wait(self._asker, timeout)
         self._begin()
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
@@ -185,7 +178,6 @@ class Question:
 
     async def _send(self, whole: bytes, timeout: float) -> None:  # noqa: ASYNC109
         check_timeout(timeout)
-        timeout = await self._replies.until_few_wait(self._asker, timeout)
         self._begin()
         try:
             if len(whole) > PAYLOAD_BYTES_MAX:

@@ -36,7 +36,7 @@ class SharedStreams:
 
     def watch(self, stream: Outgoing) -> None:
         """Let `flush` wait for a stream, until it is over."""
-        for known in [s for s in self._watched if s.over and s.is_idle]:
+        for known in [s for s in self._watched if s.over and s.is_idle and not s.was_cut]:
             del self._watched[known]
         self._watched[stream] = None
 
@@ -196,7 +196,8 @@ class SharedStreams:
             detail = f"not everything is confirmed within {timeout:g} s"
             raise UnreachableError(self._first_unsettled(), detail, sent=True) from None
         for stream in self._watched:
-            if isinstance(stream.error, DeliveryError) and (stream.was_cut or not stream.over):
+            has_failed = isinstance(stream.error, DeliveryError) and not stream.over
+            if stream.was_cut or has_failed:
                 raise stream.first_error()
 
     def _first_unsettled(self) -> int:

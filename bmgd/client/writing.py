@@ -14,7 +14,7 @@ from bmgd.client.backlog import Pending
 from bmgd.client.connection import ANSWER_S, GRACE_S
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
-from bmgd.errors import RequestError, UnreachableError
+from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 _OVERDUE: Final = "no confirmation before the deadline"
@@ -106,14 +106,14 @@ class Writer:
         while True:
             stream = self._stream
             await stream.until_broken()
-            if not self._is_cut_idle(stream):
+            if not (self._may_follow(stream) and stream.is_lossless):
                 raise stream.first_error()
-            await self._go_on()
+            await self._make_again(stream, asyncio.get_running_loop().time() + ANSWER_S)
 
-    def _is_cut_idle(self, stream: Outgoing) -> bool:
+    def _may_follow(self, stream: Outgoing) -> bool:
         """Whether a stream is over because its daemon is gone, and another one may go on for it."""
         is_cut = stream.over and isinstance(stream.error, UnreachableError)
-        return self._make is not None and is_cut and not stream.was_cut
+        return self._make is not None and is_cut
 
     async def until_open(self) -> None:
         """Wait until the daemon has answered; the next one, where this one goes before.
@@ -129,7 +129,7 @@ class Writer:
         while True:
             stream = self._stream
             await stream.until_answered()
-            if not self._is_cut_idle(stream) or loop.time() >= until:
+            if not self._may_follow(stream) or stream.was_cut or loop.time() >= until:
                 # What other tasks have added meanwhile is lost where it was cut, and that is told.
                 stream.check()
                 return
@@ -148,7 +148,10 @@ class Writer:
 
     async def _make_again(self, cut: Outgoing, until: float) -> None:
         """Make the stream that follows one whose daemon is gone; waits for the next daemon."""
-        await cut.until_sendable(max(until - asyncio.get_running_loop().time(), 0.001))
+        try:
+            await cut.until_sendable(max(until - asyncio.get_running_loop().time(), 0.001))
+        except DeliveryError as error:
+            raise cut.as_told(error) from None
         if self._make is None:
             # Another task has closed it meanwhile.
             raise RequestError("the stream is closed")

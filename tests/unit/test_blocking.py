@@ -111,6 +111,16 @@ print(next(generator))
 """
 
 
+async def test_stream_says_what_is_confirmed_after_its_connection_was_left(tmp_path: Path) -> None:
+    def program() -> int:
+        with blocking.connect(core.address) as daemon, daemon.stream(1) as stream:
+            stream.write(b"x")
+        return stream.confirmed
+
+    async with fake_daemon(tmp_path / "d.sock") as core, asyncio.timeout(DEADLINE_S):
+        assert await asyncio.to_thread(program) == 1
+
+
 async def test_a_program_ends_though_it_never_leaves_its_connection(tmp_path: Path) -> None:
     async with fake_daemon(tmp_path / "d.sock") as core:
         command = sys.executable, "-c", UNFINISHED, core.address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,21 @@ async def test_flush_of_a_stream_does_not_wait_for_what_others_write_later(tmp_p
         await stream.flush(DEADLINE_S)
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_flush_tells_what_an_open_stream_has_lost_with_its_daemon(tmp_path: Path) -> None:
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(tmp_path / "d.sock") as core:
+            core.holds_back = True
+            daemon = await block.enter_async_context(bmgd.connect(core.address))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            await core.until_told(lambda: any(core.streams.values()))
+        with pytest.raises(bmgd.NoDaemonError) as failed:
+            await daemon.flush()
+        assert failed.value.sent
+        with pytest.raises(bmgd.NoDaemonError):
+            await block.aclose()
 
 
 async def test_flush_waits_until_what_was_sent_soon_has_told_its_outcome(core: LateCore) -> None:

@@ -516,6 +516,32 @@ async def test_request_whose_daemon_goes_just_when_it_opens_the_inbox_waits_for_
         await asyncio.gather(asking, return_exceptions=True)
 
 
+async def test_request_waits_while_much_is_on_its_way_to_the_daemon_when_its_inbox_opens(
+    tmp_path: Path,
+) -> None:
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        serving(InboxCore(tmp_path / "d.sock")) as core,
+        bmgd.connect(core.address) as daemon,
+    ):
+        connection, others = daemon._connection, []
+        on_frame = connection._on_frame
+
+        def behind_much(frame: control.Frame) -> None:
+            match frame:
+                case control.Result(value={"inbox": _}):
+                    for _ in range(60):
+                        others.append(asyncio.ensure_future(daemon.broadcast(bytes(65_000))))
+            on_frame(frame)
+
+        connection._on_frame = behind_much  # type: ignore[method-assign]
+        asking = asyncio.ensure_future(daemon.request(1, b"q"))
+        await core.until_told(lambda: OpenQuestions in kinds(core))
+        for each in (asking, *others):
+            each.cancel()
+        await asyncio.gather(asking, *others, return_exceptions=True)
+
+
 async def test_subscription_that_is_cancelled_before_its_request_is_written_ends_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

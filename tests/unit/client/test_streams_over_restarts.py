@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 import bmgd
+from bmgd.client.connection import WRITE_BYTES_MAX
+from bmgd.client.reconnecting import LastingConnection
 from bmgd.core.commands import OpenStream
 from bmgd.core.effects import StreamEnded, StreamMoved
+from bmgd.wire.batch import unpack_messages
 from tests.unit.client.restarts import Unopened, asks_for_stream, cut_stream, put
 from tests.unit.fake_core import FakeCore, fake_daemon, serving
 
@@ -173,17 +176,25 @@ async def test_stream_that_was_idle_when_its_daemon_went_has_not_failed(tmp_path
             await block.aclose()
 
 
-async def test_who_watches_a_stream_takes_no_error_away_from_who_flushes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flushes_first", [False, True])
+async def test_who_watches_a_stream_and_who_flushes_take_no_error_away_from_each_other(
+    tmp_path: Path, flushes_first: bool
+) -> None:
     path = tmp_path / "d.sock"
     async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
         async with fake_daemon(path) as core:
             core.holds_back = True
             daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
             stream = await block.enter_async_context(daemon.stream(1, "jobs"))
-            failing = asyncio.ensure_future(stream.until_failed())
             await stream.write(b"x")
             await core.until_told(lambda: bool(put(core)))
-        for waiting in (failing, daemon.flush(), stream.flush()):
+            watching = [asyncio.ensure_future(stream.until_failed())]
+            if flushes_first:
+                watching.insert(0, asyncio.ensure_future(stream.flush()))
+                watching.append(asyncio.ensure_future(stream.until_failed()))
+                await daemon.status()
+        others = [] if flushes_first else [daemon.flush(), stream.flush()]
+        for waiting in (*watching, *others):
             with pytest.raises(bmgd.UnreachableError) as lost:
                 await waiting
             assert lost.value.sent
@@ -191,6 +202,86 @@ async def test_who_watches_a_stream_takes_no_error_away_from_who_flushes(tmp_pat
         await stream.flush()
         await daemon.flush()
         await block.aclose()
+
+
+async def test_who_watches_an_idle_stream_takes_no_error_away_from_who_wrote_to_the_next(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        stream = await cut_stream(block, path)
+        failing = asyncio.ensure_future(stream.until_failed())
+        async with serving(Unopened(path)) as unopened:
+            await unopened.until_told(lambda: asks_for_stream(unopened))
+            await stream.write(b"b")
+        with pytest.raises(bmgd.UnreachableError):
+            await failing
+        with pytest.raises(bmgd.UnreachableError):
+            await stream.flush()
+        await block.aclose()
+
+
+@pytest.mark.parametrize("flushes", [False, True])
+async def test_write_that_waits_in_vain_says_sent_where_others_since_the_last_flush_were_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: bool
+) -> None:
+    monkeypatch.setattr("bmgd.client.writing.ANSWER_S", 0.01)
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        stream = await cut_stream(block, tmp_path / "d.sock", flushes=flushes)
+        with pytest.raises(bmgd.UnreachableError, match="its daemon is not there") as failed:
+            await stream.write(b"y")
+        assert failed.value.sent != flushes
+        await block.aclose()
+
+
+async def test_flush_of_all_tells_of_a_cut_stream_also_when_another_is_opened(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            core.holds_back = True
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+            await stream.write(b"x")
+            await core.until_told(lambda: bool(put(core)))
+        async with fake_daemon(path):
+            await block.enter_async_context(daemon.stream(2, "jobs"))
+            with pytest.raises(bmgd.UnreachableError):
+                await daemon.flush()
+            with pytest.raises(bmgd.UnreachableError):
+                await stream.flush()
+            await daemon.flush()
+            await block.aclose()
+
+
+async def test_sends_that_waited_for_a_daemon_to_read_come_before_those_after_it_has_gone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        async with fake_daemon(path) as core:
+            daemon = await block.enter_async_context(bmgd.connect(core.address, reconnect=True))
+            (program,), connection = core.server._programs, daemon._connection
+            assert isinstance(connection, LastingConnection)
+            assert program._transport is not None
+            assert connection._transport is not None
+            program._transport.pause_reading()
+            connection._transport.write(bytes(2 * WRITE_BYTES_MAX))
+            sending = [
+                asyncio.ensure_future(daemon.send(1, b"%d" % number, topic="jobs"))
+                for number in range(4)
+            ]
+            await asyncio.sleep(0)
+            gone = connection._changed
+            program._transport.abort()
+        await gone.wait()
+        sending.append(asyncio.ensure_future(daemon.send(1, b"4", topic="jobs")))
+        async with fake_daemon(path) as core:
+            await asyncio.gather(*sending)
+            bodies = [unpack_messages(each.body, each.count) for each in put(core)]
+            assert [int(each) for body in bodies for each in body] == [0, 1, 2, 3, 4]
+            await block.aclose()
 
 
 async def test_confirmed_messages_are_counted_up_to_the_first_that_a_restart_has_cut(
