@@ -21,6 +21,12 @@ COLUMNS = (
 )
 
 LATELY = (
+    "What 125269733c29 violated was no fault of its own either. A process that became another node hands",
+    "out what it took before (7615), and where three lives are remembered may forget how far its readers",
+    "were (4729); what is for no life is answered by a reset (5412). In 2894 a joiner whose id was given",
+    "twice was alone with it: it dials all who are gone by lot, and did not hit within 120 s who would",
+    "have told it again. There are 600 s more now, where sides can meet only so.",
+    "",
     "What 32cede4bbbc8 violated was no fault of its own. Who had left, was back, and left once more may",
     "have acknowledged what it skipped (118 of the hours, 3387 of the small ones); a node may have been",
     "dead before the step in which it is known to have left (134); and nobody owes word of a long",
