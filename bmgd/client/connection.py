@@ -323,7 +323,7 @@ class Connection(DaemonSocket):
         until = loop.time() + within_s
         try:
             async with asyncio.timeout(within_s), self._line.turn():
-                while self._lost is None and self.unwritten_bytes > WRITE_BYTES_MAX:
+                while self._lost is None and self.is_overfull:
                     await self._uncrowded.wait()
         except TimeoutError:
             text = f"the daemon has not read for {within_s:g} s, and was not asked for {verb!r}"
@@ -331,18 +331,22 @@ class Connection(DaemonSocket):
         return max(until - loop.time(), 0)
 
     @property
+    def is_overfull(self) -> bool:
+        """Whether so much is on its way to the daemon that nothing more is asked for."""
+        return self.unwritten_bytes > WRITE_BYTES_MAX
+
+    @property
     def is_heaped_up(self) -> bool:
-        """Whether more waits for the daemon than should, or somebody waits for that to be less."""
-        return self._line.count > 0 or self.unwritten_bytes > WRITE_BYTES_MAX
+        """Whether it is overfull, or somebody waits until it is not."""
+        return self._line.count > 0 or self.is_overfull
 
     def _request(self, verb: str, params: Mapping[str, Any]) -> int:
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         self.check_loop()
-        if self._transport is not None:
-            waiting = self._transport.get_write_buffer_size()
-            if waiting > WRITE_BYTES_MAX:
-                raise RequestError(f"{waiting} bytes wait for the daemon, which does not read")
+        if self.is_overfull:
+            text = f"{self.unwritten_bytes} bytes wait for the daemon, which does not read"
+            raise RequestError(text)
         sequence = self._last_sequence + 1
         try:
             self.write(control.Request(sequence, verb, params))

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 from bmgd.client import forked
 from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
-from bmgd.client.connection import ANSWER_S, LEFT, WRITE_BYTES_MAX, Connection
+from bmgd.client.connection import ANSWER_S, LEFT, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.line import Line
 from bmgd.errors import (
@@ -309,7 +309,7 @@ class LastingConnection(Connection):
                 await self.until_up(left_s)
             except NoDaemonError:
                 raise UnreachableError(destination, "its daemon is not there", sent=False) from None
-            if self.unwritten_bytes <= WRITE_BYTES_MAX:
+            if not self.is_overfull:
                 return max(until - loop.time(), 0.001)
 
     # --- requests -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from bmgd.client.arguments import (
     checked_topic,
     checked_word,
 )
-from bmgd.client.connection import WRITE_BYTES_MAX, Connection
+from bmgd.client.connection import Connection
 from bmgd.client.inbox import Inbox
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.line import Line
@@ -76,7 +76,7 @@ class Asking:
         await self._enter(destination, until)
         try:
             inbox = await self._inbox_until(destination, until)
-            while self._connection.unwritten_bytes > WRITE_BYTES_MAX:
+            while self._connection.is_overfull:
                 left = max(until - asyncio.get_running_loop().time(), 0.001)
                 await self._connection.until_few_wait(destination, left)
                 inbox = await self._inbox_until(destination, until)

@@ -123,16 +123,22 @@ async def test_a_stream_does_not_heap_up_what_its_daemon_does_not_read(
     assert sum(each.count for each in put(core)) == 200
 
 
-async def test_request_to_a_daemon_that_does_not_read_ends_with_its_time_or_the_connection(
-    core: FakeCore, daemon: bmgd.Daemon
-) -> None:
+def overfill(core: FakeCore, daemon: bmgd.Daemon) -> asyncio.Transport:
+    """Let the daemon read no more, and much be on its way to it; returns its end of the socket."""
     (program,) = core.server._programs
     connection, transport = daemon._connection, program._transport
     assert transport is not None
-    transport.pause_reading()
     assert connection._transport is not None
+    transport.pause_reading()
     connection._transport.write(bytes(2 * WRITE_BYTES_MAX))
-    assert connection.unwritten_bytes > WRITE_BYTES_MAX
+    assert connection.is_overfull
+    return transport
+
+
+async def test_request_to_a_daemon_that_does_not_read_ends_with_its_time_or_the_connection(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    connection, transport = daemon._connection, overfill(core, daemon)
     with pytest.raises(bmgd.SilentDaemonError, match=r"not read for 0\.01 s"):
         await connection.ask("status", {}, 0.01)
     asking = asyncio.ensure_future(daemon.status())
@@ -166,12 +172,7 @@ async def test_what_opens_a_stream_waits_while_much_is_on_its_way_to_the_daemon(
 async def test_send_to_a_daemon_that_does_not_read_says_so_in_time(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
-    (program,) = core.server._programs
-    connection, transport = daemon._connection, program._transport
-    assert transport is not None
-    transport.pause_reading()
-    assert connection._transport is not None
-    connection._transport.write(bytes(2 * WRITE_BYTES_MAX))
+    transport = overfill(core, daemon)
     with pytest.raises(bmgd.UnreachableError, match="does not read") as failed:
         await daemon.send(1, b"x", timeout=0.01)
     assert not failed.value.sent
