@@ -27,6 +27,7 @@ from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
 from bmgd.client.connection import ANSWER_S, LEFT, Connection
 from bmgd.client.items import Opened, Reading, Sink, Stream
+from bmgd.client.lasting import Lasting
 from bmgd.client.line import Line
 from bmgd.errors import (
     BmgdError,
@@ -66,64 +67,6 @@ class _Sends(Sink, Protocol):
         """Whether something of it was handed over, and is not confirmed."""
 
 
-class _Lasting:
-    """Something that is open, and is opened again after an interruption; the sink of what comes.
-
-    Args:
-        connection: on which.
-        verb, params: how it is opened.
-        sink: takes what comes, while the daemon is there.
-        on_opened: gets the number of each request that opens it.
-        on_interrupted: told of each interruption.
-    """
-
-    def __init__(
-        self,
-        connection: LastingConnection,
-        verb: str,
-        params: Mapping[str, Any],
-        sink: Sink,
-        on_opened: Callable[[int], None],
-        on_interrupted: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.sink = sink
-        self.sequence = 0
-        self._connection = connection
-        self.verb, self._params = verb, params
-        self._on_opened, self._on_interrupted = on_opened, on_interrupted
-        self._is_open = False
-
-    def open(self) -> asyncio.Future[Any]:
-        """Ask the daemon to open it; returns its answer."""
-        self.sequence, answer = self._connection.open(self.verb, self._params, self)
-        self._on_opened(self.sequence)
-        answer.add_done_callback(self._on_answer)
-        return answer
-
-    def _on_answer(self, answer: asyncio.Future[Any]) -> None:
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        if error is None:
-            self._is_open = True
-        elif self._is_open and isinstance(error, BmgdError):
-            # It was open before, and cannot be again.
-            self.on_end(error, {})
-
-    def on_item(self, value: Any) -> None:
-        """An item came."""
-        self.sink.on_item(value)
-
-    def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
-        """It is over, or its daemon is gone for now."""
-        if not isinstance(error, NoDaemonError):
-            self._connection.let_go(self)
-            self._is_open = False
-            self.sink.on_end(error, fields)
-        elif self._is_open:
-            self._on_interrupted()
-
-
 class LastingConnection(Connection):
     """A connection that is opened again when its daemon is.
 
@@ -135,7 +78,7 @@ class LastingConnection(Connection):
         super().__init__()
         self._path = path
         self._lost = NoDaemonError(f"no daemon at {path} yet")
-        self._lasting: dict[_Lasting, None] = {}
+        self._lasting: dict[Lasting, None] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
         self._is_greeting = False
@@ -248,7 +191,7 @@ class LastingConnection(Connection):
             else:
                 self._transport.close()
 
-    def let_go(self, lasting: _Lasting) -> None:
+    def let_go(self, lasting: Lasting) -> None:
         """It is over, and not opened again: nobody would end it at the daemon."""
         self._lasting.pop(lasting, None)
 
@@ -362,7 +305,7 @@ class LastingConnection(Connection):
         def on_opened(sequence: int) -> None:
             stream.sequence = sequence
 
-        lasting = _Lasting(self, verb, params, Opened(stream, read), on_opened)
+        lasting = Lasting(self, verb, params, Opened(stream, read), on_opened)
         async with self._kept(lasting, stream):
             yield stream
 
@@ -376,7 +319,7 @@ class LastingConnection(Connection):
             stream.sequence = sequence
 
         interrupt = cast(_Interruptible, stream).interrupt
-        lasting = _Lasting(self, verb, params, stream, on_opened, interrupt)
+        lasting = Lasting(self, verb, params, stream, on_opened, interrupt)
         async with self._kept(lasting, stream.items):
             try:
                 yield
@@ -384,7 +327,7 @@ class LastingConnection(Connection):
                 stream.finish_taken()
 
     @asynccontextmanager
-    async def _kept(self, lasting: _Lasting, items: Stream[Any]) -> AsyncIterator[None]:
+    async def _kept(self, lasting: Lasting, items: Stream[Any]) -> AsyncIterator[None]:
         async def open_once(left_s: float) -> None:
             left_s = await self._until_read(lasting.verb, left_s)
             items.loop = self._loop
@@ -405,7 +348,7 @@ class LastingConnection(Connection):
             self._lasting.pop(lasting, None)
             await self._end_lasting(lasting, items)
 
-    async def _end_lasting(self, lasting: _Lasting, items: Stream[Any]) -> None:
+    async def _end_lasting(self, lasting: Lasting, items: Stream[Any]) -> None:
         try:
             # 0 until its request is written: the daemon knows of none, and would tell of no end.
             if self.is_up and lasting.sequence and not items.over:

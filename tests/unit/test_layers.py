@@ -96,7 +96,7 @@ CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     (
         *("broadcast_pieces", "daemon_socket", "file_payload", "long_multicasts", "loop_thread"),
-        *("turns", "underway"),
+        *("lasting", "turns", "underway"),
     ),
     ("connection",),
     ("connecting",),
