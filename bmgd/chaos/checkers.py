@@ -124,12 +124,15 @@ def _was_taken(facts: Facts, fact: Delivered, message: Sent) -> bool:
 
 
 def _delivered_to_the_addressed(facts: Facts) -> Found:
-    sent = {fact.payload_id: fact for fact in facts.history.of(Sent)}
-    for fact in facts.history.of(Delivered):
+    history = facts.history
+    sent = {fact.payload_id: fact for fact in history.of(Sent)}
+    displaced = [noted for noted in history.of(Noted) if noted.event == DISPLACED]
+    began = list(history.of(Began))
+    for fact in history.of(Delivered):
         message = sent.get(fact.payload_id)
         if message is None:
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was never sent"
-        elif message.node == fact.source and _went_on(facts.history, message, fact):
+        elif message.node == fact.source and _went_on(displaced, began, message, fact):
             continue
         elif (message.node, message.destination) != (fact.source, fact.node):
             way = f"from {message.node} to {message.destination}"
@@ -138,20 +141,22 @@ def _delivered_to_the_addressed(facts: Facts) -> Found:
             yield fact.at_ns, fact.node, f"message {fact.payload_id} was for a former life"
 
 
-def _went_on(history: History, message: Sent, fact: Delivered) -> bool:
+def _went_on(displaced: list[Noted], began: list[Began], message: Sent, fact: Delivered) -> bool:
     """Whether a process that lost the id which was meant may have gone on as the node that read it.
 
     It hands out what it took before.
+
+    Args:
+        displaced, began: all of the history, oldest first. Few processes are ever displaced; this is
+            asked of every message.
     """
     lost = [
         noted.at_ns
-        for noted in history.of(Noted)
-        if (noted.event, noted.node) == (DISPLACED, message.destination)
-        and message.at_ns <= noted.at_ns <= fact.at_ns
+        for noted in displaced
+        if noted.node == message.destination and message.at_ns <= noted.at_ns <= fact.at_ns
     ]
     return bool(lost) and any(
-        began.node == fact.node and lost[0] <= began.at_ns <= fact.at_ns
-        for began in history.of(Began)
+        each.node == fact.node and lost[0] <= each.at_ns <= fact.at_ns for each in began
     )
 
 
