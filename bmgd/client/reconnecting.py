@@ -1,7 +1,8 @@
 """A connection that lives through the restarts of its daemon: ``connect(..., reconnect=True)``.
 
-Theory of operation. One object stays; its socket is opened again, at once and then with pauses that grow
-to `PAUSE_MAX_S`, for as long as the program keeps the connection. What was open on the lost socket
+Theory of operation. One object stays; its socket is opened again, at once where it had been open for
+`PAUSE_MAX_S`, and then after pauses that grow to that, for as long as the program keeps the connection.
+What was open on the lost socket
 
     messages that are not confirmed  fail with UnreachableError, whose `sent` says what is known of them
     streams out                      are over; the next message opens another one
@@ -97,21 +98,24 @@ class LastingConnection(Connection):
 
     async def keep_open(self) -> None:
         """Connect again whenever the daemon has gone, until this is cancelled."""
-        pause_s = PAUSE_MIN_S
+        loop, pause_s = asyncio.get_running_loop(), PAUSE_MIN_S
         while not self._is_closed:
-            if self.is_up:
-                pause_s = PAUSE_MIN_S
-                await self._wait_for_change()
-                continue
             try:
-                await self.reopen()
+                if not self.is_up:
+                    await self.reopen()
+                up_since = loop.time()
+                await self._until_down()
+                if loop.time() - up_since >= PAUSE_MAX_S:
+                    pause_s = PAUSE_MIN_S
+                    continue
+                # Else one that greets and goes would be dialled without end.
             except (NoDaemonError, SilentDaemonError, RequestError):
                 self._interrupt(NoDaemonError("the daemon is not there yet"))
-                await asyncio.sleep(pause_s * (0.5 + self._random.random()))
-                pause_s = min(2 * pause_s, PAUSE_MAX_S)
             except BmgdError as error:
                 # Another version, or something that is no daemon: it will not be better.
                 self._end(error)
+            await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     async def reopen(self, within_s: float = ANSWER_S) -> None:
         """Connect, and open again what lasts.
@@ -207,6 +211,10 @@ class LastingConnection(Connection):
     async def _wait_for_change(self) -> None:
         self.check_loop()
         await self._changed.wait()
+
+    async def _until_down(self) -> None:
+        while self.is_up:
+            await self._wait_for_change()
 
     async def until_up(self, within_s: float) -> None:
         """Wait until the daemon is there, so many seconds at most; nobody overtakes who waits.

@@ -566,3 +566,41 @@ async def test_subscription_that_is_cancelled_before_its_request_is_written_ends
         with pytest.raises(asyncio.CancelledError):
             await subscribing
         assert not frames
+
+
+class Pauses:
+    """Counts the pauses of a connection, which last no time."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.more = asyncio.Event()
+
+    def uniform(self, _least: float, _most: float) -> float:
+        self.count += 1
+        self.more.set()
+        return 0.0
+
+
+async def test_daemon_that_greets_and_goes_is_dialled_after_pauses(tmp_path: Path) -> None:
+    path, greeted = tmp_path / "d.sock", 0
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greeted
+        greeted += 1
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        hello = control.decode(await reader.readexactly(size))
+        assert isinstance(hello, control.Request)
+        told = control.Result(hello.sequence, {"version": 1, "features": [], "daemon": "x"})
+        writer.write(b"".join(control.encode_parts(told, control.ANSWER_BYTES_MAX)))
+        writer.close()
+
+    server = await asyncio.start_unix_server(meet, str(path))
+    pauses = Pauses()
+    async with asyncio.timeout(DEADLINE_S), bmgd.connect(str(path), reconnect=True) as daemon:
+        cast(LastingConnection, daemon._connection)._random = pauses  # type: ignore[assignment]
+        while pauses.count < 20:
+            pauses.more.clear()
+            await pauses.more.wait()
+        # The first was before there was anything to pause for.
+        assert greeted <= pauses.count + 1
+    server.close()
