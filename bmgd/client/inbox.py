@@ -39,6 +39,8 @@ from bmgd.wire.batch import unpack_messages
 
 CREDIT_BYTES: Final = 2**20
 """How many bytes of answers may wait in this program before it takes them."""
+TEXT_BYTES_MAX: Final = 4096
+"""Of why there is no answer."""
 SETTLED_MAX: Final = 16
 SETTLED_BYTES: Final = 65_536
 SETTLED_S: Final = 0.005
@@ -149,13 +151,13 @@ class Inbox:
                 answer.question.fail(error)
             return
         if answer is None:
-            _, number = read_head(piece["body"])
+            kind, number = read_head(piece["body"])
             question = self._question(piece["source"], number)
             size = piece["size"] - ANSWER_HEAD_BYTES
             if question is not None and size > question.max_answer:
                 question.fail(_too_long(size, question))
                 question = None
-            answer = self._longs[long] = _LongAnswer(question)
+            answer = self._longs[long] = _LongAnswer(kind, question)
         if answer.question is not None and answer.question.confirmed.done():
             # It was given up, or failed: nobody wants the rest.
             answer.question = None
@@ -164,8 +166,7 @@ class Inbox:
             answer.pieces.append(piece["body"])
         if piece["last"]:
             del self._longs[long]
-            if answer.question is not None:
-                answer.question.confirmed.set_result(b"".join(answer.pieces)[ANSWER_HEAD_BYTES:])
+            answer.settle()
         self._connection.write(control.ConsumedPieces(self._sequence, 1, long))
 
     def give_back(self, question: Asked) -> None:
@@ -199,13 +200,24 @@ class Inbox:
 
 
 class _LongAnswer:
-    """A long answer as it comes; of no question, it is only taken."""
+    """A long answer, or refusal, as it comes; of no question, it is only taken."""
 
-    __slots__ = ("pieces", "question")
+    __slots__ = ("kind", "pieces", "question")
 
-    def __init__(self, question: Asked | None) -> None:
+    def __init__(self, kind: int, question: Asked | None) -> None:
+        self.kind = kind
         self.question = question
         self.pieces: list[bytes] = []
+
+    def settle(self) -> None:
+        """All of it is here."""
+        if self.question is None:
+            return
+        payload = b"".join(self.pieces)[ANSWER_HEAD_BYTES:]
+        if self.kind == ANSWER:
+            self.question.confirmed.set_result(payload)
+        else:
+            self.question.fail(_error(self.kind, self.question.stream, payload))
 
 
 def _too_long(size: int, question: Asked) -> RequestError:
@@ -223,7 +235,8 @@ def _error(kind: int, stream: Questions, text: bytes) -> DeliveryError:
             detail = "the program that was asked went away without an answer"
             return ReaderLostError(destination, detail, sent=True)
         case kind if kind == FAILED:
-            return FailedAnswerError(destination, text.decode(errors="replace"), sent=True)
+            detail = text[:TEXT_BYTES_MAX].decode(errors="replace")
+            return FailedAnswerError(destination, detail, sent=True)
     return UnreachableError(destination, "an answer of an unknown kind", sent=True)
 
 

@@ -14,6 +14,7 @@ from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
 from bmgd.client.calls import SendingCalls
 from bmgd.client.connection import Connection
+from bmgd.client.inbox import TEXT_BYTES_MAX
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.writing import end_in_time, send_and_wait, send_long
@@ -23,7 +24,6 @@ from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
 SETTLE_S: Final = 5.0
 """So long what was answered may take to be confirmed when a subscription ends."""
-TEXT_BYTES_MAX: Final = 4096
 
 
 class Asker(NamedTuple):

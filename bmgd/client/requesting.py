@@ -28,6 +28,7 @@ from bmgd.client.arguments import (
     checked_topic,
     checked_word,
 )
+from bmgd.client.backlog import with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.inbox import Inbox
 from bmgd.client.kept_streams import KeptStreams
@@ -120,9 +121,9 @@ class Asking:
                 number = await self.inbox.opened()
                 if self.inbox.number or not self._connection.lasts:
                     return number
-            except NoDaemonError:
+            except NoDaemonError as error:
                 if not self._connection.lasts:
-                    raise
+                    raise with_sent(error, sent=False) from None
             if self._connection.must_wait:
                 left = max(until - asyncio.get_running_loop().time(), 0.001)
                 await self._connection.until_sendable(destination, left)

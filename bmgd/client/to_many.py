@@ -267,7 +267,9 @@ def _failure(value: Any) -> tuple[int, DeliveryError]:
             "sent": bool(sent),
         }:
             error = error_of(name, detail, {"destination": node_id, "detail": detail})
-            if isinstance(error, DeliveryError):
-                error.sent = sent
-                return node_id, error
+            if not isinstance(error, DeliveryError):
+                # One of a later release: who has confirmed counts all the same.
+                error = UnreachableError(node_id, f"{name}: {detail}")
+            error.sent = sent
+            return node_id, error
     raise ProtocolError("not a failure")

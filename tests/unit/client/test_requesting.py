@@ -12,9 +12,15 @@ from bmgd.client.connection import Connection
 from bmgd.client.inbox import SETTLED_MAX
 from bmgd.client.questions import Questions
 from bmgd.client.requesting import Asking
-from bmgd.errors import LeavingError, NoDaemonError, RequestError, UnreachableError
+from bmgd.errors import (
+    FailedAnswerError,
+    LeavingError,
+    NoDaemonError,
+    RequestError,
+    UnreachableError,
+)
 from bmgd.wire import control
-from bmgd.wire.answers import ANSWER, answer_head
+from bmgd.wire.answers import ANSWER, FAILED, answer_head
 from bmgd.wire.batch import pack_messages, unpack_messages
 
 DEADLINE_S = 10.0
@@ -292,6 +298,36 @@ async def test_rest_of_a_long_answer_is_not_kept_for_a_question_that_was_given_u
         for _ in range(3):
             asking.inbox.on_item({**piece, "body": bytes(1000)})
         assert [answer.pieces for answer in asking.inbox._longs.values()] == [[]]
+
+
+async def test_long_refusal_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1 << 20))
+        await wire.open_stream()
+        await wire.until(lambda: wire.put() == 1)
+        whole = answer_head(FAILED, 1) + b"cannot " * 10_000
+        piece = {"long": 4, "source": 1, "size": len(whole)}
+        for at in range(0, len(whole), 65_536):
+            body = whole[at : at + 65_536]
+            last = at + len(body) == len(whole)
+            asking.inbox.on_item({**piece, "body": body, "last": last})
+        with pytest.raises(FailedAnswerError, match=r"node 1: cannot cannot") as failed:
+            await asked
+    assert len(str(failed.value)) < 10_000
+
+
+async def test_question_that_was_never_put_is_not_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire = Wire(monkeypatch)
+    asking = Asking(wire.connection)
+    async with asyncio.timeout(DEADLINE_S):
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1000))
+        await wire.until(lambda: bool(wire.frames))
+        wire.connection.connection_lost(None)
+        with pytest.raises(NoDaemonError) as told:
+            await asked
+    assert not told.value.sent
 
 
 async def test_inbox_that_is_refused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from bmgd.client import broadcast_pieces
 from bmgd.client.arguments import checked_payload, id_ranges
 from bmgd.client.broadcast_pieces import broadcast_in_pieces
 from bmgd.client.reconnecting import LastingConnection
+from bmgd.client.to_many import report_of
 from bmgd.core.commands import BroadcastTo, Command, ConsumedAnnouncements, MulticastTo
 from bmgd.core.effects import Announce, Reply, TellMissed
 from bmgd.errors import (
@@ -515,3 +516,13 @@ def test_multicast_takes_very_many_single_ids_and_ranges_of_any_step() -> None:
     singly = [(each, each) for each in ids]
     assert id_ranges(ids) == id_ranges([range(0, ID_SET_SPACE, 2)]) == singly
     assert id_ranges([range(9, 3, -1), 5, 12, range(4, 2)]) == [(4, 9), (12, 12)]
+
+
+def test_report_with_an_error_of_a_later_release_says_who_confirmed() -> None:
+    failure = {"id": 3, "error": "QuotaError", "detail": "no more", "sent": True}
+    report = report_of({"confirmed": [1, 2], "failed": [failure]})
+    assert report.confirmed == {1, 2}
+    assert [*report.failed] == [3]
+    error = report.failed[3]
+    assert isinstance(error, bmgd.UnreachableError)
+    assert (error.detail, error.sent) == ("QuotaError: no more", True)
