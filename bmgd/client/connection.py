@@ -257,7 +257,7 @@ class Connection(DaemonSocket):
             case control.Result(sequence, value):
                 self._settle(sequence, value, None)
             case control.Failure(sequence, name, message, fields):
-                error = error_of(name, message, fields)
+                error = _error_of(name, message, fields)
                 if sequence == 0:
                     self._lose(error)
                 else:
@@ -266,7 +266,7 @@ class Connection(DaemonSocket):
             case control.Item(sequence, value):
                 self._add(sequence, value)
             case control.End(sequence, name, message, fields):
-                ended = error_of(name, message, fields) if name else None
+                ended = _error_of(name, message, fields) if name else None
                 self._finish(sequence, ended, fields)
             case _:
                 raise ProtocolError("that frame is a program's to send")
@@ -379,3 +379,9 @@ class Connection(DaemonSocket):
         finally:
             stream.leave()
             self._streams.pop(sequence, None)
+
+
+def _error_of(name: str, message: str, fields: Mapping[str, Any]) -> BmgdError:
+    """The error that a frame tells of; one that this release does not know says *sent* all the same."""
+    error = error_of(name, message, fields)
+    return with_sent(error, sent=True) if fields.get("sent") is True else error

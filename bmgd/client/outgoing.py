@@ -14,15 +14,13 @@ from bmgd.client.arguments import Payload
 from bmgd.client.backlog import with_sent
 from bmgd.client.connection import ANSWER_S
 from bmgd.client.file_payload import FilePayload
-from bmgd.client.putting import Putting
+from bmgd.client.putting import CLOSED, UNSENT, Putting
 from bmgd.errors import BmgdError, RequestError, SilentDaemonError, UnreachableError
 from bmgd.wire import control
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 from bmgd.wire.control import FIRST_PIECE, LAST_PIECE
 from bmgd.wire.segments import OVERHEAD_BYTES
 
-_UNSENT: Final = "its stream could not send it before the deadline"
-_CLOSED: Final = "the stream is closed"
 _NO_ROOM: Final = "no room for the whole before the deadline"
 
 
@@ -108,7 +106,7 @@ class Outgoing(Putting):
 
     # --- waiting ------------------------------------------------------------------------------
 
-    async def until_room(self, size: int, until: float = 0.0, late: str = _UNSENT) -> None:
+    async def until_room(self, size: int, until: float = 0.0, late: str = UNSENT) -> None:
         """Wait for the turn of a message, which the caller adds at once unless the stream `is_broken`.
 
         Args:
@@ -146,21 +144,25 @@ class Outgoing(Putting):
     def first_error(self) -> BmgdError:
         """The first error of a stream that is broken, which says *sent* where `check` would."""
         if self._error is None:
-            return RequestError(_CLOSED)
+            return RequestError(CLOSED)
         self._error = self.as_told(self._error)
         return self._error.with_traceback(None)
 
     def as_told(self, error: BmgdError) -> BmgdError:
-        """An error as it is for all that was written since the last flush: whether any of it is sent."""
-        is_sent = self._has_confirmed or self.is_in_doubt
+        """An error as it is for all that was written since the last flush: whether any of it is sent.
+
+        What waits here is sent later, unless the stream is over.
+        """
+        will_be_sent = not self._over and bool(self._backlog.payloads)
+        is_sent = self._has_confirmed or self.is_in_doubt or will_be_sent
         return with_sent(error, sent=True) if is_sent else error
 
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
 
         Who hears of it cannot tell which message it is of. So it says *sent* where any other that was
-        written since the last flush, or a piece of a long one, is confirmed or underway: to send all of
-        them again would not be safe.
+        written since the last flush, or a piece of a long one, is confirmed or underway, or will be: to
+        send all of them again would not be safe.
 
         Raises:
             BmgdError: a message failed, or the stream is over.
@@ -169,7 +171,7 @@ class Outgoing(Putting):
             self._is_told, self.was_cut = True, False
             raise self.first_error()
         if self._over or self._closing:
-            raise RequestError(_CLOSED)
+            raise RequestError(CLOSED)
 
     async def until_changed(self, until: float = 0.0) -> None:
         """Wait until something changes, or until that time of the loop."""

@@ -39,6 +39,8 @@ from bmgd.wire.batch import segment_parts
 from bmgd.wire.control import LAST_PIECE, TIMEOUT_S_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
 
+UNSENT: Final = "its stream could not send it before the deadline"
+CLOSED: Final = "the stream is closed"
 CROWDED: Final = 16
 """Segments underway, from which on the next one waits until it is full or one is confirmed."""
 
@@ -340,7 +342,7 @@ class Putting:
         if error is not None:
             self._error = self._error or error
         self._is_lossless = self._is_lossless and self.is_idle and not self._in_long
-        over = error or RequestError("the stream is closed")
+        over = error or RequestError(CLOSED)
         self._underway.fail(over, unsent)
         self._backlog.fail(over)
         self._tell_change()
@@ -351,7 +353,11 @@ class Putting:
         """Let the daemon end the stream once all that was put is confirmed; what waits is not sent."""
         if not self._over:
             self._closing = True
-            self._backlog.fail(RequestError("the stream is closed"))
+            closed = RequestError(CLOSED)
+            if self._backlog.payloads:
+                self._error = self._error or closed
+                self._is_lossless = False
+            self._backlog.fail(closed)
             self._connection.write(control.Close(self._sequence))
             self._tell_change()
 

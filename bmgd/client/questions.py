@@ -14,6 +14,7 @@ from bmgd.client.arguments import Priority
 from bmgd.client.backlog import Pending, with_sent
 from bmgd.client.connection import Connection
 from bmgd.client.outgoing import Outgoing
+from bmgd.client.putting import CLOSED
 from bmgd.client.underway import Segment
 from bmgd.errors import BmgdError, LeavingError, NoReaderError, RequestError, UnreachableError
 
@@ -128,7 +129,7 @@ class Questions(Outgoing):
         if isinstance(error, LeavingError):
             # The other daemon takes no more; what it has taken its readers answer before it goes.
             return
-        over = error or RequestError("the stream is closed")
+        over = error or RequestError(CLOSED)
         for question in list(self._asked.values()):
             # Those that the other daemon has taken; the others have failed just now.
             question.fail(with_sent(over, sent=not isinstance(over, NoReaderError)))

@@ -134,7 +134,8 @@ class Underway:
                 self._first_lost = min(self._first_lost or number, number)
                 detail = str(lost["detail"])
                 fields = {"destination": destination, "detail": detail, "sent": sent}
-                error = error_of(str(lost["error"]), detail, fields)
+                # A name that this release does not know becomes an error that says nothing of it.
+                error = with_sent(error_of(str(lost["error"]), detail, fields), sent=sent)
                 if segment is not None:
                     self._settle(segment, error)
 

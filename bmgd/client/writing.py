@@ -14,6 +14,7 @@ from bmgd.client.backlog import Pending
 from bmgd.client.connection import ANSWER_S, GRACE_S
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
+from bmgd.client.putting import CLOSED, UNSENT
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
@@ -32,6 +33,8 @@ class Writer:
         """Of the messages of the streams before this one."""
         self._has_lost = False
         """Whether a message of those was lost."""
+        self._is_left = False
+        """Whether its block is left: what was written before is still sent, nothing else is."""
 
     @property
     def confirmed(self) -> int:
@@ -59,7 +62,7 @@ class Writer:
         stream = self._stream
         if payload.__class__ is not bytes:
             payload = checked_payload(payload)
-        if stream.is_broken:
+        if stream.is_broken or self._is_left:
             stream = await self._go_on()
         if len(payload) > PAYLOAD_BYTES_MAX:
             if timeout != 0:
@@ -77,7 +80,8 @@ class Writer:
             timeout: seconds, or None to wait until the destination's death or answer.
 
         Raises:
-            DeliveryError: the first error; what was written after it may be sent or not.
+            DeliveryError: the first error; what was written after it may be sent or not. What is lost
+                with a daemon that is restarted is told once, to the first who writes or flushes.
             UnreachableError: not within the timeout; what was written stays on its way.
             RequestError: a bad timeout.
             NoDaemonError: the daemon is gone.
@@ -139,6 +143,8 @@ class Writer:
         """The stream to write into: another one, where the daemon was restarted."""
         if self._make is None or not self._stream.over:
             self._stream.check()
+            if self._is_left:
+                raise RequestError(CLOSED)
             return self._stream
         self._tell_cut()
         until = asyncio.get_running_loop().time() + ANSWER_S
@@ -154,7 +160,7 @@ class Writer:
             raise cut.as_told(error) from None
         if self._make is None:
             # Another task has closed it meanwhile.
-            raise RequestError("the stream is closed")
+            raise RequestError(CLOSED)
         if self._stream is cut:
             # Else another task has made it, which writes to the same.
             made = self._make()
@@ -185,7 +191,7 @@ class Writer:
         """
         was_cut = self._make is not None and self._stream.over
         # What is written from now on is refused, and makes no further stream.
-        self._make = None
+        self._is_left, self._make = True, None
         if was_cut:
             self._tell_cut()
             return
@@ -193,7 +199,7 @@ class Writer:
 
     def abandon(self) -> None:
         """End it at once: what waits here is not sent."""
-        self._make = None
+        self._is_left, self._make = True, None
         self._stream.abandon()
 
 
@@ -257,8 +263,7 @@ def _on_deadline(stream: Outgoing, message: Pending, overdue: str) -> None:
     if message.confirmed.done():
         return
     if stream.withdraw(message):
-        detail = "its stream could not send it before the deadline"
-        error = UnreachableError(stream.destination, detail, sent=False)
+        error = UnreachableError(stream.destination, UNSENT, sent=False)
         message.confirmed.set_exception(error)
         return
     error = UnreachableError(stream.destination, overdue, sent=True)

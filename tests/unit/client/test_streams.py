@@ -285,6 +285,37 @@ async def test_stream_that_was_left_takes_nothing_more(core: FakeCore, reconnect
     assert len(put(core)) == 1
 
 
+async def test_write_to_a_stream_that_is_being_left_is_refused(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    core.holds_back = True
+    async with asyncio.timeout(DEADLINE_S):
+        opening = daemon.stream(1, "jobs")
+        stream = await opening.__aenter__()
+        await stream.write(b"in time")
+        leaving = asyncio.ensure_future(opening.__aexit__(None, None, None))
+        await core.until_told(lambda: len(put(core)) == 1)
+        with pytest.raises(bmgd.RequestError, match="closed"):
+            await stream.write(b"late")
+        go_on(core)
+        await leaving
+    assert sent(core) == [b"in time"]
+
+
+async def test_what_waits_when_its_stream_ends_is_told_by_the_next_flush(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
+        stream = await block.enter_async_context(daemon.stream(1, "jobs"))
+        await stream.write(b"dropped")
+        stream._stream.finish()
+        with pytest.raises(bmgd.RequestError, match="closed"):
+            await stream.flush()
+        block.pop_all()
+        stream.abandon()
+    assert sent(core) == []
+
+
 async def test_what_is_sent_soon_ends_in_time_beside_what_has_more(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
@@ -561,11 +592,11 @@ def closed(core: FakeCore) -> list[bool]:
     return [command.abandon for _, command in core.told if isinstance(command, CloseStream)]
 
 
-def doubt(core: FakeCore, *numbers: int) -> None:
+def doubt(core: FakeCore, *numbers: int, error: str = "UnreachableError") -> None:
     """The daemon does not know what became of some segments of its only stream."""
     (request,) = core.streams
     detail = "no confirmation before the deadline"
-    moved = StreamMoved(request, 1, 1 << 20, (), numbers, "UnreachableError", detail)
+    moved = StreamMoved(request, 1, 1 << 20, (), numbers, error, detail)
     core.server.answers.stream_moved(moved)
 
 
@@ -594,6 +625,40 @@ async def test_error_of_a_stream_says_sent_where_others_are_underway_or_in_doubt
         core.server.answers.stream_moved(told)
         with pytest.raises(bmgd.LeavingError) as failed:
             await stream.flush()
+    assert failed.value.sent
+
+
+async def test_error_of_a_stream_says_sent_where_others_of_it_will_be(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), contextlib.AsyncExitStack() as block:
+        stream = await block.enter_async_context(daemon.stream(SILENT, "jobs"))
+        await stream.write(b"lost")
+        await core.until_told(lambda: len(put(core)) == 1)
+        # The daemon has no room for the next.
+        stream._stream._credit = 0
+        await stream.write(b"waits")
+        (request,) = core.streams
+        told = StreamMoved(request, 1, 0, (1,), (), "QueueFullError", "it is full")
+        core.server.answers.stream_moved(told)
+        with pytest.raises(bmgd.QueueFullError) as failed:
+            await stream.flush()
+        assert failed.value.sent
+        go_on(core)
+        await core.until_told(lambda: sent(core) == [b"lost", b"waits"])
+        block.pop_all()
+        stream.abandon()
+
+
+async def test_error_that_this_release_does_not_know_says_whether_its_message_was_sent(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        sending = asyncio.ensure_future(daemon.send(SILENT, b"in doubt", timeout=DEADLINE_S))
+        await core.until_told(lambda: len(put(core)) == 1)
+        doubt(core, 1, error="QuotaError")
+        with pytest.raises(bmgd.RequestError, match="QuotaError") as failed:
+            await sending
     assert failed.value.sent
 
 
