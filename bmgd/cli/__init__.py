@@ -9,6 +9,7 @@ returns the exit code:
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     _take_closed_numbers()
+    _escape_what_cannot_be_encoded()
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -89,6 +91,12 @@ def _take_closed_numbers() -> None:
     if sys.stderr is None:
         # What is printed to None goes to the output.
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _escape_what_cannot_be_encoded() -> None:
+    """Names of others may have characters that this terminal's encoding has not."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(words: Sequence[str]) -> int:
@@ -133,9 +141,16 @@ def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
             # The reader of the output has gone.
             _drop_output()
             return FAILED
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None) as error:
+        case (
+            OSError(
+                errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO, filename=None
+            ) as error
+        ):
             _drop_output()
             print(f"bmgd {name}: cannot write the output: {error.strerror}", file=sys.stderr)
+            return FAILED
+        case OSError(errno=errno.EMFILE | errno.ENFILE) as error:
+            print(f"bmgd {name}: cannot open what it needs: {error.strerror}", file=sys.stderr)
             return FAILED
         case MemoryError():
             print(f"bmgd {name}: there is not enough memory", file=sys.stderr)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 
 from bmgd.cli.output import print_json
 from bmgd.cli.running import run_async
@@ -39,12 +42,13 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
         NoDaemonError: no daemon is there.
         SilentDaemonError: its process has not ended in time.
     """
+    until = time.monotonic() + timeout_s
     with ListeningProcess(control_path(address)) as process:
         if hard:
             process.kill()
         else:
             run_async(lambda: _leave(address, timeout_s))
-        if not process.wait(timeout_s):
+        if not process.wait(max(until - time.monotonic(), 0.0)):
             raise SilentDaemonError(
                 f"process {process.pid} has not ended in {timeout_s:g} s: wait longer with"
                 " --timeout, or end it with bmgd kill --hard"
@@ -57,5 +61,8 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
 
 
 async def _leave(address: str, timeout_s: float) -> None:
+    """Ask it; whether it has ended when that time is over shows its process."""
     async with connect_within(address, timeout_s) as daemon:
-        await daemon.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await daemon.leave()

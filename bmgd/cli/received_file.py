@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from bmgd.errors import ConfigError, RequestError
+
+NAME_BYTES_MAX: Final = 200
+"""What the name until it is whole keeps of its own: a file system has 255 bytes for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ def received_file(path: Path) -> Iterator[ReceivedFile]:
         if former is None or stat.S_ISREG(former.st_mode):
             # Behind a symbolic link it is the file that changes, not the link.
             whole = Path(os.path.realpath(path))
-            beside = whole.with_name(f".{whole.name[:200]}.{secrets.token_hex(4)}")
+            begin = os.fsdecode(os.fsencode(whole.name)[:NAME_BYTES_MAX])
+            beside = whole.with_name(f".{begin}.{secrets.token_hex(4)}")
         file = beside.open("wb" if beside == whole else "xb")
     except OSError as error:
         raise ConfigError(f"--file {path}: {error.strerror}") from None

@@ -34,6 +34,8 @@ def run_async(main: Callable[[], Awaitable[T]]) -> T:
 async def until_ended(work: Coroutine[object, object, int]) -> int:
     """Run a command's coroutine until it is over, or TERM or HUP ends it: it cleans up then.
 
+    One that is ignored (``nohup``) stays so.
+
     Returns:
         The exit code: its own, or 128 and the number of the signal.
     """
@@ -50,7 +52,8 @@ async def until_ended(work: Coroutine[object, object, int]) -> int:
         task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, end, number)
     try:
         return await task
     except asyncio.CancelledError:

@@ -13,6 +13,7 @@ from bmgd.printable import printable
 configure = add_target
 
 SHOWN_TOPICS_MAX: Final = 5
+NOT_SEEN: Final = "not to be seen from here"
 
 
 def run(args: Namespace) -> int:
@@ -64,7 +65,7 @@ def lines_of(status: dict[str, Any]) -> list[str]:
         rows.append(("topics", _topics(status["topics"], status["topics_left_out"])))
     rows.append(("digest", status["digest"]))
     rows.append(("process", f"{status.get('pid')}, {status['backend']}, {status['loop']}"))
-    rows.append(("costs", _costs(status.get("pid"))))
+    rows.append(("costs", costs_of(status.get("pid"))))
     first = f"node {status['id']} is {status['state']} (rank {status['rank']})"
     return [first, *(f"  {name:<11}  {text}" for name, text in rows)]
 
@@ -81,14 +82,16 @@ def _topics(topics: list[dict[str, Any]], left_out: int) -> str:
     return "; ".join([*words, *([f"and {left_out} more"] if left_out else [])])
 
 
-def _costs(pid: int | None) -> str:
+def costs_of(pid: int | None) -> str:
     """What the daemon's process costs, as this machine sees it."""
     import psutil
 
+    if pid is None:
+        return NOT_SEEN
     try:
         process = psutil.Process(pid)
         with process.oneshot():
             spent_s = sum(process.cpu_times()[:2])
             return f"{process.memory_info().rss / 1e6:.1f} MB resident, {spent_s:.2f} s of CPU"
     except psutil.Error:
-        return "not to be seen from here"
+        return NOT_SEEN

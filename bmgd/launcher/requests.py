@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bmgd.errors import LaunchError, NoDaemonError, RequestError
+from bmgd.errors import LaunchError, NoDaemonError, RequestError, SilentDaemonError
 from bmgd.launcher.rundir import RunDir, check_own
 
 CONNECTIONS_MAX: Final = 64
@@ -180,6 +180,7 @@ def ask_restart(run_dir: str, node_id: int) -> dict[str, Any]:
 
     Raises:
         NoDaemonError: no launcher runs there.
+        SilentDaemonError: the launcher does not answer in time.
         RequestError: the daemon still runs, does not join, or the cluster has no such id; or this user
             may not ask.
         ConfigError: the run directory could be another user's.
@@ -198,6 +199,7 @@ def ask_grow(run_dir: str, count: int) -> dict[str, Any]:
 
     Raises:
         NoDaemonError: no launcher runs there.
+        SilentDaemonError: the launcher does not answer in time.
         RequestError: they are too many, or not all of them joined; or this user may not ask.
         ConfigError: the run directory could be another user's.
     """
@@ -223,7 +225,7 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
             with connection.makefile("rb") as answers:
                 line = answers.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
-            raise RequestError(f"the launcher has not answered for {ASK_S:.0f} s") from None
+            raise SilentDaemonError(f"the launcher has not answered for {ASK_S:.0f} s") from None
         except ConnectionResetError:
             raise RequestError("the launcher has closed the connection: too many ask it") from None
         except PermissionError as error:

@@ -20,7 +20,7 @@ import pytest
 
 import bmgd
 from bmgd.cli import COMMANDS, bench, exit_code_of, main, monitor
-from bmgd.core.commands import OpenStream, PutSegment
+from bmgd.core.commands import Command, Leave, OpenStream, PutSegment
 from bmgd.core.effects import Deliver, Observed, StreamEnded, StreamMoved
 from bmgd.errors import (
     ConfigError,
@@ -32,7 +32,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.types import Incarnation, NodeId, Status
-from tests.unit.fake_core import FakeCore, fake_daemon
+from tests.unit.fake_core import FakeCore, fake_daemon, serving
 
 DEADLINE_S = 30.0
 SHOWS_4096 = Path("/sys/class/net/lo/mtu")
@@ -371,6 +371,21 @@ async def test_daemon_that_is_stopped_ends_a_command_in_its_time(
         ran = await run(*words, "--control", f"unix:{tmp_path}/d.sock", "--timeout", "0.05")
     assert (ran.code, ran.out) == (4, "")
     assert ran.err == f"bmgd {words[0]}: the daemon has not answered 'hello' for 0.05 s\n"
+
+
+class Staying(FakeCore):
+    """Does not answer when it is told to leave."""
+
+    def issue(self, request: int, command: Command) -> None:
+        if not isinstance(command, Leave):
+            super().issue(request, command)
+
+
+async def test_leave_ends_in_its_time_where_the_daemon_does_not(tmp_path: Path) -> None:
+    async with serving(Staying(tmp_path / "d.sock")) as core:
+        ran = await run("leave", "--control", core.address, "--timeout", "0.2")
+    assert (ran.code, ran.out) == (4, "")
+    assert "has not ended in 0.2 s" in ran.err
 
 
 async def test_error_in_json_that_nobody_reads_is_told_on_stderr(core: FakeCore) -> None:

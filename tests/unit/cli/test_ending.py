@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import io
 import json
 import os
 import signal
@@ -20,7 +22,7 @@ from typing import Any
 import pytest
 
 from bmgd import cli
-from bmgd.cli import chaos, demo
+from bmgd.cli import chaos, demo, status
 from bmgd.errors import LaunchError, NoDaemonError
 
 LIMIT_S = 30.0
@@ -124,6 +126,45 @@ def test_command_whose_output_finds_no_room_says_so_in_a_line(tmp_path: Path) ->
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr == "bmgd secret: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.EFBIG, "cannot write the output: File too large"),
+        (errno.EIO, "cannot write the output: Input/output error"),
+        (errno.EMFILE, "cannot open what it needs: Too many open files"),
+    ],
+)
+def test_command_that_the_system_refuses_something_says_so_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, told: str
+) -> None:
+    def run(args: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("bmgd.cli.status.run", run)
+    # Its output is given up, so it must not be that of the tests.
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        assert cli.main(["status"]) == 1
+    assert (tmp_path / "err").read_text() == f"bmgd status: {told}\n"
+
+
+def test_character_that_the_output_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(args: object) -> int:
+        print("program \u8a08")
+        return 0
+
+    monkeypatch.setattr("bmgd.cli.status.run", run)
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+    assert cli.main(["status"]) == 0
+    assert shown.getvalue() == b"program \\u8a08\n"
+
+
+def test_costs_of_a_process_that_is_not_told_are_not_those_of_the_command() -> None:
+    assert status.costs_of(None) == "not to be seen from here"
 
 
 def test_check_answers_unknown_to_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:

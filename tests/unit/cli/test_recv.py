@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bmgd.cli.answering import answer
+from bmgd.cli.received_file import received_file
 from bmgd.cli.recv import show, take
 from bmgd.client import Message
 from bmgd.client.arguments import Payload
@@ -350,3 +351,38 @@ async def test_recv_that_is_ended_ends_its_command(
             await core.until_told(lambda: core.reader is None)
         transport.close()
     assert list(core.waiting) == [b"1"]
+
+
+async def test_recv_goes_on_when_its_terminal_ends_where_that_is_ignored(core: FakeCore) -> None:
+    """As `nohup` does it."""
+    command = (
+        sys.executable,
+        "-m",
+        "bmgd",
+        "recv",
+        "--control",
+        core.address,
+        "--reply",
+        "echo here",
+    )
+    ignoring = "sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *command
+    async with (
+        started(*ignoring, stdout=asyncio.subprocess.PIPE) as process,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        assert process.stdout is not None
+        core.put(b"1")
+        assert await process.stdout.readline() == b"here\n"
+        process.send_signal(signal.SIGHUP)
+        core.put(b"2")
+        assert await process.stdout.readline() == b"here\n"
+        process.terminate()
+        assert await process.wait() == 128 + signal.SIGTERM
+
+
+def test_received_file_may_have_as_long_a_name_as_any(tmp_path: Path) -> None:
+    name = "\u20ac" * 84
+    with received_file(tmp_path / name) as file:
+        file.write(b"whole")
+        file.keep()
+    assert (tmp_path / name).read_bytes() == b"whole"

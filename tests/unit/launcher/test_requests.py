@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bmgd.errors import ConfigError, RequestError
+from bmgd.errors import ConfigError, RequestError, SilentDaemonError
 from bmgd.launcher import requests, rundir
 from bmgd.launcher.plan import LAUNCH_MAX
 from bmgd.launcher.requests import RequestServer, ask_grow, ask_restart
@@ -35,6 +35,17 @@ def test_growth_by_all_that_a_launch_may_have_is_answered_whole(tmp_path: Path) 
         assert ask_grow(str(tmp_path), LAUNCH_MAX)["ids"] == ids
     finally:
         serving.join()
+
+
+def test_launcher_that_does_not_answer_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ASK_S", 0.05)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(RunDir.at(str(tmp_path)).launcher_socket)
+        listening.listen()
+        with pytest.raises(SilentDaemonError, match="has not answered"):
+            ask_restart(str(tmp_path), 1)
 
 
 @pytest.mark.parametrize(
