@@ -16,7 +16,7 @@ from bmgd.cli.answering import answer
 from bmgd.cli.output import print_json
 from bmgd.cli.received_file import ReceivedFile, received_file
 from bmgd.cli.running import run_async, until_ended
-from bmgd.cli.target import add_target, address_of, count, seconds, topic
+from bmgd.cli.target import add_target, add_topic, address_of, count, seconds
 from bmgd.errors import ConfigError, DeliveryError
 from bmgd.printable import printable
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 def configure(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
-    )
+    add_topic(parser)
     parser.add_argument(
         "--count",
         type=count,

@@ -9,7 +9,7 @@ from bmgd.cli.output import print_json
 from bmgd.cli.payloads import payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
-from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds, topic
+from bmgd.cli.target import add_target, add_topic, address_of, connect_within, node_id, seconds
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -18,9 +18,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "payload", nargs="?", default="-", help="the question; - reads it from stdin"
     )
-    parser.add_argument(
-        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
-    )
+    add_topic(parser)
     parser.add_argument(
         "--timeout",
         type=seconds,

@@ -17,7 +17,7 @@ from bmgd.cli.payloads import KEPT_BYTES_MAX, file_payload, payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
 from bmgd.cli.standard_input import standard_input
-from bmgd.cli.target import add_target, address_of, connect_within, node_id, seconds, topic
+from bmgd.cli.target import add_target, add_topic, address_of, connect_within, node_id, seconds
 from bmgd.errors import BmgdError, ConfigError, RequestError, Ungrouped
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ def configure(parser: ArgumentParser) -> None:
     what.add_argument(
         "--lines", action="store_true", help="send each line of stdin as a message, in order"
     )
-    parser.add_argument(
-        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
-    )
+    add_topic(parser)
     parser.add_argument(
         "--timeout",
         type=seconds,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bmgd.cli.output import id_ranges, print_json
 from bmgd.cli.payloads import KEPT_BYTES_MAX, payload_of
-from bmgd.cli.target import seconds, topic
+from bmgd.cli.target import add_topic, seconds
 from bmgd.printable import printable
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
 
@@ -23,9 +23,7 @@ def add_message(parser: ArgumentParser) -> None:
     parser.add_argument(
         "payload", nargs="?", default="-", help="the message; - reads it from stdin"
     )
-    parser.add_argument(
-        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
-    )
+    add_topic(parser)
     parser.add_argument(
         "--best-effort",
         dest="quality",

@@ -31,6 +31,13 @@ def add_target(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+def add_topic(parser: ArgumentParser) -> None:
+    """Declare ``--topic``."""
+    parser.add_argument(
+        "--topic", type=topic, default="default", help="1 to 255 bytes (default: default)"
+    )
+
+
 def address_of(args: Namespace) -> str:
     """The control address of the daemon that the arguments name.
 

@@ -3,11 +3,11 @@
 Theory of operation. Broadcasts, pieces of long ones and what was missed of them share one credit, in the
 order in which they come, and a program finishes them in that order. But while it reads a long one in
 parts, what comes between the pieces waits behind it; once that has used up the credit, the next piece
-would wait for ever. So while the program waits for a piece, credit goes back early, for what is kept here
-until it is taken:
+would wait for ever. So while the program waits for a piece, the credit of what waits behind it goes back
+early. Those items stay here until the program takes them:
 
-    here --finished--> given back
-    here --the program waits for a piece--> given back early, kept --finished--> (nothing to give back)
+    here --finished--> its credit goes back
+    here --the program waits for a piece--> its credit goes back early --finished--> nothing more to do
 
 As much as `EARLY_BYTES_MAX` is kept so. Beyond it the long broadcast does not go on, and is missed.
 """

@@ -1,8 +1,8 @@
 """The calls of one connection that send something, from their beginning until their outcome.
 
-`flush` waits for those that have begun, but not for requests: what they wait for is another program's
-answer. One that waits for a daemon which is away, or for its turn, has
-nothing in a stream yet, and a broadcast is in none.
+`flush` waits for the streams, and for these calls: a call that waits for its daemon or for its turn has
+put nothing into a stream yet, and a broadcast never does. Requests are not among them. They wait for
+the answer of another program.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from bmgd.client.backlog import with_sent
 from bmgd.client.calls import SendingCalls
 from bmgd.client.daemon_socket import DaemonSocket
+from bmgd.client.deadlines import LEAST_S
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.line import Line
 from bmgd.errors import (
@@ -43,7 +44,6 @@ GRACE_S: Final = 5.0
 LEFT: Final = "the connection is closed"
 WRITE_BYTES_MAX: Final = 2**20
 _END_S = 2.0
-_LEAST_S: Final = 0.001
 """A timeout is above 0, also one of which nothing is left."""
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Connection(DaemonSocket):
     @property
     def must_wait(self) -> bool:
         """Whether `until_sendable` waits, or fails, before anything can be sent."""
-        return self._lost is not None or self.is_heaped_up
+        return self._lost is not None or self.must_queue
 
     async def until_sendable(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """Wait until something can be sent; returns how many seconds are left.
@@ -82,20 +82,20 @@ class Connection(DaemonSocket):
             NoDaemonError: the daemon is gone for good.
             UnreachableError: it is not there in time, and may come back, or it does not read.
         """
-        timeout = await self.until_few_wait(destination, timeout)
+        timeout = await self.until_has_room(destination, timeout)
         # Without the traceback of the last time: it would grow, and keep what was sent then.
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         return timeout
 
-    async def until_few_wait(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
+    async def until_has_room(self, destination: int, timeout: float) -> float:  # noqa: ASYNC109
         """Wait while too much is on its way to the daemon; returns how many seconds are left.
 
         Raises:
             UnreachableError: the daemon has not read it in time.
         """
         try:
-            return max(await self._until_read("stream", timeout), _LEAST_S)
+            return max(await self._until_read("stream", timeout), LEAST_S)
         except SilentDaemonError:
             raise UnreachableError(destination, "its daemon does not read", sent=False) from None
 
@@ -144,7 +144,7 @@ class Connection(DaemonSocket):
 
         Args:
             verb, params: as of `ask`, but for the parameter ``timeout``.
-            timeout: seconds from now; what is left of them when the daemon is asked is told to it.
+            timeout: seconds from now. The daemon is told how many are left when it is asked.
 
         Raises: as `ask`.
         """
@@ -173,7 +173,7 @@ class Connection(DaemonSocket):
         Args:
             on_asked: called when the request is written.
         """
-        left_s = max(await self._until_read(verb, timeout), _LEAST_S)
+        left_s = max(await self._until_read(verb, timeout), LEAST_S)
         sequence = self._request(verb, {**params, "timeout": left_s})
         on_asked()
         return await self._answer(sequence, verb, left_s + GRACE_S)
@@ -316,7 +316,7 @@ class Connection(DaemonSocket):
 
         Nobody overtakes who waits; the caller writes its request before it waits for anything else.
         """
-        if not self.is_heaped_up:
+        if not self.must_queue:
             return within_s
         self.check_loop()
         loop = asyncio.get_running_loop()
@@ -336,7 +336,7 @@ class Connection(DaemonSocket):
         return self.unwritten_bytes > WRITE_BYTES_MAX
 
     @property
-    def is_heaped_up(self) -> bool:
+    def must_queue(self) -> bool:
         """Whether it is overfull, or somebody waits until it is not."""
         return self._line.count > 0 or self.is_overfull
 

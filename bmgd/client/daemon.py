@@ -31,6 +31,7 @@ from bmgd.client.arguments import (
 )
 from bmgd.client.connecting import open_greeted
 from bmgd.client.connection import ANSWER_S, Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.draining import Drained, drained_of
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
@@ -333,7 +334,7 @@ class Daemon(SendsToMany, ShowsCluster):
         check_timeout(timeout)
         until = asyncio.get_running_loop().time() + timeout
         await self._streams.settle(min(SETTLE_S, timeout))
-        left = max(until - asyncio.get_running_loop().time(), 0.001)
+        left = left_until(until)
         return drained_of(await self._connection.ask_in_time("drain", {}, left))
 
     async def leave(self) -> None:
@@ -362,8 +363,9 @@ class Daemon(SendsToMany, ShowsCluster):
         """Read the messages of a topic; registered on entry, ended on exit.
 
         What was not taken when the block ends waits in the daemon for the next reader: for ten minutes
-        after the last message came. What was taken counts as finished then, also where an exception
-        ends it, unless `Messages.put_back` is called; where this process is killed, it comes again.
+        after the last message came. What was taken counts as finished then, also where an exception ends
+        the block. `Messages.put_back` gives it back before that. Where this process is killed, it comes
+        again.
         Broadcasts do not wait: those go to every reader that is there when they come. Where reliable
         ones were missed, `Missed` stands in their place: whoever reads a topic of reliable broadcasts
         asks ``isinstance(item, Missed)`` first. The stream's type leaves that out, for all other readers.

@@ -6,7 +6,7 @@ together: the credit of its pieces goes back as they come, that of the last one 
 the whole. So many are put together, or whole and not taken, at a time as fit into `max_message`; the
 others wait, one piece each:
 
-    waiting --there is room, or no other is here--> now --the program has finished it, or it ended--> gone
+    waiting --it fits, or it is the only one--> now --the program has finished it, or it ended--> gone
 """
 
 from __future__ import annotations

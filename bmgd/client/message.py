@@ -120,7 +120,7 @@ class Message(_Fields):
         yield self.payload
 
 
-class Asking(Message):
+class ShortQuestion(Message):
     """A short question."""
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from bmgd.client.arguments import Payload
 from bmgd.client.backlog import with_sent
 from bmgd.client.connection import ANSWER_S
+from bmgd.client.deadlines import left_until
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.putting import CLOSED, UNSENT, Putting
 from bmgd.errors import BmgdError, RequestError, SilentDaemonError, UnreachableError
@@ -71,7 +72,7 @@ class Outgoing(Putting):
                 await self._until_may_put(len(piece) + OVERHEAD_BYTES, until, is_begun=begun)
                 last = at + len(piece) == size
                 flags = (0 if at else FIRST_PIECE) | (LAST_PIECE if last else 0)
-                left = max(until - self._loop.time(), 0.001) if until else 0.0
+                left = left_until(until) if until else 0.0
                 self._put(b"", 0, [], left, size, flags, piece)
                 self._connection.long_bytes += len(piece)
                 begun = not last
@@ -160,9 +161,9 @@ class Outgoing(Putting):
     def check(self) -> None:
         """Raise the first error of the stream, if there is one.
 
-        Who hears of it cannot tell which message it is of. So it says *sent* where any other that was
-        written since the last flush, or a piece of a long one, is confirmed or underway, or will be: to
-        send all of them again would not be safe.
+        Nobody can tell which message it is of. A program that repeats all that it wrote since the last
+        flush would send some of it twice, where another message of it is confirmed, underway or still
+        waits. So the error says *sent* then, though the message that failed was not.
 
         Raises:
             BmgdError: a message failed, or the stream is over.

@@ -31,6 +31,7 @@ from bmgd.client.backlog import (
     with_sent,
 )
 from bmgd.client.connection import Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
 from bmgd.errors import BmgdError, ControlError, ProtocolError, RequestError
@@ -237,7 +238,7 @@ class Putting:
         timeout = 0.0
         if len(waited) == len(payloads):
             latest = max(message.deadline for message in waited)
-            timeout = min(max(latest - self._loop.time(), 0.001), TIMEOUT_S_MAX)
+            timeout = min(left_until(latest), TIMEOUT_S_MAX)
         body, more = segment_parts(payloads)
         self._goes_alone = len(payloads) == 1
         self._put(body, len(payloads), waited, timeout, more=more)

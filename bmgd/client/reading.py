@@ -17,7 +17,14 @@ from bmgd.client.connection import Connection
 from bmgd.client.items import Stream
 from bmgd.client.long_broadcasts import GivenUp, LongBroadcasts
 from bmgd.client.long_messages import LongMessages
-from bmgd.client.message import Asking, BroadcastMessage, LongMessage, Message, Pieces, Whole
+from bmgd.client.message import (
+    BroadcastMessage,
+    LongMessage,
+    Message,
+    Pieces,
+    ShortQuestion,
+    Whole,
+)
 from bmgd.client.replying import Asker, Question, Replies
 from bmgd.client.to_many import Missed, missed_of
 from bmgd.errors import BmgdError, ProtocolError, RequestError
@@ -320,7 +327,7 @@ class Messages(Stream[Message]):
         source, topic, life = value["source"], value["topic"], value["incarnation"]
         asker, number = Asker(source, life, value["inbox"]), value["question"]
         for at, payload in enumerate(payloads):
-            message = Asking(source, topic, payload, False, life)
+            message = ShortQuestion(source, topic, payload, False, life)
             message._asks = Question(self._replies, asker, number + at)
             self._items.append(message)
 
@@ -385,5 +392,5 @@ class Messages(Stream[Message]):
 
 
 _new_message = tuple.__new__
-_SHORT: Final = frozenset({Message, Asking})
+_SHORT: Final = frozenset({Message, ShortQuestion})
 """Classes of messages that count against the credit as such."""

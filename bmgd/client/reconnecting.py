@@ -27,6 +27,7 @@ from bmgd.client import forked
 from bmgd.client.backlog import with_sent
 from bmgd.client.connecting import open_socket
 from bmgd.client.connection import ANSWER_S, LEFT, Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.items import Opened, Reading, Sink, Stream
 from bmgd.client.lasting import Lasting
 from bmgd.client.line import Line
@@ -240,7 +241,7 @@ class LastingConnection(Connection):
     @property
     def must_wait(self) -> bool:
         """As of a `Connection`; also while others wait."""
-        return self._is_away or self.is_heaped_up
+        return self._is_away or self.must_queue
 
     @property
     def _is_away(self) -> bool:
@@ -255,13 +256,13 @@ class LastingConnection(Connection):
         until = loop.time() + timeout
         while True:
             # Where the daemon goes, who waited for it to read still comes before who comes then.
-            left_s = await self.until_few_wait(destination, max(until - loop.time(), 0.001))
+            left_s = await self.until_has_room(destination, left_until(until))
             try:
                 await self.until_up(left_s)
             except NoDaemonError:
                 raise UnreachableError(destination, "its daemon is not there", sent=False) from None
             if not self.is_overfull:
-                return max(until - loop.time(), 0.001)
+                return left_until(until)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -293,7 +294,7 @@ class LastingConnection(Connection):
         while True:
             await self.until_up(max(until - loop.time(), 0))
             try:
-                return await ask(max(until - loop.time(), 0.001))
+                return await ask(left_until(until))
             except NoDaemonError as error:
                 is_vain = error.sent and not may_repeat
                 if is_vain or self._is_closed or loop.time() >= until:

@@ -30,6 +30,7 @@ from bmgd.client.arguments import (
 )
 from bmgd.client.backlog import with_sent
 from bmgd.client.connection import Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.inbox import Inbox
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.line import Line
@@ -78,8 +79,8 @@ class Asking:
         try:
             inbox = await self._inbox_until(destination, until)
             while self._connection.is_overfull:
-                left = max(until - asyncio.get_running_loop().time(), 0.001)
-                await self._connection.until_few_wait(destination, left)
+                left = left_until(until)
+                await self._connection.until_has_room(destination, left)
                 inbox = await self._inbox_until(destination, until)
             if len(question_bytes) > PAYLOAD_BYTES_MAX:
                 stream = self._new_stream(destination, topic, priority, inbox)
@@ -125,7 +126,7 @@ class Asking:
                 if not self._connection.lasts:
                     raise with_sent(error, sent=False) from None
             if self._connection.must_wait:
-                left = max(until - asyncio.get_running_loop().time(), 0.001)
+                left = left_until(until)
                 await self._connection.until_sendable(destination, left)
 
     def _new_stream(

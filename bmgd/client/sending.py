@@ -18,6 +18,7 @@ from bmgd.client.arguments import (
 )
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import LEFT, Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.kept_streams import KeptStreams
 from bmgd.client.outgoing import Outgoing
@@ -153,7 +154,7 @@ class SharedStreams:
     ) -> Outgoing:
         """The stream that takes the place of one that is over, as soon as the daemon is there."""
         if self._connection.must_wait:
-            left = max(until - asyncio.get_running_loop().time(), 0.001)
+            left = left_until(until)
             await self._connection.until_sendable(destination, left)
         return self._stream(destination, topic, priority, quality)
 

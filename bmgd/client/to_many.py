@@ -24,6 +24,7 @@ from bmgd.client.arguments import (
 from bmgd.client.backlog import says_sent, with_sent
 from bmgd.client.broadcast_pieces import broadcast_in_pieces
 from bmgd.client.connection import Connection
+from bmgd.client.deadlines import left_until
 from bmgd.client.long_multicasts import multicast_singly
 from bmgd.errors import (
     BmgdError,
@@ -121,7 +122,7 @@ class SendsToMany:
         until_s = loop.time() + timeout_s
 
         async def ask_piece(params: dict[str, Any], on_asked: Callable[[], None]) -> Report:
-            left_s = max(0.001, until_s - loop.time())
+            left_s = left_until(until_s)
             answer = await connection.ask_this_daemon("broadcast_piece", params, left_s, on_asked)
             connection.long_bytes += len(params["payload"])
             return report_of(answer)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
 from bmgd.client.connection import ANSWER_S, GRACE_S
+from bmgd.client.deadlines import left_until
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
 from bmgd.client.putting import CLOSED, UNSENT
@@ -155,7 +156,7 @@ class Writer:
     async def _make_again(self, cut: Outgoing, until: float) -> None:
         """Make the stream that follows one whose daemon is gone; waits for the next daemon."""
         try:
-            await cut.until_sendable(max(until - asyncio.get_running_loop().time(), 0.001))
+            await cut.until_sendable(left_until(until))
         except DeliveryError as error:
             raise cut.as_told(error) from None
         if self._make is None:

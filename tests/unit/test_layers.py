@@ -89,6 +89,7 @@ CLIENT_LAYERS: Final[tuple[tuple[str, ...], ...]] = (
         "backlog",
         "broadcast_credit",
         "calls",
+        "deadlines",
         "forked",
         "items",
         "line",

@@ -1,0 +1,14 @@
+"""How much is left until a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+LEAST_S: Final = 0.001
+"""What is left at least, for whoever takes no 0: that it is over is seen there."""
+
+
+def left_until(until: float) -> float:
+    """Seconds until a time of the running loop, `LEAST_S` at least."""
+    return max(until - asyncio.get_running_loop().time(), LEAST_S)
