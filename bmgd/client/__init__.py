@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bmgd.client.arguments import DEFAULT_TOPIC
 from bmgd.client.daemon import (
     CREDIT_BYTES,
-    DEFAULT_TOPIC,
     MAX_MESSAGE,
     Daemon,
     connect,

@@ -13,6 +13,7 @@ from bmgd.wire.bounds import ENTRIES_MAX, LONG_BYTES_MAX, PAYLOAD_BYTES_MAX, TOP
 from bmgd.wire.control import TIMEOUT_S_MAX
 from bmgd.wire.program_news import NAME_BYTES_MAX
 
+DEFAULT_TOPIC: Final = "default"
 Payload = bytes | bytearray | memoryview
 Priority = Literal["high", "normal", "bulk"]
 """Of several messages that wait for a link, which goes first."""

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from bmgd.client.arguments import (
+    DEFAULT_TOPIC,
     Payload,
     Priority,
     Quality,
@@ -50,7 +51,6 @@ LEAVE_S: Final = 86_400.0
 """So long a daemon may take to leave: its `leave_ms` are its own matter."""
 SETTLE_S: Final = 5.0
 """So long what was sent before may take until a daemon is asked to leave."""
-DEFAULT_TOPIC: Final = "default"
 CREDIT_BYTES: Final = 2**20
 """How many bytes of a subscription wait in the program before it takes them."""
 

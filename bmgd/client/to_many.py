@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bmgd.client.arguments import (
+    DEFAULT_TOPIC,
     Payload,
     Priority,
     Quality,
@@ -84,7 +85,7 @@ class SendsToMany:
         self,
         payload: Payload,
         *,
-        topic: str = "default",
+        topic: str = DEFAULT_TOPIC,
         quality: Quality = "reliable",
         timeout: float = 10.0,  # noqa: ASYNC109 (the daemon keeps it, not this loop)
     ) -> Report:
@@ -138,7 +139,7 @@ class SendsToMany:
         destinations: Iterable[int | range],
         payload: Payload,
         *,
-        topic: str = "default",
+        topic: str = DEFAULT_TOPIC,
         quality: Quality = "reliable",
         timeout: float = 10.0,  # noqa: ASYNC109
     ) -> Report:
