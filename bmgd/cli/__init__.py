@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bmgd.errors import BmgdError
 
@@ -125,14 +125,14 @@ def _run(words: Sequence[str]) -> int:
 
 def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
     """Say why a command ended; returns the exit code. What is a bug is raised again."""
+    from bmgd.cli.output import Detailed
     from bmgd.errors import BmgdError, innermost
 
     match innermost(raised):
+        case Detailed(error=error, fields=fields):
+            return _told_error(name, error, fields, as_json=as_json)
         case BmgdError() as error:
-            print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
-            if as_json:
-                _print_error(error)
-            return exit_code_of(error)
+            return _told_error(name, error, {}, as_json=as_json)
         case KeyboardInterrupt():
             if not _takes_output():
                 _drop_output()
@@ -158,7 +158,14 @@ def _told(name: str, raised: BaseException, *, as_json: bool) -> int:
     raise raised
 
 
-def _print_error(error: BmgdError) -> None:
+def _told_error(name: str, error: BmgdError, fields: Mapping[str, object], *, as_json: bool) -> int:
+    print(f"bmgd {name}: {_one_line(error)}", file=sys.stderr)
+    if as_json:
+        _print_error(error, fields)
+    return exit_code_of(error)
+
+
+def _print_error(error: BmgdError, fields: Mapping[str, object]) -> None:
     """Say it to a program too: the last line of the output."""
     from bmgd.cli.output import print_json
     from bmgd.errors import ControlError, DeliveryError
@@ -167,7 +174,7 @@ def _print_error(error: BmgdError) -> None:
     if isinstance(error, DeliveryError) or (isinstance(error, ControlError) and error.sent):
         told["sent"] = error.sent
     try:
-        print_json(told)
+        print_json({**told, **fields})
     except OSError:
         # Nobody reads it, or there is no room for it: stderr has the text.
         _drop_output()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,14 @@ def run(args: Namespace) -> int:
             return await daemon.drain(args.timeout)
 
     with ListeningProcess(control_path(address)) as process:
-        drained = run_async(main)
+        try:
+            drained = run_async(main)
+        except KeyboardInterrupt:
+            print(
+                "bmgd drain: the daemon goes on draining, and leaves: it cannot be called back",
+                file=sys.stderr,
+            )
+            raise
         if not process.wait(END_S):
             raise SilentDaemonError(f"process {process.pid} has left, and has not ended")
     if args.json:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from bmgd.errors import BmgdError
 from bmgd.printable import printable
 
 
@@ -37,6 +38,20 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> No
         print(
             "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         )
+
+
+class Detailed(BmgdError):
+    """An error of a command of which JSON says more.
+
+    Args:
+        error: what went wrong.
+        fields: what is said beside it.
+    """
+
+    def __init__(self, error: BmgdError, fields: Mapping[str, object]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.fields = fields
 
 
 def id_ranges(ids: Sequence[int]) -> str:

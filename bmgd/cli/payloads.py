@@ -68,5 +68,6 @@ def _kept(source: BinaryIO, name: str, bytes_max: int) -> bytes:
     except OSError as error:
         raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from None
     if len(payload) > bytes_max:
-        raise RequestError(f"the payload has more than {bytes_max} bytes")
+        by = " by best effort" if bytes_max == PAYLOAD_BYTES_MAX else ""
+        raise RequestError(f"the payload has more than {bytes_max} bytes: so many fit{by}")
     return payload

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bmgd.cli.output import print_json
+from bmgd.cli.output import Detailed, print_json
 from bmgd.cli.payloads import KEPT_BYTES_MAX, file_payload, payload_of
 from bmgd.cli.progress import bytes_gone, with_progress
 from bmgd.cli.running import run_async
@@ -101,10 +101,12 @@ async def _send_lines(args: Namespace, address: str) -> int:
     ):
         try:
             await with_progress("send", lines.send(stream, args.timeout), lines.gone)
-        except BmgdError:
-            if lines.count and not args.best_effort:
-                _tell_confirmed(stream.confirmed, lines.count)
-            raise
+        except BmgdError as error:
+            if not lines.count or args.best_effort:
+                raise
+            _tell_confirmed(stream.confirmed, lines.count)
+            told = {"messages": lines.count, "confirmed": stream.confirmed}
+            raise Detailed(error, told) from None
     if args.json:
         fields = {"destination": args.destination, "topic": args.topic}
         print_json({**fields, "messages": lines.count, "bytes": lines.bytes})

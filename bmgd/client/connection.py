@@ -26,6 +26,7 @@ from bmgd.client.line import Line
 from bmgd.errors import (
     BmgdError,
     ControlError,
+    NoDaemonError,
     ProtocolError,
     RequestError,
     SilentDaemonError,
@@ -107,7 +108,7 @@ class Connection(DaemonSocket):
 
         Raises:
             VersionError: there is no common version.
-            SilentDaemonError, NoDaemonError: as `ask`.
+            SilentDaemonError, NoDaemonError: as `ask`, with `sent` false: a greeting does nothing.
         """
         params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
         try:
@@ -117,6 +118,8 @@ class Connection(DaemonSocket):
                     self.features = frozenset(map(str, features))
                 case _:
                     raise ProtocolError("not an answer to hello")
+        except (SilentDaemonError, NoDaemonError) as error:
+            raise with_sent(error, sent=False) from None
         except RequestError:
             if self._lost is not None:
                 # It was not the request that it refused, but the connection.

@@ -112,7 +112,8 @@ class Daemon(SendsToMany, ShowsCluster):
         Raises:
             DeadError: the destination is dead, excluded or has left.
             UnreachableError: no confirmation before the timeout.
-            QueueFullError: the destination has too many unread messages of that topic.
+            QueueFullError: the destination had no room for it within the timeout. A topic that nobody
+                reads takes 1,024 messages, or 16 MiB.
             NewLifeError: the destination restarted; its former life may have taken the message.
             NoReaderError: a long message, and nobody there who could read it.
             ReaderLostError: the program that read a long message went away.

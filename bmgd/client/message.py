@@ -114,7 +114,8 @@ class Message(_Fields):
         Of a message that is_long: before the next message is taken, and once.
 
         Raises:
-            UnreachableError: its source went away, or gave it up, before the whole was here.
+            UnreachableError: its source went away, or gave it up, before the whole was here. Of a
+                broadcast that is told when no piece of it has come for 30 s.
             RequestError: the next message was taken, the subscription left, or it was read before.
         """
         yield self.payload

@@ -34,13 +34,22 @@ from bmgd.client.connection import Connection
 from bmgd.client.deadlines import left_until
 from bmgd.client.turns import Turns
 from bmgd.client.underway import Segment, Underway
-from bmgd.errors import BmgdError, ControlError, ProtocolError, RequestError
+from bmgd.errors import (
+    BmgdError,
+    ControlError,
+    ProtocolError,
+    RequestError,
+    UnreachableError,
+)
 from bmgd.wire import control
 from bmgd.wire.batch import segment_parts
 from bmgd.wire.control import LAST_PIECE, TIMEOUT_S_MAX
 from bmgd.wire.segments import OVERHEAD_BYTES
 
 UNSENT: Final = "its stream could not send it before the deadline"
+UNCONFIRMED: Final = "no confirmation before the deadline"
+TAKEN_BACK: Final = "withdrawn"
+"""The daemon's word for what it was asked to take back."""
 CLOSED: Final = "the stream is closed"
 CROWDED: Final = 16
 """Segments underway, from which on the next one waits until it is full or one is confirmed."""
@@ -56,6 +65,9 @@ class Putting:
         priority, quality: see `bmgd.Daemon.stream`.
         opens: the verb and parameters of another kind of stream than that.
     """
+
+    unconfirmed = UNCONFIRMED
+    """What the error of a message says whose time was over when it was underway."""
 
     def __init__(
         self,
@@ -318,12 +330,19 @@ class Putting:
             if error is None:
                 message.confirmed.set_result(None)
             else:
-                message.confirmed.set_exception(error)
+                message.confirmed.set_exception(self._overdue(error) if message.given_up else error)
         if error is not None and len(segment.waited) < max(1, segment.count):
             first = self._error or error
             # The first error is told: of all, so it says *sent* where a later one does.
             self._error = with_sent(first, sent=True) if says_sent(error) else first
             self._is_lossless = False
+
+    def _overdue(self, error: BmgdError) -> BmgdError:
+        """What the daemon says of a message that it was asked to take back when its time was over."""
+        if not isinstance(error, UnreachableError) or error.detail != TAKEN_BACK:
+            return error
+        detail = self.unconfirmed if error.sent else UNSENT
+        return UnreachableError(self.destination, detail, sent=error.sent)
 
     def on_end(self, error: BmgdError | None, fields: Mapping[str, Any]) -> None:
         """The stream is over."""

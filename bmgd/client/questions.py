@@ -54,6 +54,8 @@ class Questions(Outgoing):
         inbox: where the answers come.
     """
 
+    unconfirmed = OVERDUE
+
     def __init__(
         self,
         asked: dict[int, Asked],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from bmgd.client.arguments import Payload, check_timeout, checked_payload
 from bmgd.client.backlog import Pending
@@ -15,11 +15,9 @@ from bmgd.client.connection import ANSWER_S, GRACE_S
 from bmgd.client.deadlines import left_until
 from bmgd.client.file_payload import FilePayload
 from bmgd.client.outgoing import Outgoing
-from bmgd.client.putting import CLOSED, UNSENT
+from bmgd.client.putting import CLOSED, UNCONFIRMED, UNSENT
 from bmgd.errors import DeliveryError, RequestError, UnreachableError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
-
-_OVERDUE: Final = "no confirmation before the deadline"
 
 
 class Writer:
@@ -36,6 +34,7 @@ class Writer:
         """Whether a message of those was lost."""
         self._is_left = False
         """Whether its block is left: what was written before is still sent, nothing else is."""
+        self._is_abandoned = False
 
     @property
     def confirmed(self) -> int:
@@ -186,10 +185,12 @@ class Writer:
             self._stream.check()
 
     async def close(self) -> None:
-        """Let the daemon end the stream once all is confirmed.
+        """Let the daemon end the stream once all is confirmed; nothing more, where it was abandoned.
 
         Raises: as `flush`.
         """
+        if self._is_abandoned:
+            return
         was_cut = self._make is not None and self._stream.over
         # What is written from now on is refused, and makes no further stream.
         self._is_left, self._make = True, None
@@ -199,8 +200,9 @@ class Writer:
         await self._stream.close()
 
     def abandon(self) -> None:
-        """End it at once: what waits here is not sent."""
-        self._is_left, self._make = True, None
+        """End it at once: what waits here is not sent, and nobody is told."""
+        self._is_left = self._is_abandoned = True
+        self._make = None
         self._stream.abandon()
 
 
@@ -248,7 +250,7 @@ def end_in_time(
         takes_back: see `outcome_of`.
     """
     loop = asyncio.get_running_loop()
-    timer = loop.call_at(message.deadline, _on_deadline, stream, message, _OVERDUE)
+    timer = loop.call_at(message.deadline, _on_deadline, stream, message, UNCONFIRMED)
 
     def on_outcome(confirmed: asyncio.Future[None]) -> None:
         timer.cancel()
@@ -286,7 +288,7 @@ async def send_and_wait(stream: Outgoing, message: Pending, *, takes_back: bool 
     Raises:
         DeliveryError: it is not, and `sent` says whether it may have been taken.
     """
-    await outcome_of(stream, message, _OVERDUE, takes_back=takes_back)
+    await outcome_of(stream, message, UNCONFIRMED, takes_back=takes_back)
 
 
 async def send_long(

@@ -9,6 +9,8 @@
 
 import { connect } from "./bmgd.mjs";
 
+const COUNTED = ["recv", "answer", "watch"]; // whose last word is COUNT
+
 const COMMANDS = {
   async send(daemon, destination, topic, text) {
     await daemon.send(Number(destination), Buffer.from(text), { topic });
@@ -18,7 +20,7 @@ const COMMANDS = {
   async recv(daemon, topic, count) {
     const messages = await daemon.subscribe(topic);
     print({ reading: topic });
-    await first(messages, Number(count), ({ source, payload, broadcast = false, missed }) =>
+    await first(messages, count, ({ source, payload, broadcast = false, missed }) =>
       print(missed ? { missed } : { source, payload: payload.toString("utf8"), broadcast }),
     );
   },
@@ -29,7 +31,7 @@ const COMMANDS = {
   },
 
   async answer(daemon, topic, count) {
-    let left = Number(count);
+    let left = count;
     let enough;
     const over = new Promise((resolve) => (enough = resolve));
     const { ended } = await daemon.answer(topic, (question, source) => {
@@ -48,7 +50,7 @@ const COMMANDS = {
 
   async watch(daemon, count) {
     const changes = await daemon.membership();
-    await first(changes, Number(count) + 1, print);
+    await first(changes, count + 1, print);
   },
 };
 
@@ -61,6 +63,16 @@ async function first(items, count, show) {
   }
 }
 
+function whole(count) {
+  if (!/^[0-9]{1,9}$/.test(count)) usage(`COUNT is a whole number, not ${count}`);
+  return Number(count);
+}
+
+function usage(text) {
+  process.stderr.write(`${text}\n`);
+  process.exit(2);
+}
+
 function print(value) {
   const text = JSON.stringify(value, (_, field) => (typeof field === "bigint" ? field.toString() : field));
   process.stdout.write(text + "\n");
@@ -71,9 +83,13 @@ process.stdout.on("error", () => process.exit(1));
 
 const [path, name, ...words] = process.argv.slice(2);
 if (!Object.hasOwn(COMMANDS, name ?? "")) {
-  process.stderr.write(`usage: node cli.mjs SOCKET ${Object.keys(COMMANDS).join("|")} ...\n`);
-  process.exit(2);
+  usage(`usage: node cli.mjs SOCKET ${Object.keys(COMMANDS).join("|")} ...`);
 }
+const missing = COMMANDS[name].length - 1 - words.length;
+if (missing !== 0) {
+  usage(`${name} takes ${COMMANDS[name].length - 1} arguments: ${missing > 0 ? "too few" : "too many"} are given`);
+}
+if (COUNTED.includes(name)) words.push(whole(words.pop()));
 let daemon = null;
 try {
   daemon = await connect(path);

@@ -164,3 +164,22 @@ async def test_javascript_is_told_what_is_wrong(tmp_path: Path) -> None:
         nowhere = [str(NODE), str(HERE / "cli.mjs"), str(tmp_path / "none"), "members"]
         code, [error] = await run(nowhere)
         assert (code, error["error"]) == (3, "NoDaemonError")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("send", "3"), "send takes 3 arguments: too few are given"),
+        (("members", "3"), "members takes 0 arguments: too many are given"),
+        (("recv", "jobs", "abc"), "COUNT is a whole number, not abc"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_javascript_is_used_as_its_page_says(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    path = tmp_path / "d.sock"
+    command = [str(NODE), str(HERE / "cli.mjs"), str(path), *words]
+    # Before any daemon is asked.
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (ended.returncode, ended.stderr, ended.stdout) == (2, f"{told}\n", "")

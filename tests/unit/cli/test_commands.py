@@ -32,7 +32,7 @@ from bmgd.errors import (
     UnreachableError,
 )
 from bmgd.types import Incarnation, NodeId, Status
-from tests.unit.fake_core import FakeCore, fake_daemon, serving
+from tests.unit.fake_core import CREDIT_BYTES, FakeCore, fake_daemon, serving
 
 DEADLINE_S = 30.0
 SHOWS_4096 = Path("/sys/class/net/lo/mtu")
@@ -376,8 +376,14 @@ async def test_daemon_that_is_stopped_ends_a_command_in_its_time(
 class Staying(FakeCore):
     """Does not answer when it is told to leave."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.told_to_leave = asyncio.Event()
+
     def issue(self, request: int, command: Command) -> None:
-        if not isinstance(command, Leave):
+        if isinstance(command, Leave):
+            self.told_to_leave.set()
+        else:
             super().issue(request, command)
 
 
@@ -386,6 +392,59 @@ async def test_leave_ends_in_its_time_where_the_daemon_does_not(tmp_path: Path) 
         ran = await run("leave", "--control", core.address, "--timeout", "0.2")
     assert (ran.code, ran.out) == (4, "")
     assert "has not ended in 0.2 s" in ran.err
+
+
+async def test_daemon_that_does_not_greet_was_asked_nothing(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stopped:
+        stopped.bind(f"{tmp_path}/d.sock")
+        stopped.listen()
+        there = ("--control", f"unix:{tmp_path}/d.sock", "--timeout", "0.05", "--json")
+        ran = await run("send", "1", "x", *there)
+    # Where it is true it stands beside the error: sending again would not be safe.
+    assert (ran.code, sorted(ran.json())) == (4, ["error", "text"])
+
+
+class Losing(FakeCore):
+    """Confirms two messages, and then says that their destination is dead."""
+
+    def put_segment(self, request: int, command: PutSegment) -> None:
+        self.server.answers.stream_moved(StreamMoved(request, 2, CREDIT_BYTES))
+        self.server.answers.stream_ended(
+            StreamEnded(request, 2, 2, error=DeadError(1, "it is dead"))
+        )
+
+
+async def test_send_lines_in_json_says_how_many_are_confirmed(tmp_path: Path) -> None:
+    async with serving(Losing(tmp_path / "d.sock")) as core:
+        words = ("send", "1", "--lines", "--control", core.address, "--json")
+        ran = await run(*words, stdin=b"one\ntwo\n")
+    told = ran.json()
+    assert (ran.code, told["error"]) == (1, "DeadError")
+    assert (told["messages"], told["confirmed"]) == (2, 2)
+    assert "the first 2 of 2 lines are confirmed" in ran.err
+
+
+@pytest.mark.parametrize("words", [("broadcast", "-"), ("multicast", "1", "-")])
+async def test_payload_that_is_too_long_for_best_effort_says_so(
+    core: FakeCore, words: tuple[str, ...]
+) -> None:
+    ran = await run(*words, "--best-effort", "--control", core.address, stdin=bytes(70_000))
+    assert (ran.code, ran.out) == (1, "")
+    assert "more than 65536 bytes: so many fit by best effort" in ran.err
+
+
+async def test_interrupted_drain_says_that_it_goes_on(tmp_path: Path) -> None:
+    async with serving(Staying(tmp_path / "d.sock")) as core:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bmgd", "drain", "--control", core.address),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            await core.told_to_leave.wait()
+            process.send_signal(signal.SIGINT)
+            _, err = await process.communicate()
+    assert process.returncode == 130
+    assert b"the daemon goes on draining" in err
 
 
 async def test_error_in_json_that_nobody_reads_is_told_on_stderr(core: FakeCore) -> None:

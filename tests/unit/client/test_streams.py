@@ -662,6 +662,40 @@ async def test_error_that_this_release_does_not_know_says_whether_its_message_wa
     assert failed.value.sent
 
 
+@pytest.mark.parametrize(
+    ("doubted", "detail"),
+    [
+        (True, "no confirmation before the deadline"),
+        (False, "its stream could not send it before the deadline"),
+    ],
+)
+async def test_what_was_taken_back_in_the_end_says_that_its_time_was_over(
+    core: FakeCore, daemon: bmgd.Daemon, doubted: bool, detail: str
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        soon = await daemon.send_soon(SILENT, b"late", topic="jobs", timeout=0.001)
+        await core.until_told(lambda: any(isinstance(told, Withdraw) for _, told in core.told))
+        (request,) = core.streams
+        numbers: tuple[tuple[int, ...], tuple[int, ...]] = ((), (1,)) if doubted else ((1,), ())
+        moved = StreamMoved(request, 1, 1 << 20, *numbers, "UnreachableError", "withdrawn")
+        core.server.answers.stream_moved(moved)
+        with pytest.raises(bmgd.UnreachableError) as failed:
+            await soon
+    assert (failed.value.detail, failed.value.sent) == (detail, doubted)
+
+
+async def test_stream_that_was_abandoned_is_left_in_silence(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), daemon.stream(1, "jobs") as stream:
+        await stream.write(b"x")
+        await stream.flush()
+        stream.abandon()
+        with pytest.raises(bmgd.RequestError):
+            await stream.write(b"late")
+    assert sent(core) == [b"x"]
+
+
 async def test_error_of_a_flush_of_all_says_sent_as_that_of_the_stream(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:
