@@ -12,7 +12,7 @@ from bmgd.core.broadcast.orphans import ORPHAN_NS
 from bmgd.core.commands import Subscribe, Unsubscribe
 from bmgd.core.effects import Announce, Effect, RecordChanged, TellMissed
 from bmgd.core.events import CommandIssued, Event
-from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, retention_of, source_of
+from bmgd.sim.checkers.broadcasts import FEW_LIVES, NEWS, LifeKey, retention_of, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.types import UNKNOWN_INCARNATION, Incarnation, NodeId, counter_of
@@ -53,7 +53,7 @@ class AllHaveItOrNone(Checker):
     A source gives up pieces when it learns of a member of an older release: who lacks one is told. So is
     who keeps less beyond a gap than a source may have underway, which only a narrow bound makes possible.
     Where the room for copies is full, and their source has ended, who lacks one misses it, and may not
-    be told.
+    be told. Nor is who had no room for a further source, where it remembers few.
     """
 
     name: ClassVar[str] = "all-have-it-or-none"
@@ -72,6 +72,8 @@ class AllHaveItOrNone(Checker):
         ] = {}
         self._last_dead_ns: dict[NodeId, int] = {}
         self._pieces: set[tuple[NodeId, Incarnation, int]] = set()
+        self._lives_max = retention.LIVES_MAX
+        """The least bound there was: a narrow one may be widened when the faults are over."""
         self._begun: Counter[NodeId] = Counter()
         """How many processes have had an id: one that lost its state does not know it either."""
 
@@ -81,6 +83,7 @@ class AllHaveItOrNone(Checker):
 
     def after(self, journal: Journal, event: Event, effects: Sequence[Effect]) -> None:
         now_ns = self.scene.now_ns
+        self._lives_max = min(self._lives_max, retention.LIVES_MAX)
         match event:
             case CommandIssued(request, Subscribe(topic)) if topic == NEWS:
                 own = journal.incarnation
@@ -187,7 +190,7 @@ class AllHaveItOrNone(Checker):
                 what = "is told that it missed" if told else "does not have"
                 self.violate(journal, f"{what} {count} of {life}, which {have} have")
             elif keeps and not told and self._is_remembered(life, count):
-                if self._had_no_room(life):
+                if self._had_no_room(life) or self._knew_no_source(journal, life):
                     continue
                 self.violate(journal, f"lacks {count} of {life} and is not told; {have} have it")
 
@@ -207,18 +210,26 @@ class AllHaveItOrNone(Checker):
 
         Nobody but the source sends again: who is behind nodes without room may never hear of a copy.
         """
-        running = [j for j in self.scene.journals.values() if j.host.alive and not j.exited]
-        is_gone = life not in {(j.host.id, j.incarnation) for j in running}
         has_little = copies.HELD_BYTES_MAX < LITTLE_BYTES
-        return is_gone and has_little and any(retention_of(j).refused for j in running)
+        refused = any(retention_of(journal).refused for journal in self._running())
+        return has_little and refused and self._is_gone(life)
+
+    def _knew_no_source(self, journal: Journal, life: LifeKey) -> bool:
+        """Whether its source has ended, and where few are remembered there was no room for it here."""
+        known = retention_of(journal)
+        had_no_room = self._lives_max < FEW_LIVES and known.refused > 0
+        return had_no_room and life not in known.lives and self._is_gone(life)
+
+    def _is_gone(self, life: LifeKey) -> bool:
+        return life not in {(journal.host.id, journal.incarnation) for journal in self._running()}
+
+    def _running(self) -> list[Journal]:
+        journals = self.scene.journals.values()
+        return [each for each in journals if each.host.alive and not each.exited]
 
     def _is_remembered(self, life: LifeKey, count: int) -> bool:
         """Whether anybody who runs could still tell that there was such a broadcast."""
-        heards = (
-            retention_of(journal).lives.get(life)
-            for journal in self.scene.journals.values()
-            if journal.host.alive and not journal.exited
-        )
+        heards = (retention_of(journal).lives.get(life) for journal in self._running())
         return any(heard is not None and heard.reach[1] >= count for heard in heards)
 
     def _judge_sources(self, journals: Sequence[Journal]) -> None:

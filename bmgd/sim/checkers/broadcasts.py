@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bmgd.core.broadcast.retention import BroadcastRetention
 from bmgd.core.broadcast.source import BroadcastSource
@@ -27,6 +27,9 @@ from bmgd.wire.broadcast_messages import (
 
 NEWS = "news"
 """The topic of broadcasts, see `bmgd.sim.broadcasters`."""
+
+FEW_LIVES: Final = 1024
+"""Where fewer lives of sources are remembered, that is a narrow bound."""
 
 LifeKey = tuple[NodeId, Incarnation]
 _BRANCHED = (Broadcast, Multicast, ReliableBroadcast, Stable)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from bmgd.core.broadcast import announcements, retention
 from bmgd.core.commands import BroadcastTo, Subscribe
 from bmgd.core.effects import Announce, Effect, Reply, TellMissed
 from bmgd.core.events import CommandIssued, Event, Received
-from bmgd.sim.checkers.broadcasts import NEWS, LifeKey, source_of
+from bmgd.sim.checkers.broadcasts import FEW_LIVES, NEWS, LifeKey, source_of
 from bmgd.sim.checkers.journal import Journal
 from bmgd.sim.checkers.scene import Checker, Kinds, Scene
 from bmgd.sim.host import Host
 from bmgd.types import Incarnation, NodeId
 from bmgd.wire.broadcast_messages import Piece, ReliableBroadcast
-
-LITTLE_LIVES: Final = 1024
-"""Where fewer are remembered, that is a narrow bound."""
 
 
 class ReadersSeeEverything(Checker):
@@ -125,7 +122,7 @@ class ReadersSeeEverything(Checker):
             if (effect.source, effect.incarnation, follows + 1) not in self._of_others:
                 break
             follows += 1
-        is_forgotten = by != journal.host.id and self._lives_max < LITTLE_LIVES
+        is_forgotten = by != journal.host.id and self._lives_max < FEW_LIVES
         is_hole = follows is not None and first != follows + 1 and not is_forgotten
         if last < first or is_hole:
             self.violate(journal, f"a reader is shown {first}..{last} after {before} of {key[1:]}")
