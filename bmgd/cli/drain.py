@@ -38,18 +38,21 @@ def run(args: Namespace) -> int:
 
     address = address_of(args)
 
+    is_asked = False
+
     async def main() -> Drained:
+        nonlocal is_asked
         async with connect_within(address, args.timeout) as daemon:
+            is_asked = True
             return await daemon.drain(args.timeout)
 
     with ListeningProcess(control_path(address)) as process:
         try:
             drained = run_async(main)
         except KeyboardInterrupt:
-            print(
-                "bmgd drain: the daemon goes on draining, and leaves: it cannot be called back",
-                file=sys.stderr,
-            )
+            if is_asked:
+                text = "the daemon goes on draining, and leaves: it cannot be called back"
+                print(f"bmgd drain: {text}", file=sys.stderr)
             raise
         if not process.wait(END_S):
             raise SilentDaemonError(f"process {process.pid} has left, and has not ended")

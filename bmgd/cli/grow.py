@@ -28,6 +28,7 @@ def grow(run_dir: str, joiners: int, *, as_json: bool) -> int:
 
     Raises:
         NoDaemonError: no launcher runs there.
+        SilentDaemonError: the launcher does not answer in time.
         RequestError: they are too many, or not all of them joined.
     """
     from bmgd.launcher.requests import ask_grow

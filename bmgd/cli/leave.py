@@ -47,7 +47,7 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
         if hard:
             process.kill()
         else:
-            run_async(lambda: _leave(address, timeout_s))
+            run_async(lambda: _leave(address, timeout_s, until))
         if not process.wait(max(until - time.monotonic(), 0.0)):
             raise SilentDaemonError(
                 f"process {process.pid} has not ended in {timeout_s:g} s: wait longer with"
@@ -60,9 +60,9 @@ def end(address: str, *, hard: bool, timeout_s: float, as_json: bool) -> int:
     return 0
 
 
-async def _leave(address: str, timeout_s: float) -> None:
-    """Ask it; whether it has ended when that time is over shows its process."""
+async def _leave(address: str, timeout_s: float, until: float) -> None:
+    """Ask it, until a time of the monotonic clock; then its process shows whether it has ended."""
     async with connect_within(address, timeout_s) as daemon:
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
                 await daemon.leave()

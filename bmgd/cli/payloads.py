@@ -69,5 +69,5 @@ def _kept(source: BinaryIO, name: str, bytes_max: int) -> bytes:
         raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from None
     if len(payload) > bytes_max:
         by = " by best effort" if bytes_max == PAYLOAD_BYTES_MAX else ""
-        raise RequestError(f"the payload has more than {bytes_max} bytes: so many fit{by}")
+        raise RequestError(f"the payload has more than {bytes_max} bytes, the most that fit{by}")
     return payload

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from bmgd.errors import ConfigError, RequestError
 
 NAME_BYTES_MAX: Final = 200
-"""What the name until it is whole keeps of its own: a file system has 255 bytes for it."""
+"""How many bytes of its name the temporary name begins with; a file system allows 255 in all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def restart(run_dir: str, node: int, *, as_json: bool) -> int:
 
     Raises:
         NoDaemonError: no launcher runs there.
+        SilentDaemonError: the launcher does not answer in time.
         RequestError: the daemon still runs, does not join, or there is none with that id.
     """
     from bmgd.launcher.requests import ask_restart

@@ -45,7 +45,6 @@ GRACE_S: Final = 5.0
 LEFT: Final = "the connection is closed"
 WRITE_BYTES_MAX: Final = 2**20
 _END_S = 2.0
-"""A timeout is above 0, also one of which nothing is left."""
 
 T = TypeVar("T")
 
@@ -108,7 +107,8 @@ class Connection(DaemonSocket):
 
         Raises:
             VersionError: there is no common version.
-            SilentDaemonError, NoDaemonError: as `ask`, with `sent` false: a greeting does nothing.
+            RequestError: the daemon refuses the connection.
+            SilentDaemonError, NoDaemonError: as `ask`. `sent` is always false: a greeting does nothing.
         """
         params = {"versions": sorted(control.VERSIONS), "features": sorted(control.FEATURES)}
         try:
@@ -120,10 +120,10 @@ class Connection(DaemonSocket):
                     raise ProtocolError("not an answer to hello")
         except (SilentDaemonError, NoDaemonError) as error:
             raise with_sent(error, sent=False) from None
-        except RequestError:
+        except RequestError as error:
             if self._lost is not None:
                 # It was not the request that it refused, but the connection.
-                raise
+                raise with_sent(error, sent=False) from None
             self.features = frozenset()
 
     async def ask(self, verb: str, params: Mapping[str, Any], within_s: float = ANSWER_S) -> Any:

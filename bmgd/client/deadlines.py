@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 LEAST_S: Final = 0.001
-"""What is left at least, for whoever takes no 0: that it is over is seen there."""
+"""The least that is returned. A timeout must be above 0, and who waits for so little sees its end."""
 
 
 def left_until(until: float) -> float:

@@ -134,10 +134,9 @@ class Inbox:
             # Its outcome is known: it was given up, or failed.
             return
         payload = message[ANSWER_HEAD_BYTES:]
-        if kind != ANSWER:
-            question.fail(_error(kind, question.stream, payload))
-        elif len(payload) > question.max_answer:
-            question.fail(_too_long(len(payload), question))
+        error = _refusal(kind, question, len(payload), payload)
+        if error is not None:
+            question.fail(error)
         else:
             question.confirmed.set_result(payload)
         self.give_back(question)
@@ -154,10 +153,12 @@ class Inbox:
             kind, number = read_head(piece["body"])
             question = self._question(piece["source"], number)
             size = piece["size"] - ANSWER_HEAD_BYTES
-            if question is not None and size > question.max_answer:
-                question.fail(_too_long(size, question))
-                question = None
-            answer = self._longs[long] = _LongAnswer(kind, question)
+            if question is not None:
+                refusal = _refusal(kind, question, size, piece["body"][ANSWER_HEAD_BYTES:])
+                if refusal is not None:
+                    question.fail(refusal)
+                    question = None
+            answer = self._longs[long] = _LongAnswer(question)
         if answer.question is not None and answer.question.confirmed.done():
             # It was given up, or failed: nobody wants the rest.
             answer.question = None
@@ -166,7 +167,8 @@ class Inbox:
             answer.pieces.append(piece["body"])
         if piece["last"]:
             del self._longs[long]
-            answer.settle()
+            if answer.question is not None:
+                answer.question.confirmed.set_result(b"".join(answer.pieces)[ANSWER_HEAD_BYTES:])
         self._connection.write(control.ConsumedPieces(self._sequence, 1, long))
 
     def give_back(self, question: Asked) -> None:
@@ -200,27 +202,21 @@ class Inbox:
 
 
 class _LongAnswer:
-    """A long answer, or refusal, as it comes; of no question, it is only taken."""
+    """A long answer as it comes; of no question, it is only taken."""
 
-    __slots__ = ("kind", "pieces", "question")
+    __slots__ = ("pieces", "question")
 
-    def __init__(self, kind: int, question: Asked | None) -> None:
-        self.kind = kind
+    def __init__(self, question: Asked | None) -> None:
         self.question = question
         self.pieces: list[bytes] = []
 
-    def settle(self) -> None:
-        """All of it is here."""
-        if self.question is None:
-            return
-        payload = b"".join(self.pieces)[ANSWER_HEAD_BYTES:]
-        if self.kind == ANSWER:
-            self.question.confirmed.set_result(payload)
-        else:
-            self.question.fail(_error(self.kind, self.question.stream, payload))
 
-
-def _too_long(size: int, question: Asked) -> RequestError:
+def _refusal(kind: int, question: Asked, size: int, begin: bytes) -> BmgdError | None:
+    """Why what came is no answer that its program wants, by its kind, size and beginning; or None."""
+    if kind != ANSWER:
+        return _error(kind, question.stream, begin)
+    if size <= question.max_answer:
+        return None
     text = f"the answer has {size} bytes, more than the {question.max_answer} of max_answer"
     return RequestError(text, sent=True)
 

@@ -5,8 +5,8 @@ items always, and of an end only where it is final:
 
     the daemon opens it, the first time or again     it is open
     the daemon goes while it is open                 it is interrupted, and waits to be opened again
-    the daemon ends it, or refuses to open it again  it is over
-    the daemon goes, or refuses, before it was open  nothing: whoever opens it is told by the answer
+    the daemon ends it, or refuses to open it        it is over
+    the daemon goes before it was open               nothing: whoever opens it is told by the answer
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ class Outgoing(Putting):
 
     _flushed_segments = 0
     """How many had been confirmed when all was, the last time that somebody waited for it."""
+    _is_left = False
+    """Whether its block is left: what waits here is sent only if nothing fails before."""
     _follows_confirmed = False
     """Whether anything of the streams before this one is confirmed since the last flush."""
 
@@ -152,9 +154,9 @@ class Outgoing(Putting):
     def as_told(self, error: BmgdError) -> BmgdError:
         """An error as it is for all that was written since the last flush: whether any of it is sent.
 
-        What waits here is sent later, unless the stream is over.
+        What waits here is sent later, unless the stream is over, or its block is left by an error.
         """
-        will_be_sent = not self._over and bool(self._backlog.payloads)
+        will_be_sent = bool(self._backlog.payloads) and not (self._over or self._is_left)
         is_sent = self._has_confirmed or self.is_in_doubt or will_be_sent
         return with_sent(error, sent=True) if is_sent else error
 
@@ -273,6 +275,7 @@ class Outgoing(Putting):
         Raises: as `check`.
         """
         is_confirmed = False
+        self._is_left = True
         try:
             await self.until_confirmed()
             is_confirmed = True

@@ -150,6 +150,8 @@ class Writer:
         until = asyncio.get_running_loop().time() + ANSWER_S
         await self._make_again(self._stream, until)
         await self._until_open(until)
+        if self._is_left:
+            raise RequestError(CLOSED)
         return self._stream
 
     async def _make_again(self, cut: Outgoing, until: float) -> None:

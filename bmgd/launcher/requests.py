@@ -225,7 +225,9 @@ def _ask(run_dir: str, question: dict[str, int]) -> dict[str, Any]:
             with connection.makefile("rb") as answers:
                 line = answers.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
-            raise SilentDaemonError(f"the launcher has not answered for {ASK_S:.0f} s") from None
+            raise SilentDaemonError(
+                f"the launcher has not answered for {ASK_S:.0f} s", sent=True
+            ) from None
         except ConnectionResetError:
             raise RequestError("the launcher has closed the connection: too many ask it") from None
         except PermissionError as error:

@@ -31,6 +31,7 @@ const COMMANDS = {
   },
 
   async answer(daemon, topic, count) {
+    if (count === 0) return;
     let left = count;
     let enough;
     const over = new Promise((resolve) => (enough = resolve));

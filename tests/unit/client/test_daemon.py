@@ -21,7 +21,9 @@ from bmgd.client.items import Stream
 from bmgd.core.commands import OpenStream, PutSegment
 from bmgd.core.effects import Observed
 from bmgd.types import NodeId, Status
+from bmgd.wire import control
 from bmgd.wire.batch import unpack_messages
+from bmgd.wire.control_errors import failure_of
 from tests.unit.fake_core import SILENT, FakeCore
 
 DEADLINE_S = 10.0
@@ -509,3 +511,20 @@ async def test_connect_refuses_an_address_that_is_no_text(address: Any) -> None:
     with pytest.raises(bmgd.ConfigError, match="is a text"):
         async with bmgd.connect(address):
             pass
+
+
+async def test_connection_that_its_daemon_refuses_has_sent_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "d.sock"
+    full = failure_of(0, bmgd.RequestError("more than 1024 programs at a time"))
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.write(b"".join(control.encode_parts(full)))
+        writer.close()
+
+    server = await asyncio.start_unix_server(refuse, str(path))
+    with pytest.raises(bmgd.RequestError, match="1024 programs") as refused:
+        async with asyncio.timeout(10.0), bmgd.connect(str(path)):
+            pass
+    assert not refused.value.sent
+    server.close()

@@ -300,11 +300,12 @@ async def test_rest_of_a_long_answer_is_not_kept_for_a_question_that_was_given_u
         assert [answer.pieces for answer in asking.inbox._longs.values()] == [[]]
 
 
-async def test_long_refusal_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_answer", [1 << 20, 1000])
+async def test_long_refusal_is_no_answer(monkeypatch: pytest.MonkeyPatch, max_answer: int) -> None:
     wire = Wire(monkeypatch)
     asking = Asking(wire.connection)
     async with asyncio.timeout(DEADLINE_S):
-        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", 1 << 20))
+        asked = asyncio.create_task(asking.request(1, b"q", "t", DEADLINE_S, "normal", max_answer))
         await wire.open_stream()
         await wire.until(lambda: wire.put() == 1)
         whole = answer_head(FAILED, 1) + b"cannot " * 10_000

@@ -650,6 +650,26 @@ async def test_error_of_a_stream_says_sent_where_others_of_it_will_be(
         stream.abandon()
 
 
+async def test_error_of_a_stream_that_is_left_does_not_count_what_waits_in_vain(
+    core: FakeCore, daemon: bmgd.Daemon
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        opening = daemon.stream(SILENT, "jobs")
+        stream = await opening.__aenter__()
+        await stream.write(b"lost")
+        await core.until_told(lambda: len(put(core)) == 1)
+        stream._stream._credit = 0
+        await stream.write(b"waits")
+        leaving = asyncio.ensure_future(opening.__aexit__(None, None, None))
+        (request,) = core.streams
+        told = StreamMoved(request, 1, 0, (1,), (), "QueueFullError", "it is full")
+        core.server.answers.stream_moved(told)
+        with pytest.raises(bmgd.QueueFullError) as failed:
+            await leaving
+    assert not failed.value.sent
+    assert sent(core) == [b"lost"]
+
+
 async def test_error_that_this_release_does_not_know_says_whether_its_message_was_sent(
     core: FakeCore, daemon: bmgd.Daemon
 ) -> None:

@@ -13,6 +13,7 @@ from bmgd.client.connection import WRITE_BYTES_MAX
 from bmgd.client.reconnecting import LastingConnection
 from bmgd.core.commands import OpenStream
 from bmgd.core.effects import StreamEnded, StreamMoved
+from bmgd.types import NodeId
 from bmgd.wire.batch import unpack_messages
 from tests.unit.client.restarts import Unopened, asks_for_stream, cut_stream, put
 from tests.unit.fake_core import FakeCore, fake_daemon, serving
@@ -329,3 +330,26 @@ async def test_send_that_waits_for_its_turn_when_its_daemon_goes_waits_for_the_n
             opened = [command for _, command in core.told if isinstance(command, OpenStream)]
             assert len(opened) == 1
             await block.aclose()
+
+
+async def test_write_that_waits_for_the_next_daemon_is_refused_where_its_stream_is_left_meanwhile(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "d.sock"
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as block:
+        stream = await cut_stream(block, path)
+        async with serving(Unopened(path)) as core:
+            waiting = asyncio.ensure_future(stream.write(b"late"))
+            await core.until_told(lambda: asks_for_stream(core))
+            # Another task's, which goes to the stream that is being opened.
+            await stream.write(b"in time")
+            leaving = asyncio.ensure_future(block.aclose())
+            await asyncio.sleep(0)
+            ((request, _),) = [told for told in core.told if isinstance(told[1], OpenStream)]
+            FakeCore.open_stream(core, request, NodeId(1))
+            with pytest.raises(bmgd.RequestError, match="closed"):
+                await waiting
+            await leaving
+            segments = put(core)
+    written = [p for each in segments for p in unpack_messages(each.body, each.count)]
+    assert written == [b"in time"]
