@@ -301,8 +301,16 @@ async def receiving(
     core: FakeCore, *words: str, stdout: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     command = sys.executable, "-m", "bmgd", "recv", "--control", core.address, *words
-    async with started(*command, stdout=stdout) as process, asyncio.timeout(DEADLINE_S):
+    async with (
+        started(*command, stdout=stdout, preexec_fn=_take_hangups) as process,
+        asyncio.timeout(DEADLINE_S),
+    ):
         yield process
+
+
+def _take_hangups() -> None:
+    """As in a terminal, also where the tests run under `nohup`."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
