@@ -693,7 +693,7 @@ async def test_what_was_taken_back_in_the_end_says_that_its_time_was_over(
     core: FakeCore, daemon: bmgd.Daemon, doubted: bool, detail: str
 ) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        soon = await daemon.send_soon(SILENT, b"late", topic="jobs", timeout=0.001)
+        soon = await daemon.send_soon(SILENT, b"late", topic="jobs", timeout=0.3)
         await core.until_told(lambda: any(isinstance(told, Withdraw) for _, told in core.told))
         (request,) = core.streams
         numbers: tuple[tuple[int, ...], tuple[int, ...]] = ((), (1,)) if doubted else ((1,), ())
