@@ -7,10 +7,12 @@ out, unless it is in a segment already.
 from __future__ import annotations
 
 import asyncio
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from bmgd.errors import BmgdError, ControlError, DeliveryError
 from bmgd.wire.bounds import PAYLOAD_BYTES_MAX
+from bmgd.wire.control_errors import error_of
 
 PREFIX_BYTES: Final = 5
 """What a message takes in a segment beyond its bytes, at most; counted so, 13,108 fit at most."""
@@ -167,6 +169,12 @@ def with_sent(error: BmgdError, *, sent: bool) -> BmgdError:
     if isinstance(error, ControlError) and error.sent != sent:
         return type(error)(str(error), sent=sent)
     return error
+
+
+def told_error(name: str, message: str, fields: Mapping[str, Any]) -> BmgdError:
+    """The error that a daemon tells of; one that this release does not know says *sent* all the same."""
+    error = error_of(name, message, fields)
+    return with_sent(error, sent=True) if fields.get("sent") is True else error
 
 
 def says_sent(error: BaseException | None) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from bmgd.client.backlog import with_sent
+from bmgd.client.backlog import told_error, with_sent
 from bmgd.client.calls import SendingCalls
 from bmgd.client.daemon_socket import DaemonSocket
 from bmgd.client.deadlines import LEAST_S
@@ -35,7 +35,6 @@ from bmgd.errors import (
 )
 from bmgd.wire import control
 from bmgd.wire.control import Frame
-from bmgd.wire.control_errors import error_of
 
 ANSWER_S: Final = 10.0
 """How long a daemon may take for what it needs no other node for."""
@@ -260,7 +259,7 @@ class Connection(DaemonSocket):
             case control.Result(sequence, value):
                 self._settle(sequence, value, None)
             case control.Failure(sequence, name, message, fields):
-                error = _error_of(name, message, fields)
+                error = told_error(name, message, fields)
                 if sequence == 0:
                     self._lose(error)
                 else:
@@ -269,7 +268,7 @@ class Connection(DaemonSocket):
             case control.Item(sequence, value):
                 self._add(sequence, value)
             case control.End(sequence, name, message, fields):
-                ended = _error_of(name, message, fields) if name else None
+                ended = told_error(name, message, fields) if name else None
                 self._finish(sequence, ended, fields)
             case _:
                 raise ProtocolError("that frame is a program's to send")
@@ -382,9 +381,3 @@ class Connection(DaemonSocket):
         finally:
             stream.leave()
             self._streams.pop(sequence, None)
-
-
-def _error_of(name: str, message: str, fields: Mapping[str, Any]) -> BmgdError:
-    """The error that a frame tells of; one that this release does not know says *sent* all the same."""
-    error = error_of(name, message, fields)
-    return with_sent(error, sent=True) if fields.get("sent") is True else error

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bmgd.client.backlog import Pending, with_sent
+from bmgd.client.backlog import Pending, told_error, with_sent
 from bmgd.errors import BmgdError
-from bmgd.wire.control_errors import error_of
 
 
 class Segment:
@@ -134,8 +133,7 @@ class Underway:
                 self._first_lost = min(self._first_lost or number, number)
                 detail = str(lost["detail"])
                 fields = {"destination": destination, "detail": detail, "sent": sent}
-                # A name that this release does not know becomes an error that says nothing of it.
-                error = with_sent(error_of(str(lost["error"]), detail, fields), sent=sent)
+                error = told_error(str(lost["error"]), detail, fields)
                 if segment is not None:
                     self._settle(segment, error)
 
