@@ -30,8 +30,8 @@ class Outgoing(Putting):
 
     _flushed_segments = 0
     """How many had been confirmed when all was, the last time that somebody waited for it."""
-    _is_left = False
-    """Whether its block is left: what waits here is sent only if nothing fails before."""
+    is_left = False
+    """Whether its block is left: nothing more is added, and what waits here is sent if nothing fails."""
     _follows_confirmed = False
     """Whether anything of the streams before this one is confirmed since the last flush."""
 
@@ -156,7 +156,7 @@ class Outgoing(Putting):
 
         What waits here is sent later, unless the stream is over, or its block is left by an error.
         """
-        will_be_sent = bool(self._backlog.payloads) and not (self._over or self._is_left)
+        will_be_sent = bool(self._backlog.payloads) and not (self._over or self.is_left)
         is_sent = self._has_confirmed or self.is_in_doubt or will_be_sent
         return with_sent(error, sent=True) if is_sent else error
 
@@ -275,7 +275,7 @@ class Outgoing(Putting):
         Raises: as `check`.
         """
         is_confirmed = False
-        self._is_left = True
+        self.is_left = True
         try:
             await self.until_confirmed()
             is_confirmed = True

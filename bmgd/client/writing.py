@@ -32,8 +32,6 @@ class Writer:
         """Of the messages of the streams before this one."""
         self._has_lost = False
         """Whether a message of those was lost."""
-        self._is_left = False
-        """Whether its block is left: what was written before is still sent, nothing else is."""
         self._is_abandoned = False
 
     @property
@@ -62,7 +60,7 @@ class Writer:
         stream = self._stream
         if payload.__class__ is not bytes:
             payload = checked_payload(payload)
-        if stream.is_broken or self._is_left:
+        if stream.is_broken or stream.is_left:
             stream = await self._go_on()
         if len(payload) > PAYLOAD_BYTES_MAX:
             if timeout != 0:
@@ -143,14 +141,15 @@ class Writer:
         """The stream to write into: another one, where the daemon was restarted."""
         if self._make is None or not self._stream.over:
             self._stream.check()
-            if self._is_left:
-                raise RequestError(CLOSED)
-            return self._stream
+            return self._not_left()
         self._tell_cut()
         until = asyncio.get_running_loop().time() + ANSWER_S
         await self._make_again(self._stream, until)
         await self._until_open(until)
-        if self._is_left:
+        return self._not_left()
+
+    def _not_left(self) -> Outgoing:
+        if self._stream.is_left:
             raise RequestError(CLOSED)
         return self._stream
 
@@ -195,7 +194,7 @@ class Writer:
             return
         was_cut = self._make is not None and self._stream.over
         # What is written from now on is refused, and makes no further stream.
-        self._is_left, self._make = True, None
+        self._make = None
         if was_cut:
             self._tell_cut()
             return
@@ -203,8 +202,7 @@ class Writer:
 
     def abandon(self) -> None:
         """End it at once: what waits here is not sent, and nobody is told."""
-        self._is_left = self._is_abandoned = True
-        self._make = None
+        self._is_abandoned, self._make = True, None
         self._stream.abandon()
 
 
